@@ -1,8 +1,8 @@
-"""Which addresses a connector may connect to; every other is refused at each connect.
+"""Decides which addresses a connector may connect to, at each connection.
 
-An address in a setting or a message may lead into the merchant's own network, or to
-the cloud's server of credentials. So names are resolved here, the answer is judged,
-and the very address that was judged is connected to:
+An address in a setting or a message may lead into the merchant's own network, or to the
+cloud's credentials server. So names are resolved here, each resolved address is
+checked, and the connection goes to exactly that address:
 
     guard = Guard(settings.network)
     session = ClientSession(connector=guard.connector())
@@ -47,34 +47,34 @@ NARROWEST_PREFIX = 8
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.(?!-)[a-z0-9_-]{1,63})*")
 
 
-class Opened(Enum):
-    """What opens a range that is closed by default."""
+class Opening(Enum):
+    """What allows a range that is closed by default."""
 
     BY_HOST = "host"
     BY_NETWORK = "network"
     NEVER = "never"
 
 
-class Special(NamedTuple):
-    """A range that is not the public internet, and how people call it."""
+class SpecialRange(NamedTuple):
+    """A range that is not the public internet, and its common name."""
 
     network: AddressNetwork
     what: str
-    opened: Opened
+    opened: Opening
 
 
-def _special(opened: Opened, ranges: Mapping[str, str]) -> list[Special]:
+def _special(opened: Opening, ranges: Mapping[str, str]) -> list[SpecialRange]:
     return [
-        Special(ip_network(text), what, opened)
+        SpecialRange(ip_network(text), what, opened)
         for what, texts in ranges.items()
         for text in texts.split()
     ]
 
 
-# The first that fits counts: what is narrower stands above what is wider.
-SPECIAL: Sequence[Special] = (
+# The first match counts, so narrower ranges come before wider ones.
+SPECIAL: Sequence[SpecialRange] = (
     *_special(
-        Opened.NEVER,
+        Opening.NEVER,
         {
             "this host": "0.0.0.0/8 ::/128",
             "multicast": "224.0.0.0/4 ff00::/8",
@@ -83,7 +83,7 @@ SPECIAL: Sequence[Special] = (
         },
     ),
     *_special(
-        Opened.BY_NETWORK,
+        Opening.BY_NETWORK,
         {
             "the cloud's metadata": "169.254.169.254/32 100.100.100.200/32 "
             "168.63.129.16/32 fd00:ec2::/32 fd20:ce::254/128",
@@ -93,7 +93,7 @@ SPECIAL: Sequence[Special] = (
         },
     ),
     *_special(
-        Opened.BY_HOST,
+        Opening.BY_HOST,
         {
             "loopback": "127.0.0.0/8 ::1/128",
             "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
@@ -101,23 +101,23 @@ SPECIAL: Sequence[Special] = (
         },
     ),
     *_special(
-        Opened.BY_NETWORK,
+        Opening.BY_NETWORK,
         {
             "IPv4 in IPv6": "::/96",
-            "set aside": "192.0.0.0/24 192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 "
+            "reserved": "192.0.0.0/24 192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 "
             "203.0.113.0/24 2001::/23 2001:db8::/32 3fff::/20",
         },
     ),
 )
 
-# What is no such range is public; of IPv6 only this part is given out.
+# All other addresses are public; of IPv6 only this part is assigned.
 PUBLIC_IPV6 = IPv6Network("2000::/3")
-UNASSIGNED = Special(IPv6Network("::/0"), "not assigned", Opened.BY_NETWORK)
-ISATAP = Special(PUBLIC_IPV6, "IPv4 in IPv6", Opened.BY_NETWORK)
+UNASSIGNED = SpecialRange(IPv6Network("::/0"), "not assigned", Opening.BY_NETWORK)
+ISATAP = SpecialRange(PUBLIC_IPV6, "IPv4 in IPv6", Opening.BY_NETWORK)
 
 
 class AddressRefused(CheckFailed):
-    """The address may not be connected to; the text says how to allow it."""
+    """The address is not allowed; the text says how to allow it."""
 
 
 class Network(BaseModel):
@@ -132,15 +132,15 @@ class Network(BaseModel):
     )
     ports: tuple[int, ...] = Field(
         default=(80, 443, 8080, 8443),
-        description="Ports that may be connected to.",
+        description="Ports that are allowed.",
     )
     allow_http: bool = Field(
         default=False,
-        description="Whether http:// is allowed, which anybody on the way can read.",
+        description="Whether unencrypted http:// is allowed.",
     )
     ca_file: Path | None = Field(
         default=None,
-        description="File with certificates (PEM) to trust besides the system's own.",
+        description="File with certificates (PEM) to trust besides the system's.",
     )
 
     @field_validator("allow")
@@ -151,7 +151,7 @@ class Network(BaseModel):
         return entries
 
     def hosts(self) -> frozenset[str]:
-        """Return the allowed entries that are names."""
+        """Return the allowed entries that are host names."""
         names = (each for each in self.allow if _network_of(each) is None)
         return frozenset(name.lower().rstrip(".") for name in names)
 
@@ -161,9 +161,9 @@ class Network(BaseModel):
 
 
 class Guard(AbstractResolver):
-    """Resolves names for aiohttp and judges each answer, at each connect anew.
+    """Resolves names for aiohttp and checks each address again at each connection.
 
-    `resolver` is asked for the addresses of a name; by default the system.
+    `resolver` resolves a name; by default the system's resolver.
     """
 
     def __init__(
@@ -176,10 +176,10 @@ class Guard(AbstractResolver):
         self._granted: set[Address] = set()
 
     def connector(self, *, keep_alive: bool = True) -> TCPConnector:
-        """Return an aiohttp connector that goes nowhere else; needs a running loop.
+        """Return an aiohttp connector with this guard; needs a running loop.
 
-        Without `keep_alive` no request is sent on a connection that the other side
-        may be closing at that moment.
+        Without `keep_alive` no request is sent on a connection that the other side may
+        be closing at that moment.
         """
         options: dict[str, Any] = {"ssl": self._context()} if self._ca_file else {}
         return TCPConnector(
@@ -191,12 +191,12 @@ class Guard(AbstractResolver):
         )
 
     def check(self, url: str | URL) -> URL:
-        """Return the URL if it may be asked. Raises AddressRefused."""
+        """Return the URL if it is allowed. Raises AddressRefused."""
         url = _parsed(url)
         host = url.host or ""
         if url.scheme == "http" and not self._network.allow_http:
             raise AddressRefused(
-                f"http:// to {host} can be read on the way: use https://, or set "
+                f"http:// to {host} is not encrypted: use https://, or set "
                 "network.allow_http = true"
             )
         if url.port not in self._network.ports:
@@ -215,9 +215,9 @@ class Guard(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_UNSPEC,
     ) -> list[ResolveResult]:
-        """Return the addresses of a name that may be connected to.
+        """Return the allowed addresses of a name.
 
-        Raises AddressRefused if none may be; OSError if the name is not known.
+        Raises AddressRefused if none is allowed; OSError if the name is unknown.
         """
         if self._resolver is None:
             self._resolver = ThreadedResolver()
@@ -231,7 +231,7 @@ class Guard(AbstractResolver):
         return sound
 
     async def close(self) -> None:
-        """Give the resolver back."""
+        """Close the resolver."""
         if self._resolver is not None:
             await self._resolver.close()
 
@@ -239,14 +239,14 @@ class Guard(AbstractResolver):
         try:
             self._judge(ip_address(text), host)
         except ValueError:
-            return f"{host} resolves to {text!r}, which is no address"
+            return f"{host} resolves to {text!r}, which is not an address"
         except AddressRefused as refused:
             return str(refused)
         return ""
 
     def _judge(self, address: Address, host: str) -> None:
-        """Raises AddressRefused, unless the address may be connected to."""
-        special = special_of(address)
+        """Raise AddressRefused unless the address is allowed."""
+        special = special_range_of(address)
         if special is None or self._is_open(address, special, host):
             return
         where = host if host == str(address) else f"{host} ({address})"
@@ -254,26 +254,29 @@ class Guard(AbstractResolver):
             f"{where} is not a public address but {special.what}: {_advice(special)}"
         )
 
-    def _is_open(self, address: Address, special: Special, host: str) -> bool:
-        if special.opened is Opened.NEVER:
+    def _is_open(self, address: Address, special: SpecialRange, host: str) -> bool:
+        if special.opened is Opening.NEVER:
             return False
-        if special.opened is Opened.BY_HOST and host.lower().rstrip(".") in self._hosts:
+        if (
+            special.opened is Opening.BY_HOST
+            and host.lower().rstrip(".") in self._hosts
+        ):
             return True
         if not any(address in network for network in self._networks):
             return False
         inner = embedded(address)
-        closed = special_of(inner) if inner is not None else None
+        closed = special_range_of(inner) if inner is not None else None
         return inner is None or closed is None or self._is_open(inner, closed, host)
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """Make the socket for an address, which is looked at for the last time."""
+        """Create the socket for an address, after a last check of the address."""
         family, kind, protocol, _, address = info
         target = ip_address(address[0])
         if target not in self._granted:
             try:
                 self._judge(target, str(target))
             except AddressRefused as refused:
-                # aiohttp expects what the system would say.
+                # aiohttp expects the system's exceptions.
                 raise OSError(errno.EACCES, str(refused)) from None
         return socket.socket(family=family, type=kind, proto=protocol)
 
@@ -291,8 +294,8 @@ class Guard(AbstractResolver):
         return context
 
 
-def special_of(address: Address) -> Special | None:
-    """Return the range that is not public which the address is in; None if public."""
+def special_range_of(address: Address) -> SpecialRange | None:
+    """Return the non-public range that contains the address; None if public."""
     found = next((each for each in SPECIAL if address in each.network), None)
     if found is not None:
         return found
@@ -322,19 +325,19 @@ _HOLDS_IPV4 = tuple(
     IPv6Network(text)
     for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
 )
-_ADVICE: Mapping[Opened, str] = {
-    Opened.BY_HOST: "if it is yours, add the host or its network to network.allow",
-    Opened.BY_NETWORK: "if it is meant, add its network to network.allow",
-    Opened.NEVER: "name another",
+_ADVICE: Mapping[Opening, str] = {
+    Opening.BY_HOST: "if it is yours, add the host or its network to network.allow",
+    Opening.BY_NETWORK: "if this is intended, add its network to network.allow",
+    Opening.NEVER: "name another",
 }
 
 
-def _advice(special: Special) -> str:
+def _advice(special: SpecialRange) -> str:
     return _ADVICE[special.opened]
 
 
 def _parsed(text: str | URL) -> URL:
-    """Read a URL without trusting it; what is wrong is said without its secrets."""
+    """Parse a URL without trusting it; errors show no secrets."""
     try:
         url = URL(text)
         host, port = url.host, url.port
@@ -344,8 +347,8 @@ def _parsed(text: str | URL) -> URL:
         raise AddressRefused("the URL must begin with https:// and name a host")
     if url.user is not None or url.password is not None:
         raise AddressRefused(
-            f"the URL of {host} holds a name or password: put them into settings of "
-            "their own"
+            f"the URL of {host} contains a user name or password: use the separate "
+            "settings for them"
         )
     if _is_number_in_disguise(host):
         raise AddressRefused(f"{host} is neither a name nor a whole IPv4 address")
@@ -353,7 +356,7 @@ def _parsed(text: str | URL) -> URL:
 
 
 def reachable(url: str, network: Network) -> URL:
-    """Return the URL of a setting. Raises ValueError where it may not be called."""
+    """Return the URL of a setting. Raises ValueError if it is not allowed."""
     try:
         return Guard(network).check(url)
     except AddressRefused as refused:
@@ -361,7 +364,7 @@ def reachable(url: str, network: Network) -> URL:
 
 
 def _is_number_in_disguise(host: str) -> bool:
-    """Tell whether a resolver may read the host as an IPv4 address: 127.1, 0x7f.1."""
+    """Return True if a resolver may read the host as an IPv4 address: 127.1, 0x7f.1."""
     last = host.rstrip(".").rpartition(".")[2]
     looks_so = re.fullmatch(r"\d+|0x[0-9a-f]*", last, re.IGNORECASE) is not None
     return looks_so and _address_of(host) is None
@@ -387,5 +390,6 @@ def _require_exact(entry: str) -> None:
         raise ValueError(f"{entry} is too wide: name the network itself")
     if network is None and ("/" in entry or not _HOST.fullmatch(entry.lower())):
         raise ValueError(
-            f"{entry!r} is no host such as erp.lan and no network such as 10.1.0.0/16"
+            f"{entry!r} is neither a host such as erp.lan nor a network such as "
+            "10.1.0.0/16"
         )

@@ -1,7 +1,7 @@
-"""HTTP calls of a connector: one request, one answer, and every failure told apart.
+"""HTTP calls of a connector: one request, one answer, every failure classified.
 
-A call goes through the guard of addresses, follows no redirect, keeps no cookie, uses
-no proxy of the environment, and reads a body of bounded size.
+A call passes the address guard, follows no redirect, keeps no cookie, uses no proxy of
+the environment, and reads a body of limited size.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 USER_AGENT = "Backhaul"
 MOST_BYTES = 5_000_000
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 LONGEST_REST_SECONDS = 300.0
 CHUNK_BYTES = 65_536
 SAID_CHARACTERS = 300
@@ -56,7 +56,7 @@ REDACTED = b"[redacted]"
 
 
 class CallFailed(CheckFailed):
-    """A call brought no answer; the text says why, without secrets."""
+    """A call got no answer; the text says why, without secrets."""
 
 
 class NeverSent(CallFailed):
@@ -73,7 +73,7 @@ class NotJson(CheckFailed):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the other side answered; header names are lower case."""
+    """The other side's answer; header names are lower case."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -85,9 +85,9 @@ class Answer:
 
     @property
     def retry_after_seconds(self) -> float | None:
-        """How long the other side asks to be left alone, at most 5 minutes, if it does.
+        """The wait that the other side asks for, at most 5 minutes; None if none.
 
-        After that one request tries again: the header may be wrong.
+        After 5 minutes one request tries again: the header may be wrong.
         """
         asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
         wait = wait_seconds(asked, date, clock.now())
@@ -98,19 +98,19 @@ class Answer:
         return read_json(self.body)
 
     def words(self) -> str:
-        """Return the status and the beginning of the body, for a person."""
+        """Return the status and the beginning of the body, for messages."""
         text = self.body[: 4 * SAID_CHARACTERS].decode("utf-8", "replace")
         said = " ".join(text.split())[:SAID_CHARACTERS]
         return f"{self.status}: {said}" if said else str(self.status)
 
 
 class Caller:
-    """Calls what its network settings allow. `open` it in a running loop.
+    """Sends HTTP requests to addresses that its network settings allow.
 
-    Without `keep_alive` every request has a connection of its own, so that none is
-    lost on a connection that the other side is closing. A refusal that repeats one of
-    `secrets`, or what was shown in `Authorization`, is handed on without it: its words
-    go to people, and into databases.
+    `open` it in a running loop. Without `keep_alive` every request has a connection of
+    its own, so that no request is lost on a connection that the other side is closing.
+    An error body that repeats one of `secrets`, or the `Authorization` header, is
+    returned without it: its text goes to people, and into databases.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Caller:
         return self._guard.check(url)
 
     async def open(self) -> None:
-        """Get ready; does nothing when it is ready."""
+        """Open the HTTP session; does nothing if it is open."""
         if self._session is None:
             self._session = ClientSession(
                 connector=self._guard.connector(keep_alive=self._keep_alive),
@@ -179,7 +179,7 @@ class Caller:
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None
     ) -> Answer:
         if self._session is None:
-            raise NeverSent("it is closed already")
+            raise NeverSent("the connector is closed")
         async with self._session.request(
             method, url, headers=headers, data=body, allow_redirects=False
         ) as response:
@@ -212,33 +212,33 @@ def _without(secrets: Iterable[str], body: bytes) -> bytes:
 
 
 def read_json(body: bytes) -> Any:
-    """Return a JSON value that is not nested too deep. Raises NotJson."""
+    """Return a JSON value of limited depth. Raises NotJson."""
     try:
-        document = json.loads(body, parse_constant=_no_number)
+        document = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise NotJson("the answer is not JSON") from None
     level: list[Any] = [document]
-    for _ in range(MOST_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         level = [child for node in level for child in _children(node)]
         if not level:
             return document
-    raise NotJson(f"the answer is nested more than {MOST_DEPTH} deep")
+    raise NotJson(f"the answer is nested more than {MAX_DEPTH} deep")
 
 
 def outcome_of(answer: Answer) -> Pushed:
-    """Classify what a system answered to a write that it takes once at most."""
+    """Classify a system's answer to a write that it applies at most once."""
     if answer.is_success:
         return Applied()
     if answer.status == 429 or (answer.status == 503 and _asks_to_wait(answer)):
         return NotSent(
-            f"asked to come back later, {answer.words()}", answer.retry_after_seconds
+            f"asked to retry later, {answer.words()}", answer.retry_after_seconds
         )
     if 300 <= answer.status < 400:
-        return NotSent("redirected, which is not followed: set the final address")
+        return NotSent("redirected, and redirects are not followed: set the final URL")
     if answer.status in (401, 403, 407):
-        return NotSent(f"not let in, check key and rights: {answer.words()}")
+        return NotSent(f"access denied, check key and rights: {answer.words()}")
     if answer.status in (404, 405):
-        return NotSent(f"nothing takes this there, check the URL: {answer.words()}")
+        return NotSent(f"not found, check the URL: {answer.words()}")
     if answer.status in (400, 409, 410, 413, 414, 415, 422):
         return Rejected(f"refused: {answer.words()}")
     return Uncertain(f"answered {answer.words()}")
@@ -254,12 +254,12 @@ def _children(node: Any) -> Any:
     return node if isinstance(node, list) else ()
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _where(url: str | URL) -> str:
-    """Return scheme, host and port: paths and queries may hold keys."""
+    """Return scheme, host and port: paths and queries may contain keys."""
     found = re.match(r"https?://[^/?#@]*", str(url))
     return found[0] if found else "the address"
 
@@ -269,15 +269,15 @@ def _why(error: Exception) -> str:
         return "it takes too long"
     if isinstance(error, ClientConnectorError):
         return str(error.os_error.strerror or error.os_error)
-    # Other texts of aiohttp may hold the URL.
+    # Other texts of aiohttp may contain the URL.
     return type(error).__name__
 
 
-class Settling:
-    """Knows until when a change that is not there may still get there.
+class LateArrivals:
+    """Knows until when a change that is absent may still arrive.
 
-    `seconds` is how long the system may go on with what nobody waits for any more;
-    `clock` returns seconds that never go back.
+    `seconds` is how long the system may keep processing an abandoned request; `clock`
+    returns seconds that never go back.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
@@ -285,18 +285,17 @@ class Settling:
         self._clock = clock
         self._until = 0.0
 
-    def may_go_on(self) -> None:
-        """Remember that a request may be at work from now on.
+    def request_may_run(self) -> None:
+        """Record that a request may be in progress from now on.
 
-        To be called in `open` as well: whoever was here before may have lost an answer
-        just now.
+        Call it in `open` as well: an earlier process may just have lost an answer.
         """
         self._until = self._clock() + self._seconds
 
-    async def settled(self, look: Callable[[], Awaitable[LookedUp]]) -> LookedUp:
-        """Look; what is absent while a request may be at work is looked for after it.
+    async def lookup(self, look: Callable[[], Awaitable[LookedUp]]) -> LookedUp:
+        """Look up a change; it is Absent only after every request has ended.
 
-        Passes on what `look` raises.
+        Passes on exceptions of `look`.
         """
         while True:
             is_settled = self._clock() >= self._until

@@ -1,4 +1,4 @@
-"""The contract of host and connector: manifest, batches, changes and outcomes."""
+"""The contract between host and connector: manifest, batches, changes, outcomes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from backhaul_sdk.records import Bad, Record
 STRICT = ConfigDict(
     extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
 )
-"""For a model of settings: nothing unknown or endless passes, no error shows a secret.
-"""
+"""For a model of settings: no unknown keys, no infinite numbers, no secrets in
+errors."""
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
-LookUp: TypeAlias = Callable[
-    [Sequence[str]], Awaitable["Mapping[str, NameInShop] | None"]
+FindInStore: TypeAlias = Callable[
+    [Sequence[str]], Awaitable["Mapping[str, NameInStore] | None"]
 ]
-"""Returns what each text names in the shop; None while the host cannot say."""
+"""Returns what each text names in the store; None while the host cannot answer."""
 TOPICS = (
     "order.placed",
     "order.updated",
@@ -32,25 +32,27 @@ TOPICS = (
     "stock.changed",
     "customer.updated",
 )
-"""Every kind of news. `order.placed` comes once for an order, before all others."""
+"""Every topic of change notifications. `order.placed` comes once for an order, before
+all others."""
 
 
 class Applied(Struct, frozen=True):
-    """The system took it. `reference` is what the system calls it, where it says."""
+    """The system accepted the change. `reference` is the system's id of it, if any."""
 
     reference: str | None = None
 
 
 class Rejected(Struct, frozen=True):
-    """The system refused it for good; `reason` is for the person who mends it."""
+    """The system refused it for good; `reason` is for the operator who corrects it."""
 
     reason: str
 
 
 class NotSent(Struct, frozen=True):
-    """It certainly did not arrive: the host sends it again.
+    """The change certainly did not arrive: the host sends it again.
 
-    `retry_after_seconds` is what the system asked for; None leaves it to the host.
+    `retry_after_seconds` is the wait that the system asked for; None leaves it to the
+    host.
     """
 
     reason: str
@@ -58,26 +60,26 @@ class NotSent(Struct, frozen=True):
 
 
 class Uncertain(Struct, frozen=True):
-    """It may have arrived: the host asks `lookup` before anything is sent again.
+    """The change may have arrived: the host calls `lookup` before it sends it again.
 
-    To one that takes an id once (`Spec.takes_once`) it is sent again without.
+    With `Spec.takes_once` the host sends it again without a lookup.
     """
 
     reason: str
 
 
 class Found(Struct, frozen=True):
-    """The system has it."""
+    """The system has the change."""
 
     reference: str | None = None
 
 
 class Absent(Struct, frozen=True):
-    """The system was read and has it not, nor can it still come."""
+    """The system was read: it does not have the change, and cannot get it any more."""
 
 
 class Unknown(Struct, frozen=True):
-    """Nothing can be told; `reason` says why."""
+    """The outcome cannot be determined; `reason` says why."""
 
     reason: str
 
@@ -87,7 +89,7 @@ LookedUp: TypeAlias = Found | Absent | Unknown
 
 
 class Capability(Enum):
-    """What an instance does: bring records in, or carry changes out."""
+    """What a connector does: read records from a system, or write changes to it."""
 
     PULL = "pull"
     LISTEN = "listen"
@@ -105,20 +107,19 @@ def _nothing_shared(_one: Any, _other: Any, _is_one_store: bool) -> str:
 class Spec(Struct, frozen=True, kw_only=True):
     """A connector's manifest; `topics` are the changes that its `push` understands.
 
-    `settings` validates `[connectors.NAME]` without the keys that are the host's:
-    `type, store, enabled, trigger, every, cron, jitter, quiet, silent_after, dry_run,
-    counts, topics, begin`.
-    `secret_fields` are never shown or logged.
+    `settings` validates `[connectors.NAME]` without the host's own keys: `type, store,
+    enabled, trigger, every, cron, jitter, quiet, silent_after, dry_run, counts, topics,
+    begin`. `secret_fields` are never shown or logged. `meanings` returns, for valid
+    settings, a sentence for each setting whose name does not explain its effect;
+    `check-config` prints them.
 
-    `meanings` returns, for valid settings, a sentence for each whose effect its name
-    does not tell; `check-config` prints them.
+    `shared` receives the valid settings of two connections, and whether both belong to
+    one store. It names what both would read, such as the files of one folder, so that
+    each record would be applied twice; it returns an empty text if there is nothing.
+    The daemon does not start with such a pair.
 
-    `shared` takes the valid settings of two instances, and whether both work for one
-    store. It names what both would take, such as the files of one folder, so that it
-    would be applied twice; empty where there is nothing. Such a pair does not start.
-
-    `takes_once` says that the other side takes a `Change.id` once, however often it
-    comes: what may have arrived is handed over again, and `lookup` is not asked.
+    `takes_once` says that the other side ignores a repeated `Change.id`: an uncertain
+    change is sent again, and `lookup` is not called.
     """
 
     name: str
@@ -134,14 +135,14 @@ class Spec(Struct, frozen=True, kw_only=True):
 
 
 class CheckFailed(Exception):
-    """`check()` found something a person must mend; the text says what and how."""
+    """`check()` found a problem that an operator must fix; the text names the fix."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What the host made of one emitted record, after it was committed.
+    """The outcome of one emitted record, after its commit.
 
-    `state` is `accepted` (a command exists), `waiting` (kept, its order or product is
-    not known yet), `duplicate` (known already) or `quarantined`; `what` is a sentence
+    `state` is `accepted` (a command exists), `waiting` (stored; its order or product is
+    not known yet), `duplicate` (stored before) or `quarantined`; `what` is a sentence
     for the person at the scanner.
     """
 
@@ -150,7 +151,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """A row of this instance that ended in quarantine, for the connector to show."""
+    """A quarantined row of this connection, for the connector to show."""
 
     key: str
     raw: str
@@ -163,10 +164,10 @@ async def _nothing_to_acknowledge() -> None:
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Records with the cursor behind them.
+    """Records, and the cursor after them.
 
-    The host stores both in one transaction and calls `ack` only after its commit; a
-    kill in between delivers the batch again, and equal keys collapse. The host logs
+    The host stores both in one transaction and calls `ack` only after its commit; after
+    a kill in between it receives the batch again and ignores equal keys. The host logs
     each sentence of `notes` at INFO after the commit.
     """
 
@@ -191,9 +192,9 @@ class HttpRequest:
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """An answer: `body` is sent as JSON.
+    """A response: `body` is sent as JSON.
 
-    `content`, where it is given, is sent instead, with the `Content-Type` of `headers`.
+    `content`, if given, is sent instead, with the `Content-Type` of `headers`.
     """
 
     status: int
@@ -206,39 +207,40 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Emit: TypeAlias = Callable[[Record | Bad], Awaitable[Receipt]]
 
 
-class LineInShop(msgspec.Struct, frozen=True):
-    """A line of an order: `left` units are not shipped and not on their way."""
+class LineInStore(msgspec.Struct, frozen=True):
+    """A line of an order: `left` units are not in any shipment yet."""
 
     sku: str | None
     variant_id: str | None
     left: int
 
 
-class OrderInShop(msgspec.Struct, frozen=True):
-    """An order as the shop has it now.
+class OrderInStore(msgspec.Struct, frozen=True):
+    """An order in its present state in the store.
 
-    `uncertain`: the outcome of an earlier shipment is unknown, so less may be left.
+    `uncertain`: the outcome of an earlier shipment is unknown, so fewer units may be
+    left.
     """
 
     name: str
     cancelled: bool
-    lines: tuple[LineInShop, ...]
+    lines: tuple[LineInStore, ...]
     uncertain: bool = False
 
 
-class NameInShop(msgspec.Struct, frozen=True):
-    """What a text names in the shop: orders by number or id, articles by SKU or GTIN.
+class NameInStore(msgspec.Struct, frozen=True):
+    """What a text names in the store: orders by number or id, articles by SKU or GTIN.
 
     `skus` and `variant_ids` are those of the articles.
     """
 
-    orders: tuple[OrderInShop, ...] = ()
+    orders: tuple[OrderInStore, ...] = ()
     skus: frozenset[str] = frozenset()
     variant_ids: frozenset[str] = frozenset()
 
 
-async def nothing_known(names: Sequence[str]) -> Mapping[str, NameInShop] | None:
-    """Look up nothing: the shop's orders and articles are not at hand."""
+async def nothing_known(names: Sequence[str]) -> Mapping[str, NameInStore] | None:
+    """Find nothing: no store data is available."""
     return None
 
 
@@ -252,13 +254,13 @@ class Route(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """News of the store for a back office.
+    """A change notification for a back office.
 
-    `id` is the same whenever this change is handed to this instance: an idempotency
-    key. `topic` is one of `TOPICS`. Changes of one `object_id` come one after the
-    other. `document` is the object as the mirror holds it, with the platform's names;
-    of a deleted one, and of stock, it is `{"id", "productId", "variantId", "sku",
-    "stock"}`, as far as it applies.
+    `id` is an idempotency key: it is the same whenever this change is sent to this
+    connection. `topic` is one of `TOPICS`. Changes of one `object_id` come one after
+    the other. `document` is the object as it is in the mirror, with the platform's
+    field names; for a deleted object, and for stock, it is `{"id", "productId",
+    "variantId", "sku", "stock"}`, as far as it applies.
     """
 
     id: str
@@ -270,10 +272,10 @@ class Change:
 
 
 class Connector(Generic[SettingsT]):
-    """One instance of a connector; override what its system can do.
+    """A connection to one system; override the methods for what the system can do.
 
-    The host calls `open`, then `listen` once and `pull` on the instance's schedule,
-    and `close` at the end. Nothing may be done at import or in `__init__`.
+    The host calls `open`, then `listen` once and `pull` on the connection's schedule,
+    and `close` at the end. Do nothing at import or in `__init__`.
     """
 
     spec: ClassVar[Spec]
@@ -281,31 +283,31 @@ class Connector(Generic[SettingsT]):
     def __init__(self, instance: str, settings: SettingsT) -> None:
         self.instance = instance
         self.settings = settings
-        self.look_up: LookUp = nothing_known
-        """Set by the host. It reads the mirror, which may be seconds behind the shop:
-        what it does not know may exist all the same."""
+        self.find_in_store: FindInStore = nothing_known
+        """Set by the host. It reads the mirror, which may be seconds behind the store:
+        an unknown name may still exist."""
 
     async def check(self) -> None:
-        """Look, without side effects, whether work could begin; or `CheckFailed`."""
+        """Check without side effects that work could begin. Raises CheckFailed."""
 
     def notices(self) -> Sequence[str]:
         """Return what an operator should know although the connector works.
 
-        Each notice is one sentence: what the connector leaves alone, why, and what to
-        do. The host calls this method after `check` and after each `pull`. It shows
-        the notices in `status`, `doctor` and `connectors list`, and logs each new
-        notice once. Return the same sentence for as long as the notice holds.
+        Each notice is one sentence: what the connector ignores, why, and what to do.
+        The host calls this method after `check` and after each `pull`. It shows the
+        notices in `status`, `doctor` and `connectors list`, and logs each new notice
+        once. Return the same sentence for as long as the notice applies.
         """
         return ()
 
     async def open(self) -> None:
-        """Get ready. May be called again after `close`."""
+        """Open connections and files. May be called again after `close`."""
 
     async def close(self) -> None:
-        """Give everything back. Safe to call twice."""
+        """Release everything. Safe to call twice."""
 
     async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
-        """Yield what came after `cursor` (None: from the beginning), then end."""
+        """Yield the records after `cursor` (None: from the beginning), then end."""
         nothing: tuple[Batch, ...] = ()
         for batch in nothing:
             yield batch
@@ -313,7 +315,7 @@ class Connector(Generic[SettingsT]):
     async def apply(
         self, rejection: Rejection, cursor: str | None
     ) -> AsyncIterator[Batch]:
-        """Yield the records of a Bad with `can_apply` that an operator wants applied.
+        """Yield the records of a Bad with `can_apply` that an operator approved.
 
         The host calls this method again after a kill or a failure, until it ends
         without an error: the records must have the same keys each time.
@@ -323,27 +325,27 @@ class Connector(Generic[SettingsT]):
             yield batch
 
     async def listen(self, emit: Emit) -> Sequence[Route]:
-        """Accept what is sent to us; return the HTTP routes the host shall serve."""
+        """Accept incoming records; return the HTTP routes that the host serves."""
         return ()
 
     def topics(self) -> frozenset[str]:
-        """Return the changes that this instance takes, by its settings."""
+        """Return the change topics that this connection takes, by its settings."""
         return self.spec.topics
 
     async def push(self, change: Change) -> Pushed:
-        """Carry one change out: once, without retries, with every failure classified.
+        """Write one change: once, without retries, with every failure classified.
 
-        What is raised counts as Uncertain. Not called for topics that are not in
+        An exception counts as Uncertain. Not called for topics that are not in
         `topics()`.
         """
         return Rejected(f"{type(self).__name__} takes no changes")
 
     async def lookup(self, change: Change) -> LookedUp:
-        """Tell whether the system has a change whose `push` was uncertain.
+        """Return whether the system has a change whose `push` was uncertain.
 
-        Raise where it cannot be asked now: it is asked again until it can be.
+        Raise if the system cannot be read now: the host calls again until it can.
         """
-        return Unknown("this system cannot be asked")
+        return Unknown("this connector cannot look up changes")
 
     async def report(self, rejections: Sequence[Rejection]) -> None:
-        """Show rows that ended in quarantine. Repeated after a kill: be idempotent."""
+        """Show rows that were quarantined. Repeated after a kill: be idempotent."""

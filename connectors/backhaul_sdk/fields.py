@@ -1,7 +1,7 @@
-"""Reads the fields of a row: identifiers, whole numbers, yes or no, reasons and times.
+"""Parses fields: identifiers, whole numbers, yes or no, reasons and times.
 
-Every connector reads them here, so that a value means the same in a file, in a table
-and in a JSON document. What cannot be used raises Unusable with words for a person.
+Every connector uses this module, so that a value means the same in a file, in a table
+and in a JSON document. An unusable value raises Unusable with a text for operators.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ UNREADABLE = (
     ArithmeticError,
     RecursionError,
 )
-"""What taking apart JSON raises that is of another shape, as a cursor that an older
-version kept; reading from the beginning is safe then, where keys are stable."""
+"""Exceptions from JSON of an unexpected shape, such as a cursor of an older version;
+reading from the beginning is then safe if keys are stable."""
 
 
 DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
-"""How a text writes decimals. "auto" refuses what is a thousand in one country and a
-fraction in another. "system" is what programs write: a point, and no thousands."""
+"""How a text writes decimals. "auto" refuses a number that is a thousand in one country
+and a fraction in another. "system" is the form that programs write: a point, and no
+thousands."""
 SIGNS: tuple[DecimalSign, ...] = (".", ",")
 LONGEST_IDENTIFIER = 500
 DIGITS_KEPT = 15
-"""A spreadsheet keeps so many digits of a number and turns the others into zeros."""
+"""A spreadsheet keeps this many digits of a number and replaces the others by zeros."""
 CERTAIN_ZEROS = 4
-"""A real number ends in fewer zeros: by chance one of 10,000 does not."""
+"""A number with this many zeros at the end was rounded: one of 10,000 ends so by
+chance."""
 EXACT_FLOAT = 2**53
-"""From here on a floating-point number may have lost digits."""
+"""A floating-point number from here on may have lost digits."""
 TAKEN_AS_ZERO = "is taken as 0"
-"""What the note of a stock level says whose number was below 0."""
+"""The end of the note of a stock level that was below 0."""
 YES = frozenset({"yes", "y", "true", "t", "1"})
 NO = frozenset({"no", "n", "false", "f", "0"})
 _APOSTROPHES = "'\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
@@ -51,7 +53,7 @@ _BLANKS = " \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
 _EDGES = _BLANKS + "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
-# They take no room on a screen although Unicode does not call them format characters.
+# They are invisible although Unicode does not class them as format characters.
 _UNSEEN = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
 ) | frozenset(map(chr, range(0xFE00, 0xFE10)))
@@ -69,14 +71,14 @@ _POINT_ZERO = re.compile(r"(\d+)[.,]0{1,2}", re.ASCII)
 _SCIENTIFIC = re.compile(
     r"[+-]?(?:\d+[.,]\d+\s*E\s*[+-]?|\d+\s*E\s*\+)\s*\d+", re.IGNORECASE | re.ASCII
 )
-NO_VALUES = frozenset(
+PLACEHOLDERS = frozenset(
     {
         *("nan", "na", "n/a", "n.a.", "n/v", "n.v.", "k.a.", "k. a."),
         *("null", "nil", "none", "undefined", "\\n"),
     }
 )
-"""What programs and people write into a field that is empty, in small letters. They may
-be in brackets, as `<NA>`. A text of punctuation alone, as `-`, is no value either."""
+"""What programs and people write into an empty field, in lower case. They may be in
+brackets, as `<NA>`. A text of punctuation alone, such as `-`, is a placeholder too."""
 _BRACKETS = re.compile(r"<(.*)>|\((.*)\)|\[(.*)\]|\{(.*)\}")
 # In every language of the spreadsheet: #N/A is #NV, and #REF! is #BEZUG! or #¡REF!.
 _CELL_ERROR = re.compile(
@@ -94,14 +96,14 @@ _WHOLE: Mapping[str, re.Pattern[str]] = {
 
 
 class Unusable(Exception):
-    """What came in cannot become a record; the text says why, and what to do."""
+    """A value that cannot be part of a record; the text says why, and what to do."""
 
 
 def reason_of(text: str, known: frozenset[str], default: str) -> str:
-    """Return the reason that a text names, however it is written; `default` if none.
+    """Return the platform's reason for a text in any spelling; `default` if empty.
 
     `known` are `CANCEL_REASONS` or `STOCK_REASONS`: "out of stock" is OUT_OF_STOCK.
-    Raises Unusable for any other.
+    Raises Unusable for an unknown reason.
     """
     word = re.sub(r"[\s-]+", "_", text).upper() or default
     if word not in known:
@@ -110,10 +112,10 @@ def reason_of(text: str, known: frozenset[str], default: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text without blanks around it and without invisible characters.
+    """Return the text without surrounding blanks and invisible characters.
 
-    Zero-width characters, soft hyphens and byte-order marks come along when somebody
-    copies from a web page or a mail.
+    Zero-width characters, soft hyphens and byte-order marks come from copying out of
+    web pages and mails.
     """
     if text.isascii():
         return text.strip(_EDGES)
@@ -125,34 +127,34 @@ def _is_invisible(letter: str) -> bool:
     return unicodedata.category(letter) == "Cf" or letter in _UNSEEN
 
 
-def unmarked(text: str) -> str:
+def without_text_mark(text: str) -> str:
     """Return the text without a spreadsheet's text mark: `'5` and `="5"` are 5."""
     return _unmarked(plain(text))[0]
 
 
 def identifier(value: object, name: str, *, is_text: bool = False) -> str:
-    """Return a number or code that is compared as text; empty where there is none.
+    """Return a number or code that is compared as text; empty if there is none.
 
-    A placeholder such as `n/a` is none, unless an apostrophe in front says that it is
-    really called so. `name` says which field it is ("tracking number"). What
-    spreadsheets add is taken away: `="123"`, `'123`, `123.0`, the link around a number,
+    A placeholder such as `n/a` is empty, unless a leading apostrophe says that it is a
+    real name. `name` is the field's name in messages ("tracking number"). Additions of
+    spreadsheets are removed: `="123"`, `'123`, `123.0`, the link around a number,
     invisible characters. A number that lost digits is refused. `is_text` says that the
-    value comes from a system that keeps texts as they are; a text mark says the same of
-    one value.
+    source stores texts unchanged; a text mark says the same of one value.
     """
     return _checked(value, name, is_text=is_text)[0]
 
 
 def article(value: object, *, is_text: bool = False) -> str:
-    """Return a SKU: an `identifier`, of which a text `10.0` stays as it is.
+    """Return a SKU: an `identifier`, but a text `10.0` stays unchanged.
 
-    It may be another article than 10. The host takes it for 10 where there is none.
+    It may be another article than 10. If no article `10.0` exists, the host reads it as
+    10.
     """
     return _checked(value, "sku", is_text=is_text)[1]
 
 
 def _checked(value: object, name: str, *, is_text: bool) -> tuple[str, str]:
-    """Return an identifier, and as it was written: with a `.0` behind a number."""
+    """Return an identifier, and its original spelling with a trailing `.0`."""
     text = _text_of(value, name)
     if not text:
         return "", ""
@@ -171,11 +173,11 @@ def _checked(value: object, name: str, *, is_text: bool) -> tuple[str, str]:
 
 
 def is_placeholder(text: str) -> bool:
-    """Return True for what stands in a field that is empty: `n/a`, `NULL`, `-`."""
+    """Return True for a text that marks an empty field: `n/a`, `NULL`, `-`."""
     word = text.casefold()
     if word[:1] in "<([{" and (found := _BRACKETS.fullmatch(word)):
         word = found[found.lastindex or 0].strip()
-    if word in NO_VALUES:
+    if word in PLACEHOLDERS:
         return True
     is_sign = all(map(_is_punctuation, text))
     return is_sign and not _CELL_ERROR.fullmatch(text)
@@ -186,7 +188,7 @@ def _is_punctuation(letter: str) -> bool:
 
 
 def missing(value: object, name: str) -> str:
-    """Return words for a field that is empty, or has a placeholder."""
+    """Return the message for a field that is empty or has a placeholder."""
     shown = plain(str(value)) if value is not None else ""
     if not shown:
         return f"the {name} is empty"
@@ -211,14 +213,14 @@ def _text_of(value: object, name: str) -> str:
 
 
 def _is_nan(value: object) -> bool:
-    """Return True for the number that stands for none."""
+    """Return True for NaN, which marks a missing number."""
     if isinstance(value, Decimal):
         return value.is_nan()
     return isinstance(value, float) and math.isnan(value)
 
 
 def _digits_of(number: float | Decimal, name: str) -> str:
-    """Return a number that is used as a name: its digits."""
+    """Return the digits of a number that is used as an identifier."""
     if not _is_whole(number):
         raise Unusable(
             f"the {name} must be a text or a whole number, not {_shown(number)}"
@@ -231,7 +233,7 @@ def _digits_of(number: float | Decimal, name: str) -> str:
 
 
 def _unmarked(text: str) -> tuple[str, bool]:
-    """Return the text behind a spreadsheet's marks, and whether there were any."""
+    """Return the text without a spreadsheet's text marks, and whether it had any."""
     is_marked = False
     for _ in range(4):
         inner = _inside(text)
@@ -254,7 +256,7 @@ def _inside(text: str) -> str | None:
 
 
 def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
-    """Raises Unusable for what stands there in place of a value."""
+    """Raise Unusable for a spreadsheet's error or formula in place of a value."""
     if text[:3] == "###" and not text.strip("#"):
         raise Unusable(
             f"the {name} is {text[:9]}, what a spreadsheet shows where a column is too "
@@ -286,7 +288,7 @@ def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
 
 
 def _require_digits(text: str, name: str, *, is_text: bool) -> None:
-    """Raises Unusable for a number that a spreadsheet has rounded."""
+    """Raise Unusable for a number that a spreadsheet has rounded."""
     if "e" in text.casefold() and _SCIENTIFIC.fullmatch(text):
         raise Unusable(_lost(name, text, is_text=is_text))
     if len(text) <= DIGITS_KEPT or not (text.isascii() and text.isdigit()):
@@ -299,7 +301,7 @@ def _require_digits(text: str, name: str, *, is_text: bool) -> None:
 
 
 def lost_number(name: str, number: str) -> str:
-    """Return words for a number of JSON or a database that is no exact one."""
+    """Return the message for a number of JSON or a database that lost digits."""
     return (
         f"the {name} came as the number {number}, and digits are lost: a number keeps "
         f"{DIGITS_KEPT} of them; store and send it as a text"
@@ -319,10 +321,10 @@ def _lost(name: str, text: str, *, is_text: bool) -> str:
 
 
 def whole_number(value: object, name: str, decimal: DecimalSign = "auto") -> int:
-    """Return a whole number of a number or a text.
+    """Return a whole number from a number or a text.
 
-    `decimal` is how texts write decimals. A number has no locale: 5.0 is five and
-    2.125 is a fraction, whatever `decimal` says.
+    `decimal` is how texts write decimals. A number has no locale: 5.0 is five and 2.125
+    is a fraction, whatever `decimal` says.
     """
     number = _whole_of(value, decimal)
     if number is None:
@@ -335,10 +337,10 @@ def whole_number(value: object, name: str, decimal: DecimalSign = "auto") -> int
 
 def _whole_of(value: object, decimal: DecimalSign) -> int | None:
     if isinstance(value, str):
-        return _whole_text(unmarked(value), decimal)
+        return _whole_text(without_text_mark(value), decimal)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    # Not by comparing: an exponent may be out of all proportion.
+    # Comparing would expand a huge exponent.
     if not _is_whole(value) or Decimal(value).adjusted() >= len(str(EXACT_FLOAT)):
         return None
     return int(value)
@@ -352,7 +354,7 @@ def _is_whole(number: float | Decimal) -> bool:
             return number.is_finite() and number == number.to_integral_value()
         return math.isfinite(number) and number == int(number)
     except (ValueError, ArithmeticError):
-        return False  # a signaling NaN, or an exponent out of all proportion
+        return False  # a signaling NaN, or a huge exponent
 
 
 def _whole_text(text: str, decimal: DecimalSign) -> int | None:
@@ -371,7 +373,7 @@ def _whole_text(text: str, decimal: DecimalSign) -> int | None:
 def _ambiguous(value: object, decimal: DecimalSign) -> str:
     if decimal != "auto" or not isinstance(value, str):
         return ""
-    readings = {_whole_text(unmarked(value), sign) for sign in SIGNS}
+    readings = {_whole_text(without_text_mark(value), sign) for sign in SIGNS}
     if readings == {None}:
         return ""
     return "; is that thousands or decimals? set decimal to ',' or '.'"
@@ -390,9 +392,9 @@ def _shown(value: object) -> str:
 
 
 def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
-    """Return units in stock, and a note where the number was changed.
+    """Return a stock level, and a note if the number was changed.
 
-    Raises Unusable for a number that is no stock level.
+    Raises Unusable for a number that is not a stock level.
     """
     if number > MAX_LEVEL:
         raise Unusable(f"quantity must be from 0 to {MAX_LEVEL}, not {_shown(number)}")
@@ -407,9 +409,9 @@ def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
 
 
 def label(value: object, name: str) -> str:
-    """Return a name that people read, such as a carrier's; empty where there is none.
+    """Return a name for display, such as a carrier's; empty if there is none.
 
-    Line breaks inside become blanks.
+    Line breaks inside become spaces.
     """
     if _is_nan(value):
         return ""
@@ -420,8 +422,8 @@ def label(value: object, name: str) -> str:
 
 
 def yes_or_no(value: object, name: str) -> bool:
-    """Return what yes, no, true, false, 1, 0 and their initials say."""
-    word = unmarked(value) if isinstance(value, str) else _number_word(value)
+    """Return the truth value of yes, no, true, false, 1, 0 and their initials."""
+    word = without_text_mark(value) if isinstance(value, str) else _number_word(value)
     if word.casefold() not in YES | NO:
         raise Unusable(f"{name} must be yes or no, not {_shown(value)}")
     return word.casefold() in YES
@@ -439,13 +441,17 @@ def reason(
     default: str,
     reason_map: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the platform's word for a reason; `default` where there is none.
+    """Return the platform's reason; `default` if there is none.
 
-    `known` are `CANCEL_REASONS` or `STOCK_REASONS`. `reason_map` says what the back
-    office's own words mean, however they are written; `*` stands for all others. A word
-    that neither knows is refused with those that can be used.
+    `known` are `CANCEL_REASONS` or `STOCK_REASONS`. `reason_map` maps the back office's
+    own words, in any spelling; `*` stands for all others. A word that neither knows is
+    refused with a list of the valid ones.
     """
-    text = unmarked(value) if isinstance(value, str) else _text_of(value, "reason")
+    text = (
+        without_text_mark(value)
+        if isinstance(value, str)
+        else _text_of(value, "reason")
+    )
     named = {_word(each): meaning for each, meaning in (reason_map or {}).items()}
     if text and (meaning := named.get(_word(text))) in known:
         return str(meaning)
@@ -457,12 +463,12 @@ def reason(
         raise Unusable(f"{error}, or name it in reason_map") from None
 
 
-def known_reasons(reason_map: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a `reason_map` of settings. Raises ValueError for an unknown meaning."""
+def checked_reason_map(reason_map: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a `reason_map` of settings. Raises ValueError for an unknown reason."""
     known = CANCEL_REASONS | STOCK_REASONS
     if wrong := sorted(set(reason_map.values()) - known):
         names = ", ".join(sorted(known))
-        raise ValueError(f"reason_map: {', '.join(wrong)} is no reason; use {names}")
+        raise ValueError(f"reason_map: {', '.join(wrong)} are not reasons; use {names}")
     return reason_map
 
 

@@ -1,4 +1,4 @@
-"""Runs file work in a thread to its end, and makes cells safe for spreadsheets."""
+"""Runs file work in threads that end before `close`; escapes spreadsheet cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what `work` returns; when cancelled, wait first until it has ended.
+    """Return the result of `work`; a cancellation first waits until `work` has ended.
 
     `asyncio.to_thread` leaves a cancelled thread running, which would move or write
     files after `close`. So `work` must be short.
@@ -33,7 +33,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return what `work` returns; when cancelled, wait first until it has ended."""
+    """Await `work`; a cancellation first waits until it has ended."""
     running = asyncio.gather(work)
     try:
         (result,) = await asyncio.shield(running)
@@ -44,6 +44,6 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def formula_safe(cell: str) -> str:
-    """Return the cell so that no spreadsheet runs it; numbers stay numbers."""
+    """Return the cell in a form that no spreadsheet runs; numbers stay numbers."""
     is_formula = cell.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{cell}" if is_formula and not _NUMBER.fullmatch(cell) else cell

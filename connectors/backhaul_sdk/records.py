@@ -1,4 +1,4 @@
-"""The records that a connector hands to the host."""
+"""The records that a connector submits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """A part of a shipment: `quantity` (≥ 1) units of the order line with `sku`.
+    """A line of a shipment: `quantity` (≥ 1) units of the order line with `sku`.
 
-    `sku` is what the back office calls the article: its SKU, or its GTIN as text.
+    `sku` is the back office's name of the article: its SKU, or its GTIN as text.
     """
 
     sku: str
@@ -18,11 +18,11 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One cause within a Fulfillment, such as a row of a parcel: `lines` of it.
+    """One source row within a Fulfillment, such as a row of a parcel, with its `lines`.
 
-    `key` is stable for the cause, as a record's is: a part that another record brought
-    is not shipped again. `earlier_keys` has, for each line, the key under which an
-    older version of the connector may have brought it; empty where none did.
+    `key` is stable, as a record's key is: a part that another record submitted is not
+    shipped again. `earlier_keys` has, for each line, the key that an older version of
+    the connector may have given it; empty if none did.
     """
 
     key: str
@@ -31,21 +31,21 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Fulfillment(Struct, frozen=True, kw_only=True):
-    """An order left the house.
+    """A shipment that left the warehouse.
 
-    `key` is stable for the cause: the same shipment reported twice has the same key.
-    `order` is what the back office calls it: number or name (`1001`, `#1001`), external
-    id or platform id. Either `lines` name what left, or `everything` says that all
-    units that were still open left. A record with neither goes to quarantine: an empty
-    list never ships an order. `shipped_at` is RFC 3339.
-    `locator` says where a person finds the row (`courier.csv:7`), `raw` is the row as
-    it came: both come back in a Rejection when the order is never found.
+    `key` is stable: the same shipment reported twice has the same key. `order` is the
+    back office's reference of the order: number or name (`1001`, `#1001`), external id
+    or platform id. Either `lines` list what left, or `everything` says that all units
+    that were still open left. A record with neither goes to quarantine: an empty list
+    never ships an order. `shipped_at` is RFC 3339. `locator` says where an operator
+    finds the row (`courier.csv:7`), `raw` is the original row: both come back in a
+    Rejection if the order is never found.
 
-    `parts` are the causes that it joins into one parcel; their lines are its lines.
-    Where a source has no keys of its own, its keys follow from its content
+    `parts` are the source rows that are joined into one parcel; their lines are its
+    lines. If a source has no keys of its own, its keys are derived from its content
     (`by_content`), and `beside` has the keys of all other shipments of this order that
-    the source lists now: by them the host tells a corrected row from a further parcel.
-    A `question` says what an operator decides before it is carried out.
+    the source lists now: with them the host distinguishes a corrected row from a
+    further parcel. A `question` is put to an operator before the shipment is sent.
     """
 
     key: str
@@ -64,7 +64,7 @@ class Fulfillment(Struct, frozen=True, kw_only=True):
 
 
 class Cancellation(Struct, frozen=True, kw_only=True):
-    """An order will not be delivered; `restock` puts its goods back on the shelf.
+    """An order that will not be delivered; `restock` returns its units to stock.
 
     `reason` is one of `CUSTOMER FRAUD INVENTORY DECLINED STAFF OTHER`.
     """
@@ -93,16 +93,17 @@ class StockAdjustment(Struct, frozen=True, kw_only=True):
 
 
 class StockLevel(Struct, frozen=True, kw_only=True):
-    """What is in stock: `quantity` (≥ 0) units of the variant with `sku`, as counted.
+    """A stock count: `quantity` (≥ 0) units of the variant with `sku`.
 
-    `as_of` (RFC 3339) is when the back office counted, not when it told us: what was
-    sold since is taken off. `key` is stable for this statement about this article.
+    `as_of` (RFC 3339) is when the back office counted, not when it sent the count:
+    later sales are subtracted. `key` is stable for this count of this article.
     `listed_at` is when the list, page or file was written: of two levels with one
     `as_of` the later listed one counts, and two of one list contradict each other.
-    `note` says what was changed while reading ("-2 is taken as 0"). A row of a
-    `full_list` is followed by the list's FullList. Levels that are handed in `in_order`
-    are entries of a journal, not rows of a list: of two with one `as_of` the later
-    entry counts.
+    `note` says what was changed while reading ("-2 is taken as 0").
+
+    A row of a `full_list` is followed by the list's FullList. Levels that are submitted
+    `in_order` are entries of a journal, not rows of a list: of two with one `as_of` the
+    later entry counts.
     """
 
     key: str
@@ -120,12 +121,12 @@ class StockLevel(Struct, frozen=True, kw_only=True):
 class FullList(Struct, frozen=True, kw_only=True):
     """The end of a stock list that names every article in stock: all others are at 0.
 
-    To be handed in behind the list's levels, which have the same `listed_at` (RFC
-    3339) and are each part of a `full_list`, and only where every row could be used.
-    `rows` is how many it has. Where more than `absent_limit` (0 to 1) of the articles
-    that earlier lists of the instance named would be set to 0, or the list is empty, an
-    operator decides. So it is where an article was counted later than `counted_at` (RFC
-    3339), the latest `as_of` of the list's levels: the list may be an old one.
+    Submit it after the list's levels, which have the same `listed_at` (RFC 3339) and
+    are each part of a `full_list`, and only if every row could be used. `rows` is the
+    number of rows. An operator decides in three cases: more than `absent_limit` (0 to
+    1) of the articles in earlier lists of the connection would be set to 0, the list is
+    empty, or an article was counted later than `counted_at` (RFC 3339), the latest
+    `as_of` of the list's levels. In the last case the list may be an old one.
     """
 
     key: str
@@ -138,12 +139,12 @@ class FullList(Struct, frozen=True, kw_only=True):
 
 
 class Tracking(Struct, frozen=True, kw_only=True):
-    """What a courier says of a parcel: `status` is one of `TRACKING_STATUSES`.
+    """A courier's report about a parcel: `status` is one of `TRACKING_STATUSES`.
 
-    `key` is the courier's id of this event. `order` is what the courier was told as
-    our reference, where it was told. `at` (RFC 3339) is when it happened. `on_return`
-    says what a parcel that came back asks for: `park` proposes to cancel the order,
-    `cancel` does so once every parcel of the order came back.
+    `key` is the courier's id of this event. `order` is our reference, if the courier
+    has it. `at` (RFC 3339) is when it happened. `on_return` says what a returned parcel
+    causes: `park` proposes to cancel the order, `cancel` cancels it once every parcel
+    of the order came back.
     """
 
     key: str
@@ -158,11 +159,11 @@ class Tracking(Struct, frozen=True, kw_only=True):
 
 
 class Bad(Struct, frozen=True, kw_only=True):
-    """A row that cannot be used: a value, not an exception, so the others go on.
+    """A row that cannot be used: a value, not an exception, so other rows continue.
 
-    `raw` is the row as it came, `reason` a sentence for the person who will mend it.
-    With `can_apply` the record stands for something that the connector keeps, such as
-    a whole file: when an operator retries it, the host calls `Connector.apply`.
+    `raw` is the original row, `reason` a sentence for the operator who will correct it.
+    With `can_apply` the record represents something that the connector keeps, such as a
+    whole file: when an operator retries it, the host calls `Connector.apply`.
     """
 
     key: str
@@ -175,7 +176,7 @@ class Bad(Struct, frozen=True, kw_only=True):
 Record: TypeAlias = (
     Fulfillment | Cancellation | StockAdjustment | StockLevel | FullList | Tracking
 )
-"""Everything that a back office can tell."""
+"""Everything that a back office can report."""
 
 TRACKING_STATUSES = (
     "announced",
@@ -185,7 +186,8 @@ TRACKING_STATUSES = (
     "delivered",
     "returned",
 )
-"""What couriers' words come down to, as far as a parcel can get. None leads back."""
+"""The stages that couriers' statuses are mapped to, in order. A parcel never returns to
+an earlier one."""
 
 CANCEL_REASONS = frozenset(
     {"CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"}
@@ -205,6 +207,6 @@ STOCK_REASONS = frozenset(
     }
 )
 MAX_LEVEL = 1_000_000_000
-"""Largest stock level that is believed: more is an article number or a slip."""
+"""Largest plausible stock level: a larger number is an article number or a mistake."""
 MAX_DELTA = 1_000_000
-"""Largest step of one adjustment, either way (platform contract 1.1)."""
+"""Largest adjustment, up or down (platform contract 1.1)."""

@@ -1,8 +1,8 @@
-"""The `Retry-After` header: how many seconds another system asks to be left alone.
+"""Reads the `Retry-After` header: how many seconds a server asks to wait.
 
 Servers send more than the two forms of RFC 9110 (seconds, or an HTTP date): seconds or
-milliseconds since 1970, ISO dates, fractions, lists, and numbers of years. A value is
-never obeyed beyond what a server can plausibly mean.
+milliseconds since 1970, ISO dates, fractions, lists, and numbers of years. An
+implausible value is never obeyed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from email.utils import parsedate_to_datetime
 from backhaul_sdk.times import parse_time
 
 LONGEST_PLAUSIBLE_SECONDS = 86_400.0
-"""No server means a longer wait: the value is wrong."""
+"""A longer wait is taken for a mistake."""
 IMPLAUSIBLE_SECONDS = 60.0
-"""The wait in place of a value that is wrong: the server wants some rest."""
+"""The wait that replaces an implausible value: the server wants some pause."""
 _EPOCH_FROM = 1e9
 """From here on (2001-09-09) a number is a time since 1970, not a delay."""
 _EPOCH_SECONDS_BELOW = 1e11
@@ -28,9 +28,9 @@ _NUMBER = re.compile(r"\d+(\.\d*)?", re.ASCII)
 def wait_seconds(header: str, date: str, now: datetime) -> float | None:
     """Return the seconds that a `Retry-After` header asks for.
 
-    `date` is the `Date` header of the same answer: a moment is compared with the
-    server's own clock where the server states it, else with `now`. A moment in the past
-    is 0. Of several values the longest counts. None where the header states nothing.
+    `date` is the `Date` header of the same response: a point in time is compared with
+    the server's own clock if the server states it, else with `now`. A time in the past
+    is 0. Of several values the longest counts. None if the header states nothing.
     """
     there = _moment(date) or now
     whole = _seconds(header.strip(), there)
@@ -53,7 +53,7 @@ def _delay(number: float, there: datetime) -> float:
         return number
     while number >= _EPOCH_SECONDS_BELOW:
         number /= 1_000
-    # A number between the units is no time either.
+    # A number between the two units is not a time either.
     return number - there.timestamp() if number >= _EPOCH_FROM else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Reads times and days as connectors meet them, in a zone where none is stated."""
+"""Parses times and days; a default zone applies where a text has none."""
 
 from __future__ import annotations
 
@@ -21,40 +21,41 @@ _FIRST_SECOND_ENDS = time(0, 0, 1)
 def parse_time(text: str) -> datetime:
     """Return the time of a text in RFC 3339 or ISO 8601; naive without an offset.
 
-    `t` and `z` may be small, a blank may stand for the `T`, and a fraction of a second
-    may have any number of digits; those after the sixth are cut off. A leap second is
-    read as the first second of the next day, as in POSIX time. Raises ValueError.
+    `t` and `z` may be lower case, a space may replace the `T`, and a fraction of a
+    second may have any number of digits; those after the sixth are cut off. A leap
+    second is read as the first second of the next day, as in POSIX time. Raises
+    ValueError.
     """
     written = text.strip().upper()
     try:
         return datetime.fromisoformat(written)
     except ValueError:
         if (parts := _LEAP_SECOND.fullmatch(written)) is None:
-            raise ValueError(f"{text!r} is no time in RFC 3339") from None
+            raise ValueError(f"{text!r} is not a time in RFC 3339") from None
     before = datetime.fromisoformat(f"{parts[1]}59{parts[2]}")
     try:
         after = before.astimezone(UTC) + timedelta(seconds=1)
     except OverflowError:
-        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
+        raise ValueError(f"{text!r} is outside the years 1 to 9999") from None
     if after.time() >= _FIRST_SECOND_ENDS:
-        raise ValueError(f"{text!r} has a second 60 that is no leap second")
+        raise ValueError(f"{text!r} has a second 60 that is not a leap second")
     return after
 
 
 def rfc3339(at: datetime, timespec: str = "auto") -> str:
-    """Return an aware time as records have it, in UTC: `2026-03-31T14:05:00Z`.
+    """Return an aware time in the form of records, in UTC: `2026-03-31T14:05:00Z`.
 
-    `timespec` is that of `datetime.isoformat`. Raises OverflowError at the ends of
-    the calendar.
+    `timespec` is that of `datetime.isoformat`. Raises OverflowError at the ends of the
+    calendar.
     """
     return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def in_zone(local: datetime, zone: tzinfo, name: str) -> datetime:
-    """Return a time without an offset as one with the offset of `zone`.
+    """Return a local time with the offset of `zone`.
 
-    Where the clocks change, an hour of local times does not exist or exists twice.
-    Raises Unusable for these: a guess would be an hour off.
+    When the clocks change, an hour of local times does not exist or exists twice.
+    Raises Unusable for these: a guess could be an hour wrong.
     """
     first, second = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
     if first.utcoffset() == second.utcoffset():
@@ -69,7 +70,7 @@ def in_zone(local: datetime, zone: tzinfo, name: str) -> datetime:
 
 
 def day_alone(value: object) -> date | None:
-    """Return the day of a value that names no time of day; None of any other."""
+    """Return the day of a value without a time of day; None for any other value."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     if not isinstance(value, str):
@@ -82,5 +83,5 @@ def day_alone(value: object) -> date | None:
 
 def day_start(day: date, zone: tzinfo) -> datetime:
     """Return the first moment of a day in a zone."""
-    # The first of two midnights, and the end of a night that skips its midnight.
+    # Of two midnights the first; if the clock skips midnight, the first time after it.
     return datetime.combine(day, time(), tzinfo=zone)

@@ -138,7 +138,7 @@ def test_a_daemon_killed_before_it_notes_the_order_does_not_write_it_again(
         finish(daemon.office)
         assert erp.writes() == [order]
         told = rows(daemon.office.database, DELIVERIES)
-        assert told == [("applied", "found there", 1)]
+        assert told == [("applied", "found in the receiving system", 1)]
 
 
 def await_sending(office: Office) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.connect.quarantine_retry import mended
+from backhaul.connect.quarantine_retry import edited_record
 from backhaul.errors import BackhaulError
 from backhaul_sdk import Bad, Batch
 from scenes.back_office import Desk, host_of, shipped
@@ -101,4 +101,4 @@ async def test_it_has_no_fields_to_edit(store: SqliteStore) -> None:
     await held(store)
     row = await store.quarantine.find(1)
     with pytest.raises(BackhaulError, match="backhaul quarantine retry 1"):
-        mended(row, None, {"order": "1001"})
+        edited_record(row, None, {"order": "1001"})

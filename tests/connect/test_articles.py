@@ -61,7 +61,7 @@ async def test_several_with_a_barcode_are_named(store: SqliteStore) -> None:
 async def test_a_wrong_check_digit_is_told(store: SqliteStore) -> None:
     record = StockAdjustment(key="k", sku="4006381333930", delta=2)
     receipt = await host_of(Desk(), store).emit(record)
-    assert "as a GTIN its check digit is wrong" in receipt.what
+    assert "if it is a GTIN, its check digit is wrong" in receipt.what
 
 
 async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
@@ -84,8 +84,8 @@ async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
     ]
     over = (Line(sku=EAN, quantity=4),)
     receipt = await host_of(Desk(), store).emit(shipped("k2", "5", lines=over))
-    left = "order #5 has 1 open of SKU 'MUG' beside what is on its way"
-    assert receipt.what == f"{left}, not 4"
+    left = "order #5 has 1 open of SKU 'MUG' besides units in commands that are in"
+    assert receipt.what == f"{left} progress, not 4"
 
 
 async def test_the_same_key_with_other_content_is_told(
@@ -152,5 +152,5 @@ async def test_an_article_that_the_order_lacks_is_told_with_what_is_open(
     await renamed(store)
     record = shipped("k", "7012", lines=(Line(sku="NEU-1", quantity=2),))
     receipt = await host_of(Desk(), store).emit(record)
-    said = "order #7012 has 0 open of SKU 'NEU-1', not 2; it has open: 2 of 'OLD-1'"
+    said = "order #7012 has 0 open of SKU 'NEU-1', not 2; open are: 2 of 'OLD-1'"
     assert receipt.what == said

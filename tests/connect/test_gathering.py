@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import force_setattr
 
-from backhaul.connect.host import MOST_AT_ONCE, Gathering
+from backhaul.connect.host import MAX_BATCH, RecordBatcher
 from backhaul.errors import Busy
 from backhaul.store.contract import NewRecord, RecordOutcome, WaitingRecord
 from scenes.back_office import Desk, host_of, shipped
@@ -54,22 +54,22 @@ async def words(futures: Sequence[asyncio.Future[RecordOutcome]]) -> list[str]:
 
 async def test_what_comes_meanwhile_goes_together_and_is_told_afterwards() -> None:
     disk = Disk()
-    gathering = Gathering(disk.accept)
-    keys = [str(number) for number in range(MOST_AT_ONCE + 2)]
+    gathering = RecordBatcher(disk.accept)
+    keys = [str(number) for number in range(MAX_BATCH + 2)]
     futures = [gathering.add(record(key)) for key in keys[:1]]
     await disk.asked.wait()
     futures += [gathering.add(record(key)) for key in keys[1:]]
     assert [future for future in futures if future.done()] == []
     disk.free.set()
     assert await words(futures) == keys
-    assert disk.groups == [keys[:1], keys[1 : MOST_AT_ONCE + 1], keys[-1:]]
+    assert disk.groups == [keys[:1], keys[1 : MAX_BATCH + 1], keys[-1:]]
 
 
 async def test_one_that_cannot_be_kept_fails_alone() -> None:
     disk = Disk()
     disk.free.set()
     disk.refusals["b"] = ValueError("too long")
-    gathering = Gathering(disk.accept)
+    gathering = RecordBatcher(disk.accept)
     futures = [gathering.add(record(key)) for key in "abc"]
     assert await words(futures) == ["a", "too long", "c"]
     assert await words([gathering.add(record("d"))]) == ["d"]
@@ -79,7 +79,7 @@ async def test_a_database_that_takes_nothing_is_not_asked_for_each() -> None:
     disk = Disk()
     disk.free.set()
     disk.refusals["b"] = Busy("the disk is full")
-    gathering = Gathering(disk.accept)
+    gathering = RecordBatcher(disk.accept)
     futures = [gathering.add(record(key)) for key in "abc"]
     assert await words(futures) == ["the disk is full"] * 3
     assert disk.groups == [["a", "b", "c"]]
@@ -87,7 +87,7 @@ async def test_a_database_that_takes_nothing_is_not_asked_for_each() -> None:
 
 async def test_who_no_longer_waits_is_in_nobodys_way() -> None:
     disk = Disk()
-    gathering = Gathering(disk.accept)
+    gathering = RecordBatcher(disk.accept)
     gone, waiting = gathering.add(record("a")), gathering.add(record("b"))
     gone.cancel()
     disk.free.set()

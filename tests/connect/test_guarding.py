@@ -49,7 +49,7 @@ async def test_what_cannot_even_be_shown_is_a_failure_like_any_other() -> None:
     async def work() -> None:
         raise Wordless
 
-    with pytest.raises(ConnectorFailed, match=r"Wordless: .* shown: KeyError"):
+    with pytest.raises(ConnectorFailed, match=r"Wordless: .* no text: KeyError"):
         await guarded(work())
 
 

@@ -132,9 +132,9 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
         await until(lambda: len(deaf.cursors) > 2, "more rounds")
     assert count(store.path, "commands") == 1
     assert deaf.listened == 1
-    assert about_connectors(lines) == ["connector.deaf"]
+    assert about_connectors(lines) == ["connector.listen_failed"]
     assert not host.state()["up"]
-    assert "until the daemon is started anew" in str(host.state()["reason"])
+    assert "until the daemon is restarted" in str(host.state()["reason"])
 
 
 async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
@@ -336,7 +336,7 @@ async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
         (
             shipped("k2", "9999"),
             "waiting",
-            "kept: order '9999' is not known; it is tried again",
+            "stored: order '9999' is not known; it is tried again",
         ),
         (Bad(key="k3", raw="", reason="no order"), "quarantined", "no order"),
     ]

@@ -79,7 +79,7 @@ async def test_the_handler_gets_the_request_as_it_came(served: Intake) -> None:
     ("error", "status", "what"),
     [
         (ValueError("canary"), 500, "the connector failed; the log says why"),
-        (Busy("locked", 3), 503, "not kept; send it again"),
+        (Busy("locked", 3), 503, "not stored; send it again"),
     ],
 )
 async def test_what_a_handler_raises_is_an_answer_in_json(

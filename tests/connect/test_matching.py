@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.matching import Matcher, encode
-from backhaul.connect.quarantine_retry import WaitingRoom
+from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped
@@ -136,7 +136,7 @@ async def test_what_was_picked_is_spread_over_the_open_lines(
         (
             "Z",
             1,
-            "order #1003 has 0 open of SKU 'Z', not 1; it has open: 6 of 'A', 5 of 'B'",
+            "order #1003 has 0 open of SKU 'Z', not 1; open are: 6 of 'A', 5 of 'B'",
         ),
     ],
 )
@@ -191,7 +191,7 @@ async def test_a_record_waits_for_its_order(
     planned: list[int] = []
     await hand_in(store, shipped(order="1003"), clock=clock)
     await take(store, envelope("orders/create", payloads.order("ord_3", number=1003)))
-    room = WaitingRoom(store.records, Matcher(clock, 600), lambda: planned.append(1))
+    room = UnmatchedRetry(store.records, Matcher(clock, 600), lambda: planned.append(1))
     await clock.advance(5)
     await look(room)
     query = "SELECT state FROM records"
@@ -199,8 +199,8 @@ async def test_a_record_waits_for_its_order(
     assert planned == [1]
 
 
-async def look(room: WaitingRoom) -> None:
-    await room._look()
+async def look(room: UnmatchedRetry) -> None:
+    await room._match_once()
 
 
 async def test_a_record_whose_order_never_comes_is_set_aside(

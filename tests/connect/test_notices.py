@@ -9,8 +9,8 @@ import pytest
 from backhaul.cli.connectors import _reason
 from backhaul.cli.problems import troubles
 from backhaul.connect.health import (
-    LONGEST,
-    MOST,
+    MAX_CHARACTERS,
+    MAX_NOTICES,
     ConnectorFailed,
     Notices,
     read_notices,
@@ -96,8 +96,8 @@ def test_what_a_connector_says_is_bounded_and_fit_to_be_stored() -> None:
     desk = TellingDesk()
     desk.said = ["x" * 10_000, "odd \udcff name", 7, *map(str, range(100, 1000))]
     said = read_notices(desk)
-    assert len(said) == MOST
-    assert max(map(len, said)) == LONGEST
+    assert len(said) == MAX_NOTICES
+    assert max(map(len, said)) == MAX_CHARACTERS
     assert all(each.encode() for each in said)
 
 

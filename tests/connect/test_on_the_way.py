@@ -27,12 +27,16 @@ TWINS = [
     payloads.item("li_a", sku="A", quantity=1),
     payloads.item("li_b", sku="A", quantity=1),
 ]
-BESIDE = "order #1003 has 0 open of SKU 'A' beside what is on its way, not 1"
-IN_K1 = (
-    "; all of order #1003 is in k1 already, so the buyer was not told of {}. If the "
-    "buyer needs it, correct sends the number to the store; else drop this row"
+BESIDE = (
+    "order #1003 has 0 open of SKU 'A' besides units in commands that are in progress, "
+    "not 1"
 )
-IN_DOUBT = f"{BESIDE}; what became of that is not known yet"
+IN_K1 = (
+    "; order #1003 is already shipped in k1, so the customer was not notified of {}. "
+    "If the customer needs that number, correct sends it to the store; otherwise "
+    "discard this row"
+)
+IN_DOUBT = f"{BESIDE}; the outcome of those commands is not known yet"
 GATES = {"cancel": "9999", "fulfill": "9999"}
 
 
@@ -127,7 +131,7 @@ async def test_what_was_shipped_counts_until_the_store_shows_it(
     await send_and_hear(twins, Cause.CONFIRMED, evidence=shown, effect_id="shp_1")
     await pick(twins, "k2")
     assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
-    assert (await pick(twins, "k3")).what.startswith(f"{BESIDE}; all of order #1003")
+    assert (await pick(twins, "k3")).what.startswith(f"{BESIDE}; order #1003 is")
 
 
 async def test_what_the_store_shows_counts_once(twins: SqliteStore) -> None:
@@ -196,7 +200,7 @@ async def test_a_parcel_waits_while_another_is_being_sent(
     receipt = await pick(twins, "k2")
     assert (receipt.state, receipt.what) == (
         "waiting",
-        f"kept: {IN_DOUBT}; it is tried again",
+        f"stored: {IN_DOUBT}; it is tried again",
     )
     answer = Attempt(payloads.instant(0), "x", 422, "why", b"{}")
     await twins.commands.settle(command, answer, Settlement((Cause.REFUSED,), "no"))

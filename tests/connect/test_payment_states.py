@@ -17,7 +17,7 @@ from scenes.notifications import Books, deliver, sink_of
 from scenes.payloads import envelope, instant
 
 if TYPE_CHECKING:
-    from backhaul.connect.delivery_worker import Sink
+    from backhaul.connect.delivery_worker import DeliveryWorker
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.clock import VirtualClock
 
@@ -37,13 +37,15 @@ def case(name: str, **members: Any) -> bytes:
     return envelope(document["topic"], document["data"])
 
 
-async def told(books: Books, sink: Sink, *names: str) -> list[str]:
+async def told(books: Books, sink: DeliveryWorker, *names: str) -> list[str]:
     await deliver(sink)
     return [topic for topic, _ in books.heard()]
 
 
 @pytest.fixture
-async def books(store: SqliteStore, clock: VirtualClock) -> tuple[Books, Sink]:
+async def books(
+    store: SqliteStore, clock: VirtualClock
+) -> tuple[Books, DeliveryWorker]:
     books = Books()
     sink = sink_of(books, store, clock)
     await sink.subscribe()
@@ -52,7 +54,7 @@ async def books(store: SqliteStore, clock: VirtualClock) -> tuple[Books, Sink]:
 
 @pytest.mark.parametrize("status", ["REFUNDED", "Refunded", " refunded "])
 async def test_a_refunded_order_is_taken_back_once(
-    store: SqliteStore, books: tuple[Books, Sink], status: str
+    store: SqliteStore, books: tuple[Books, DeliveryWorker], status: str
 ) -> None:
     await take(store, news(300, financialStatus="PAID"))
     assert await told(*books) == [PLACED]
@@ -66,7 +68,7 @@ async def test_a_refunded_order_is_taken_back_once(
 
 
 async def test_the_case_of_a_refund_is_taken_back(
-    store: SqliteStore, books: tuple[Books, Sink]
+    store: SqliteStore, books: tuple[Books, DeliveryWorker]
 ) -> None:
     paid = {"financialStatus": "PAID", "updatedAt": instant(301)}
     await take(store, case("06-refunded-not-cancelled.json", **paid))
@@ -78,7 +80,7 @@ async def test_the_case_of_a_refund_is_taken_back(
 
 @pytest.mark.parametrize("status", ["PARTIALLY_REFUNDED", "VOIDED", "AUTHORIZED", "X"])
 async def test_any_other_order_stays_open(
-    store: SqliteStore, books: tuple[Books, Sink], status: str
+    store: SqliteStore, books: tuple[Books, DeliveryWorker], status: str
 ) -> None:
     await take(store, news(300))
     assert await told(*books) == [PLACED]
@@ -88,7 +90,7 @@ async def test_any_other_order_stays_open(
 
 
 async def test_a_refund_of_what_has_shipped_whole_is_a_change(
-    store: SqliteStore, books: tuple[Books, Sink]
+    store: SqliteStore, books: tuple[Books, DeliveryWorker]
 ) -> None:
     whole = {"fulfillmentStatus": "FULFILLED", "shipments": [payloads.shipment()]}
     await take(store, news(300, financialStatus="PAID"))
@@ -98,7 +100,7 @@ async def test_a_refund_of_what_has_shipped_whole_is_a_change(
 
 
 async def test_an_order_that_is_refunded_first_is_not_handed_out(
-    store: SqliteStore, books: tuple[Books, Sink]
+    store: SqliteStore, books: tuple[Books, DeliveryWorker]
 ) -> None:
     await take(store, news(300, financialStatus="REFUNDED"))
     assert await told(*books) == []
@@ -286,7 +288,7 @@ async def test_a_connection_from_the_first_order_on_explains_nothing(
 
 
 async def test_an_order_cancelled_before_it_was_reported_is_explained(
-    store: SqliteStore, books: tuple[Books, Sink]
+    store: SqliteStore, books: tuple[Books, DeliveryWorker]
 ) -> None:
     cancellation = {"cancelledAt": instant(301), "reason": "OTHER"}
     await take(store, news(301, cancellation=cancellation))

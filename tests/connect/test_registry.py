@@ -64,7 +64,9 @@ def test_ours_are_there() -> None:
 def test_two_of_a_name_are_an_error(packages: Path) -> None:
     install(packages, "office", desk=DESK)
     install(packages, "rival", desk="rival:Desk")
-    with pytest.raises(ConfigurationError, match="two connectors are called 'desk'"):
+    with pytest.raises(
+        ConfigurationError, match="two installed connectors are called 'desk'"
+    ):
         registry.known_types()
 
 

@@ -25,7 +25,7 @@ from scenes.payloads import envelope, instant
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from backhaul.connect.delivery_worker import Sink
+    from backhaul.connect.delivery_worker import DeliveryWorker
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.clock import VirtualClock
 
@@ -39,7 +39,7 @@ def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:
     return envelope(topic, found)
 
 
-async def begun(store: SqliteStore, clock: VirtualClock, books: Mute) -> Sink:
+async def begun(store: SqliteStore, clock: VirtualClock, books: Mute) -> DeliveryWorker:
     """Return a sink that has an order to tell of."""
     sink = sink_of(books, store, clock, topics=ORDERS)
     await sink.subscribe()
@@ -168,7 +168,7 @@ async def test_a_system_that_cannot_be_asked_is_not_asked(
     await deliver(sink)
     assert owed(store)[-1] == (*PLACED, "parked")
     assert reason(store) == (
-        "no answer; this system cannot be asked whether it arrived"
+        "no answer; this connector cannot check whether it arrived"
     )
 
 
@@ -295,7 +295,7 @@ async def test_unplugged_fifty_times_it_is_down_once_and_up_once(
         await clock.advance(1)
         await deliver(sink)
     await clock.advance(10)
-    sink.health.look()
+    sink.health.log_recovery()
     told = [line.split()[0] for line in lines if line.startswith("connector.")]
     assert told == ["connector.down", "connector.up"]
 

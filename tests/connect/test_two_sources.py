@@ -161,7 +161,7 @@ async def test_two_sources_that_name_no_number_are_asked_for(folder: Folder) -> 
     await folder.drop(HEADER + "2001,DHL,S200,LS-XL,1\n2001,DHL,S200,A1,2\n")
     assert len(folder.left()) == 1
     assert (
-        "only a number could tell whether this is the same parcel"
+        "without a tracking number it is unknown whether this is the same parcel"
         in (folder.reasons()[0])
     )
 
@@ -201,7 +201,7 @@ async def test_rows_that_an_older_version_took_are_not_shipped_again(
     assert [units for _, _, units in folder.left()] == [{"A1": 1}, {"KK-L": 1}]
     await folder.drop(f"{KEYED}{first.replace('JD1', 'JD2')}\n{second}\n")
     assert len(folder.left()) == 2
-    assert "corrected row or a further parcel" in folder.reasons()[0]
+    assert "correction or a further parcel" in folder.reasons()[0]
 
 
 def old_key(row: str) -> str:

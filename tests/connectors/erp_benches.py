@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_sdk import Applied, CheckFailed
-from backhaul_sdk.testing import Bench, Failure, SinkBench, sample_change
+from backhaul_sdk.testing import Bench, Failure, PushBench, sample_change
 from connectors.examples import documented
 from scenes.tryton import PASSWORD, TABLES
 
@@ -45,7 +45,7 @@ COPIED: dict[str, dict[str, str]] = {
 """What differs between the sample and its copy number x, by table."""
 
 
-class Sales(SinkBench):
+class Sales(PushBench):
     """A server behind a relay, which breaks the line at the worst moments."""
 
     secrets = (PASSWORD,)
@@ -87,7 +87,7 @@ class Sales(SinkBench):
         else:
             self.relay.cut_after = b"model.sale.sale.create"
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         self.relay.cut_before = self.relay.cut_after = None
         self.server.change(
             "UPDATE product_product SET code = replace(code, '-gone', '')"

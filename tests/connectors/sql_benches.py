@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from backhaul_sdk.testing import Bench, Failure, SinkBench
+from backhaul_sdk.testing import Bench, Failure, PushBench
 from connectors.examples import documented
 from connectors.tables import (
     MOVEMENTS,
@@ -88,7 +88,7 @@ class Outbox(Followed):
         self.tables.move(number, 1)
 
 
-class Written(SinkBench):
+class Written(PushBench):
     """News, one row each."""
 
     secrets = (PASSWORD,)
@@ -140,7 +140,7 @@ class WrittenToSqlite(Written):
             self.blocking = sqlite3.connect(self.tables.path)
             self.blocking.execute("BEGIN IMMEDIATE")
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         if self.blocking is not None:
             self.blocking.close()
             self.blocking = None
@@ -180,7 +180,7 @@ class WrittenToPostgres(Written):
         else:
             self.relay.cut_after = b"COMMIT"
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         self.relay.cut_before = self.relay.cut_after = None
         if self.blocking is not None:
             self.blocking.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.courier.polling import Seen
+from backhaul_connectors.courier.polling import SeenStatuses
 from backhaul_sdk import CheckFailed, Tracking
 from connectors.answering import Script, scripted
 from connectors.couriers import API_KEY, API_SECRET, Desk, aftership, easypost, parcel
@@ -90,7 +90,7 @@ async def test_a_list_that_breaks_off_is_read_again_from_its_beginning(
     script.add(following, {"error": "later"}, status)
     with pytest.raises(CheckFailed, match=f"api.easypost.com answered {status}"):
         await ask(desk)
-    assert Seen.from_text(desk.host.cursor).asked_at == 0
+    assert SeenStatuses.from_text(desk.host.cursor).asked_at == 0
     script.add(following, trackers(2, more=False))
     assert await ask(desk) == ["EZ1", "EZ2"]
     assert script.urls == [TRACKERS, following] * 2

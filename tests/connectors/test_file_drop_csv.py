@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from backhaul_connectors.file_drop.csv_reader import (
     DELIMITERS,
     MAX_ROW_BYTES,
+    CsvRow,
     Position,
-    Row,
     RowReader,
     sniff_delimiter,
     unreadable,
@@ -44,7 +44,7 @@ def written(rows: list[list[str]], delimiter: str, line_end: str, quoting: int) 
     return out.getvalue()
 
 
-def read(content: bytes, encoding: str = "utf-8", delimiter: str = ",") -> list[Row]:
+def read(content: bytes, encoding: str = "utf-8", delimiter: str = ",") -> list[CsvRow]:
     return list(RowReader(io.BytesIO(content), encoding, delimiter))
 
 
@@ -87,7 +87,7 @@ def test_each_row_knows_its_line_and_its_text(rows: list[list[str]]) -> None:
 )
 def test_reading_in_steps_is_reading_at_once(rows: list[list[str]], limit: int) -> None:
     content = written(rows, ",", "\n", 0).encode("utf-8-sig")
-    position, found = Position(), list[Row]()
+    position, found = Position(), list[CsvRow]()
     for _ in range(len(rows) + 1):
         reader = RowReader(io.BytesIO(content), "utf-8", ",", position)
         found += islice(reader, limit)

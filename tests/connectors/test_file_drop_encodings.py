@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul_connectors.file_drop.format_detection import (
-    Undecided,
+    EncodingUndecided,
     guessed,
     reads_well,
 )
@@ -188,7 +188,7 @@ def test_a_guess_never_has_controls_or_lost_letters(word: str, encoding: str) ->
     data = f"1001,{word},X\n".encode(encoding, "ignore")
     try:
         text = data.decode(guessed(data))
-    except Undecided:
+    except EncodingUndecided:
         return
     assert reads_well(text, "utf-8")
     assert not any("\x7f" <= letter <= "\x9f" or letter == "\ufffd" for letter in text)
@@ -230,6 +230,6 @@ def test_short_words_are_read_right_or_not_at_all(encoding: str, word: str) -> N
     data = f"1001,{word},X\n".encode(encoding)
     try:
         read = data.decode(guessed(data))
-    except Undecided:
+    except EncodingUndecided:
         return
     assert word in read

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backhaul_connectors.file_drop.exports import cell_text, content_of, file_name
 from backhaul_sdk import Absent, Applied, Found, Rejected
-from backhaul_sdk.testing import Failure, PushContract, SinkBench, sample_change
+from backhaul_sdk.testing import Failure, PushBench, PushContract, sample_change
 from connectors.dropping import Drop
 from connectors.examples import documented
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop import FileDrop
 
 
-class ExportBench(SinkBench):
+class ExportBench(PushBench):
     """A folder from which an ERP takes its files."""
 
     secrets: Sequence[str] = ("no password is set for a folder",)
@@ -68,7 +68,7 @@ class ExportBench(SinkBench):
         (self._path / "outbox").rename(self._path / "aside")
         (self._path / "outbox").touch()
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         (self._path / "outbox").unlink()
         (self._path / "aside").rename(self._path / "outbox")
 

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_connectors.file_drop.already_imported import parsed_key
-from backhaul_connectors.file_drop.cursor import MOST_REMEMBERED, Cursor, Taken
+from backhaul_connectors.file_drop.cursor import (
+    MOST_REMEMBERED,
+    FileCursor,
+    ImportedFile,
+)
 from backhaul_sdk import Rejection, StockAdjustment
 from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
 from scenes.sshd import Sshd
@@ -207,9 +211,9 @@ async def test_a_name_that_alternates_between_contents_is_held(tmp_path: Path) -
 
 
 def test_a_cursor_keeps_the_contents_it_knows() -> None:
-    cursor = Cursor().followed_by(Taken(name="a", sha256="ab" * 32))
-    cursor = cursor.followed_by(Taken(name="b", sha256="cd" * 32))
-    back = Cursor.from_text(cursor.to_text())
+    cursor = FileCursor().followed_by(ImportedFile(name="a", sha256="ab" * 32))
+    cursor = cursor.followed_by(ImportedFile(name="b", sha256="cd" * 32))
+    back = FileCursor.from_text(cursor.to_text())
     assert back == cursor
     assert back.has_content("ab" * 32)
     assert not back.has_content("ba" * 32)  # not at another place

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.stock_list import Articles
+from backhaul_connectors.file_drop.stock_list import ArticleIndex
 from backhaul_sdk import StockLevel
 from connectors.dropping import Drop
 
@@ -118,7 +118,7 @@ async def test_a_list_that_is_mostly_below_zero_is_held(
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=30))
 def test_every_row_of_a_repeated_article_is_named(rows: list[tuple[int, int]]) -> None:
-    articles = Articles(adds_up=False)
+    articles = ArticleIndex(adds_up=False)
     for line, (article, number) in enumerate(rows, 2):
         articles.add(article, None if number == 9 else number, line)
     articles.finish()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openpyxl import Workbook
 
 from backhaul_connectors.file_drop.cells import number_text
-from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.xlsx import spread
 from backhaul_sdk import Fulfillment, StockAdjustment, StockLevel
 from connectors.dropping import Drop
@@ -152,7 +152,7 @@ def test_times_and_spans_are_written_out() -> None:
 
 def test_a_sheet_is_found_by_name() -> None:
     assert lines_of(archive(sheet_of(["a,b"])), "One") == ["a,b"]
-    with pytest.raises(Unreadable, match="no sheet 'Two'; it has: One"):
+    with pytest.raises(FileUnreadable, match="no sheet 'Two'; it has: One"):
         lines_of(archive(sheet_of(["a,b"])), "Two")
 
 
@@ -221,13 +221,13 @@ HARMFUL = {
 @pytest.mark.parametrize("name", HARMFUL)
 def test_what_means_harm_is_refused(name: str) -> None:
     content, said = HARMFUL[name]
-    with pytest.raises(Unreadable, match=said):
+    with pytest.raises(FileUnreadable, match=said):
         lines_of(content)
 
 
 def test_a_spreadsheet_that_unpacks_to_too_much_is_refused() -> None:
     content = archive(sheet_of(str(n * n) for n in range(5_000)))
-    with pytest.raises(Unreadable, match="max_unzipped_mb allows"):
+    with pytest.raises(FileUnreadable, match="max_unzipped_mb allows"):
         lines_of(content, max_bytes=10_000)
 
 
@@ -252,14 +252,14 @@ def test_no_damage_is_worse_than_a_sentence(flips: list[tuple[int, int]]) -> Non
     content = bytearray(GOOD)
     for place, byte in flips:
         content[place] = byte
-    with contextlib.suppress(Unreadable):
+    with contextlib.suppress(FileUnreadable):
         lines_of(bytes(content))
 
 
 @given(text=st.text("<>/&;=\"'c rvtsf0123456789-", max_size=60))
 def test_no_sheet_is_worse_than_a_sentence(text: str) -> None:
     sheet = f"<worksheet><row><c {text}</c></row></worksheet>"
-    with contextlib.suppress(Unreadable):
+    with contextlib.suppress(FileUnreadable):
         lines_of(archive(sheet))
 
 

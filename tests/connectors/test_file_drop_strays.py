@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_connectors.file_drop.files import Fingerprint, Names
-from backhaul_connectors.file_drop.folder import Entry, listed, sentences
-from backhaul_connectors.file_drop.parsing import forms
+from backhaul_connectors.file_drop.files import FileNames, Fingerprint
+from backhaul_connectors.file_drop.folder import FolderEntry, listed, sentences
+from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings
 from connectors.dropping import FULFILLMENTS, Drop
 from scenes.sshd import Sshd
@@ -117,9 +117,9 @@ async def test_our_own_folders_and_markers_are_not_said(drop: Drop) -> None:
     await connector.close()
 
 
-def names(**options: object) -> Names:
+def names(**options: object) -> FileNames:
     settings = Settings.model_validate({"path": "/nowhere", **options})
-    return Names(forms(settings), settings.unfinished, settings.done_file)
+    return FileNames(file_kinds(settings), settings.unfinished, settings.done_file)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def names(**options: object) -> Names:
     ],
 )
 def test_devices_and_unknown_kinds_are_said(mode: int, says: str) -> None:
-    entry = Entry(NAME, mode, Fingerprint(1, 1))
+    entry = FolderEntry(NAME, mode, Fingerprint(1, 1))
     listing = listed([entry], names(), ())
     assert listing.found == []
     assert says in listing.strays[0].why
@@ -139,7 +139,8 @@ def test_devices_and_unknown_kinds_are_said(mode: int, says: str) -> None:
 
 def test_many_names_are_one_sentence() -> None:
     entries = [
-        Entry(f"versand-{n}.csv", stat.S_IFREG, Fingerprint(1, 1)) for n in range(9)
+        FolderEntry(f"versand-{n}.csv", stat.S_IFREG, Fingerprint(1, 1))
+        for n in range(9)
     ]
     (said,) = sentences(listed(entries, names(), ()).strays)
     assert said.startswith(
@@ -149,7 +150,9 @@ def test_many_names_are_one_sentence() -> None:
 
 def test_a_name_that_leads_elsewhere_is_said_and_never_opened() -> None:
     for name in ("../fulfillments.csv", "a\\fulfillments.csv", "x\0fulfillments.csv"):
-        listing = listed([Entry(name, stat.S_IFREG, Fingerprint(1, 1))], names(), ())
+        listing = listed(
+            [FolderEntry(name, stat.S_IFREG, Fingerprint(1, 1))], names(), ()
+        )
         if not name.startswith("."):
             assert "slash" in listing.strays[0].why
         assert listing.found == []

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from backhaul_connectors.http_json.parsing import Reader, text_of
+from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List, Settings
 from backhaul_sdk import (
     Absent,
@@ -115,9 +115,9 @@ async def test_an_unknown_article_never_ships_the_whole_order(
     assert "nobody knows what was shipped" in bad.reason
 
 
-def reader_of(kind: str, fields: dict[str, str], **more: Any) -> Reader:
+def reader_of(kind: str, fields: dict[str, str], **more: Any) -> ItemParser:
     told = {"kind": kind, "path": "/x", "key": "id", "fields": fields, **more}
-    return Reader("x", List.model_validate(told), NOW)
+    return ItemParser("x", List.model_validate(told), NOW)
 
 
 def test_each_kind_of_record_is_made() -> None:

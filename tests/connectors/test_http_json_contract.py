@@ -11,8 +11,8 @@ from backhaul_sdk.testing import (
     Failure,
     MemoryHost,
     PullContract,
+    PushBench,
     PushContract,
-    SinkBench,
 )
 from connectors.backoffice import SHIPMENTS, TOKEN, Office
 from connectors.examples import documented
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backhaul_sdk import Change, Connector
 
 
-class OfficeBench(Bench, SinkBench):
+class OfficeBench(Bench, PushBench):
     """An office that lists its shipments and takes orders."""
 
     secrets = (TOKEN,)
@@ -72,7 +72,7 @@ class OfficeBench(Bench, SinkBench):
     async def fail(self, failure: Failure) -> None:
         self._office.failure = failure
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         self._office.failure = None
 
     async def unplug(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_connectors.http_json import HttpJson
-from backhaul_connectors.http_json.pagination import MOST_EMPTY, Trail
+from backhaul_connectors.http_json.pagination import MOST_EMPTY, PageTrail
 from backhaul_connectors.http_json.settings import Settings
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import MemoryHost
@@ -158,7 +158,7 @@ async def test_an_empty_page_with_another_behind_it_is_not_the_last(
 
 
 def test_empty_pages_without_end_are_told_of() -> None:
-    trail = Trail()
+    trail = PageTrail()
     for _ in range(MOST_EMPTY):
         trail.bring([])
     with pytest.raises(CheckFailed, match="1001 pages in a row are empty"):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from backhaul_connectors.http_json.connector import Walk
-from backhaul_connectors.http_json.pagination import Place
-from backhaul_connectors.http_json.parsing import Reader, text_of
+from backhaul_connectors.http_json.connector import ListPass
+from backhaul_connectors.http_json.pagination import ListPosition
+from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_sdk import Bad, StockLevel
 
@@ -28,7 +28,9 @@ def item(id_: str, sku: str, number: object) -> dict[str, Any]:
 def read(*pages: list[dict[str, Any]], **options: Any) -> list[Any]:
     """Return what is handed over of a list with these pages."""
     settings = List.model_validate({**LEVELS, **options})
-    walk = Walk("stock", settings, Place(), Reader("stock", settings, NOW), NOW)
+    walk = ListPass(
+        "stock", settings, ListPosition(), ItemParser("stock", settings, NOW), NOW
+    )
     found: list[Any] = []
     for number, page in enumerate(pages, 1):
         texts = list(map(text_of, page))

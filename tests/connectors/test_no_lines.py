@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.sql.parsing import Origin, record_of
+from backhaul_connectors.sql.parsing import RowOrigin, record_of
 from backhaul_sdk import Bad, Fulfillment, Line
 from backhaul_sdk.testing import MemoryHost
 from connectors.dropping import Drop
@@ -44,7 +44,7 @@ async def tables(tmp_path: Path) -> AsyncIterator[SqliteTables]:
 
 def shipment_of(**values: Any) -> object:
     """Return what the sql connector makes of a row of shipments."""
-    origin = Origin(place="ship", id="s1", changed_at=None, zone=UTC)
+    origin = RowOrigin(place="ship", id="s1", changed_at=None, zone=UTC)
     return record_of("fulfillments", {"order": "1001", **values}, origin)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.courier.parsing import Event
+from backhaul_connectors.courier.parsing import TrackingEvent
 from backhaul_connectors.courier.records import records_of
 from backhaul_connectors.courier.settings import Settings as Couriers
 from backhaul_connectors.scanner.actions import normalized
@@ -153,11 +153,13 @@ def test_a_scan_and_a_shipment_of_tryton_leave_without_it(word: str) -> None:
 def test_news_of_a_courier_name_no_placeholder(word: str) -> None:
     told = {"vendor": "generic", "ship": "order", "secrets": ["s" * 16]}
     settings = Couriers.model_validate(told)
-    known = Event(key="", tracking_number="JD1", word="in_transit", company=word)
+    known = TrackingEvent(
+        key="", tracking_number="JD1", word="in_transit", company=word
+    )
     (tracking,) = records_of(settings, known, "{}")
     assert isinstance(tracking, Tracking)
     assert tracking.tracking_company is None
-    event = Event(key="", tracking_number=word, word="in_transit", order="1")
+    event = TrackingEvent(key="", tracking_number=word, word="in_transit", order="1")
     (bad,) = records_of(settings, event, "{}")
     assert isinstance(bad, Bad)
     assert "the tracking number is empty" in bad.reason

@@ -16,7 +16,7 @@ from backhaul_connectors.scanner.codes import (
     why_no_order,
 )
 from backhaul_connectors.scanner.labels import tracking_number
-from backhaul_connectors.scanner.scan import Refused
+from backhaul_connectors.scanner.scan import ScanRefused
 
 GTIN = "4006381333931"
 SSCC = "106141412345678908"
@@ -65,7 +65,7 @@ def test_an_article_is_found_in_every_form(code: str, article: str) -> None:
     ],
 )
 def test_a_code_that_names_no_article_is_refused(code: str, said: str) -> None:
-    with pytest.raises(Refused, match=said) as caught:
+    with pytest.raises(ScanRefused, match=said) as caught:
         article_of(code)
     assert caught.value.status == 422
 
@@ -127,13 +127,13 @@ def test_a_code_may_state_its_units(
 def test_units_that_contradict_or_lack_are_refused(
     code: str, quantity: int | None, said: str
 ) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(ScanRefused, match=said):
         article_of(code).count(quantity)
 
 
 @pytest.mark.parametrize("code", ["010003600029145299XX", "0100036000291452Z9"])
 def test_a_gs1_code_that_cannot_be_read_says_what_the_scanner_needs(code: str) -> None:
-    with pytest.raises(Refused, match="cannot be read") as caught:
+    with pytest.raises(ScanRefused, match="cannot be read") as caught:
         article_of(code if code.endswith("Z9") else f"{code}{{GS}}Q")
     assert "FNC1 as GS" in str(caught.value)
     assert str(caught.value).isprintable()
@@ -173,7 +173,7 @@ def test_any_gs1_string_names_its_article(
 @given(st.text(max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     for read in (article_of, parcel_of, order_of, tracking_number, why_no_order):
-        with suppress(Refused):
+        with suppress(ScanRefused):
             read(text)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_connectors.scanner.labels import label_of, tracking_number
-from backhaul_connectors.scanner.scan import Refused
+from backhaul_connectors.scanner.scan import ScanRefused
 
 SSCC = "106141412345678908"
 USPS = "9400111899223818218407"
@@ -70,12 +70,12 @@ def test_what_is_no_label_is_none(code: str) -> None:
     ],
 )
 def test_a_label_that_was_misread_is_refused(code: str) -> None:
-    with pytest.raises(Refused, match="check digit"):
+    with pytest.raises(ScanRefused, match="check digit"):
         label_of(code)
 
 
 def test_the_postcode_of_a_label_is_not_its_number() -> None:
-    with pytest.raises(Refused, match="postcode of a parcel's label"):
+    with pytest.raises(ScanRefused, match="postcode of a parcel's label"):
         label_of("]C142010001")
 
 
@@ -110,7 +110,7 @@ def test_a_tracking_number_loses_what_the_scanner_added(
     [f"42010001{USPS[:-1]}8", "https://carrier.example/track/BD1", "]C142010001"],
 )
 def test_no_wrong_number_reaches_a_buyer(given_number: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ScanRefused):
         tracking_number(given_number)
 
 

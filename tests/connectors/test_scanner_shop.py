@@ -334,7 +334,7 @@ async def test_scans_of_one_device_keep_their_order(
 ) -> None:
     scanner = dock._scanner
     assert scanner is not None
-    real, steps = scanner.look_up, list[str]()
+    real, steps = scanner.find_in_store, list[str]()
 
     async def slow(names: Any) -> Any:
         steps.append("asked")
@@ -343,7 +343,7 @@ async def test_scans_of_one_device_keep_their_order(
         steps.append("answered")
         return await real(names)
 
-    scanner.look_up = slow
+    scanner.find_in_store = slow
     answers = await asyncio.gather(
         said(dock, "1003", mode="pick"), said(dock, "LS-XL", mode="pick")
     )

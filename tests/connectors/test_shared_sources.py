@@ -89,7 +89,9 @@ def test_a_second_connection_of_one_source_is_refused(
     tmp_path: Path, case: str
 ) -> None:
     text = configuration(*SHARED[case])
-    (said,) = complaints(tmp_path, text, validate_together=registry.check_together)
+    (said,) = complaints(
+        tmp_path, text, validate_together=registry.check_shared_sources
+    )
     assert ": connectors.other: takes " in said
     assert "which connectors.one takes as well" in said
     assert "applied twice" in said
@@ -99,7 +101,7 @@ def test_a_second_connection_of_one_source_is_refused(
 @pytest.mark.parametrize("case", SEPARATE)
 def test_separate_sources_are_not(tmp_path: Path, case: str) -> None:
     file = written(tmp_path, configuration(*SEPARATE[case]))
-    load_settings(file, {}, validate_together=registry.check_together)
+    load_settings(file, {}, validate_together=registry.check_shared_sources)
 
 
 def test_two_stores_may_read_one_stock_but_not_share_a_folder_or_marks(
@@ -107,7 +109,7 @@ def test_two_stores_may_read_one_stock_but_not_share_a_folder_or_marks(
 ) -> None:
     first, second = 'store = "main"\n', 'store = "second"\n'
     both = STORE + SECOND_STORE
-    check = registry.check_together
+    check = registry.check_shared_sources
     table = configuration(first + erp(), second + erp(), both)
     load_settings(written(tmp_path, table), {}, validate_together=check)
     listed = configuration(lists("one", first), lists("other", second), both)
@@ -121,10 +123,10 @@ def test_two_stores_may_read_one_stock_but_not_share_a_folder_or_marks(
 
 def test_a_mistake_elsewhere_does_not_hide_it(tmp_path: Path) -> None:
     text = configuration(drop('evry = "5s"'), drop('every = "soon"')) + "[x]\n"
-    found = complaints(tmp_path, text, validate_together=registry.check_together)
+    found = complaints(tmp_path, text, validate_together=registry.check_shared_sources)
     assert not any("takes" in said for said in found)  # `evry` may have meant anything
     text = configuration(drop(), drop('every = "soon"')) + "[x]\n"
-    found = complaints(tmp_path, text, validate_together=registry.check_together)
+    found = complaints(tmp_path, text, validate_together=registry.check_shared_sources)
     assert any("connectors.other: takes" in said for said in found)
 
 

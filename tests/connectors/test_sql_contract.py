@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_sdk.testing import Bench, SinkBench
+    from backhaul_sdk.testing import Bench, PushBench
 
 
 @pytest.fixture
@@ -41,5 +41,5 @@ class TestWriting(PushContract):
     """Into a table with a row for each change."""
 
     @pytest.fixture
-    def bench(self, tables: SqliteTables) -> SinkBench:
+    def bench(self, tables: SqliteTables) -> PushBench:
         return WrittenToSqlite(tables)

@@ -14,9 +14,9 @@ from backhaul_connectors.sql.cursor import (
     DIGEST_BYTES,
     MOST_KEPT,
     MOST_REMEMBERED,
-    Cursor,
-    Overlap,
-    Place,
+    OverlapWindow,
+    RowPosition,
+    SqlCursor,
 )
 from backhaul_connectors.sql.values import earlier
 from backhaul_sdk import Bad
@@ -111,8 +111,8 @@ async def test_the_cursor_is_bounded_and_what_it_lacks_is_known_by_its_key(
 
 
 def test_a_cursor_of_an_earlier_version_is_read() -> None:
-    read = Cursor.from_text('{"fulfillments":["2020-01-01 00:00:05",5]}')
-    assert read.places == {"fulfillments": Place("2020-01-01 00:00:05", 5)}
+    read = SqlCursor.from_text('{"fulfillments":["2020-01-01 00:00:05",5]}')
+    assert read.places == {"fulfillments": RowPosition("2020-01-01 00:00:05", 5)}
 
 
 async def test_a_window_that_is_long_ago_is_read_once_more_and_then_left_alone(
@@ -143,8 +143,8 @@ async def test_a_row_that_changed_without_its_time_is_handed_over(
 
 def test_the_window_rests_between_two_readings() -> None:
     seconds = 0.0
-    overlap = Overlap(300.0, lambda: seconds)
-    place = Place(NOON, 1)
+    overlap = OverlapWindow(300.0, lambda: seconds)
+    place = RowPosition(NOON, 1)
     assert overlap.is_due(place)
     overlap.was_read(place, is_past=False)
     assert not overlap.is_due(place)
@@ -153,18 +153,18 @@ def test_the_window_rests_between_two_readings() -> None:
     overlap.was_read(place, is_past=True)
     seconds = 1e9
     assert not overlap.is_due(place)
-    assert overlap.is_due(Place(NOON, 2))
-    assert not Overlap(0.0, lambda: seconds).is_due(place)
+    assert overlap.is_due(RowPosition(NOON, 2))
+    assert not OverlapWindow(0.0, lambda: seconds).is_due(place)
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    overlap = Overlap(300.0, lambda: 0.0)
+    overlap = OverlapWindow(300.0, lambda: 0.0)
     count = MOST_REMEMBERED + 9
     rows = [(NOON, Bad(key=str(n), raw="", reason="")) for n in range(count)]
-    place = overlap.remember(rows, Place(NOON, count))
+    place = overlap.remember(rows, RowPosition(NOON, count))
     assert [row.key for row in overlap.new(rows)] == [str(n) for n in range(9)]
     assert len(place.recent) == MOST_KEPT * DIGEST_BYTES
-    overlap.remember([], Place(NOON + timedelta(seconds=301), count))
+    overlap.remember([], RowPosition(NOON + timedelta(seconds=301), count))
     assert len(overlap.new(rows)) == count
 
 

@@ -20,7 +20,7 @@ from scenes.tcp_relay import tcp_relay
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from backhaul_sdk.testing import Bench, SinkBench
+    from backhaul_sdk.testing import Bench, PushBench
     from scenes.mariadb import MariaDb
     from scenes.tcp_relay import Relay
 
@@ -100,7 +100,7 @@ class WrittenToMaria(Written):
             # A query of its own: connecting says AUTOCOMMIT.
             self.relay.cut_after = b"\x03COMMIT"
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         self.relay.cut_before = self.relay.cut_after = None
         if self.blocking is not None:
             self.blocking.close()
@@ -194,5 +194,5 @@ class TestWriting(PushContract):
     """Into a table with a row for each change."""
 
     @pytest.fixture
-    def bench(self, tables: MariaTables, relay: Relay) -> SinkBench:
+    def bench(self, tables: MariaTables, relay: Relay) -> PushBench:
         return WrittenToMaria(tables, relay)

@@ -17,7 +17,7 @@ from scenes.tcp_relay import tcp_relay
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from backhaul_sdk.testing import Bench, SinkBench
+    from backhaul_sdk.testing import Bench, PushBench
     from scenes.postgres import Postgres
     from scenes.tcp_relay import Relay
 
@@ -85,7 +85,7 @@ class TestWriting(PushContract):
     """Into a table with a row for each change."""
 
     @pytest.fixture
-    def bench(self, tables: PostgresTables, relay: Relay) -> SinkBench:
+    def bench(self, tables: PostgresTables, relay: Relay) -> PushBench:
         return WrittenToPostgres(tables, relay)
 
 

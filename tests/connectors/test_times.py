@@ -11,7 +11,7 @@ import pytest
 from backhaul.core.clock import from_text
 from backhaul_connectors.courier.parsing import moment as courier_moment
 from backhaul_connectors.http_json.parsing import moment as document_moment
-from backhaul_connectors.scanner.scan import Refused, scan_of
+from backhaul_connectors.scanner.scan import ScanRefused, scan_of
 from backhaul_connectors.sql.values import earlier, is_long_before
 from backhaul_connectors.sql.values import moment as table_moment
 from backhaul_sdk import StockLevel
@@ -55,7 +55,7 @@ def of_a_scan(text: str) -> str:
 
 def of_a_courier(text: str) -> str:
     if (found := courier_moment(text)) is None:
-        raise Unusable(f"{text!r} is no time")
+        raise Unusable(f"{text!r} is not a time")
     return found
 
 
@@ -81,7 +81,7 @@ def test_a_connector_reads_the_time(connector: str, text: str, moment: str) -> N
 @pytest.mark.parametrize("connector", READERS)
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_a_connector_refuses_what_is_no_time(connector: str, text: str) -> None:
-    with pytest.raises((Unusable, Refused), match="is no time"):
+    with pytest.raises((Unusable, ScanRefused), match="is no time"):
         READERS[connector](text)
 
 

@@ -13,10 +13,10 @@ from backhaul.demo.tryton_server import DATABASE, USER
 from backhaul_connectors.tryton import Tryton
 from backhaul_connectors.tryton.rpc import (
     LOGIN_REST_SECONDS,
-    Failed,
     NotNow,
-    Refused,
-    Server,
+    RequestRefused,
+    ServerFailed,
+    TrytonClient,
 )
 from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import (
@@ -44,7 +44,7 @@ from scenes.waiting import HANG_SECONDS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from backhaul_sdk.testing import Bench, SinkBench
+    from backhaul_sdk.testing import Bench, PushBench
     from scenes.tryton import TrytonServer
 
 pytestmark = [pytest.mark.programs]
@@ -249,10 +249,16 @@ FAILURES: list[tuple[str, list[Any], dict[str, Any], type[CheckFailed], str]] = 
         NotNow,
         "modified in the meanwhile",
     ),
-    ("model.sale.sale.quote", [[999_999]], {}, Refused, 'can not call "quote" on'),
-    ("model.currency.currency.create", [[{}]], {}, Refused, "value is required"),
+    (
+        "model.sale.sale.quote",
+        [[999_999]],
+        {},
+        RequestRefused,
+        'can not call "quote" on',
+    ),
+    ("model.currency.currency.create", [[{}]], {}, RequestRefused, "value is required"),
     (f"{PARTY}.nope", [], {}, NotNow, "403"),
-    (f"{PARTY}.search", [[["nope", "=", 1]]], {}, Failed, "Tryton failed"),
+    (f"{PARTY}.search", [[["nope", "=", 1]]], {}, ServerFailed, "Tryton failed"),
 ]
 
 
@@ -269,7 +275,7 @@ async def test_what_it_raises_is_told_apart(
     kind: type[CheckFailed],
     words: str,
 ) -> None:
-    rpc = Server(settings_of(server.port))
+    rpc = TrytonClient(settings_of(server.port))
     try:
         with pytest.raises(kind, match=words):
             await rpc.write(method, *parameters, **context)
@@ -315,6 +321,6 @@ class TestWriting(PushContract):
     @pytest.fixture
     async def bench(
         self, server: TrytonServer, connect: Callable[..., Tryton]
-    ) -> AsyncIterator[SinkBench]:
+    ) -> AsyncIterator[PushBench]:
         async with tcp_relay(server.port) as relay:
             yield Sales(server, relay, connect)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.http_json.parsing import Reader, text_of
+from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
-from backhaul_connectors.sql.parsing import Origin, Rules, record_of
+from backhaul_connectors.sql.parsing import ParsingRules, RowOrigin, record_of
 from backhaul_connectors.sql.settings import zone
 from backhaul_connectors.tryton.reader import _level
 from backhaul_sdk import Bad, Fulfillment, StockAdjustment, StockLevel
@@ -197,16 +197,16 @@ async def test_a_reason_is_mapped_for_its_kind(drop: Drop) -> None:
 
 def test_a_reason_map_names_reasons_of_the_platform(drop: Drop) -> None:
     drop.options["reason_map"] = {"Bruch": "BROKEN"}
-    with pytest.raises(ValueError, match="BROKEN is no reason; use CORRECTION"):
+    with pytest.raises(ValueError, match="BROKEN are not reasons; use CORRECTION"):
         drop.connector()
 
 
-def row(kind: str, rules: Rules | None = None, **values: Any) -> Record | Bad:
+def row(kind: str, rules: ParsingRules | None = None, **values: Any) -> Record | Bad:
     """Return what a row of a table becomes."""
     berlin = zone("Europe/Berlin")
     changed = datetime(2026, 4, 1, tzinfo=UTC)
     return record_of(
-        kind, values, Origin("t", 1, changed, berlin, NOW, rules or Rules())
+        kind, values, RowOrigin("t", 1, changed, berlin, NOW, rules or ParsingRules())
     )
 
 
@@ -240,7 +240,7 @@ def document(kind: str, members: dict[str, Any], **settings: Any) -> Record | Ba
     fields = {name: name for name in members}
     told = {"kind": kind, "path": "/x", "key": "id", "fields": fields, **settings}
     item = {"id": "i", **members}
-    return Reader("x", List.model_validate(told), NOW).read(item, text_of(item))
+    return ItemParser("x", List.model_validate(told), NOW).read(item, text_of(item))
 
 
 @pytest.mark.parametrize("value", [-4, -4.0, "-4", "-4.00"])
@@ -253,7 +253,12 @@ def test_stock_below_zero_of_a_table_or_document(value: Any) -> None:
         assert isinstance(each, StockLevel)
         assert (each.quantity, each.note) == (0, "-4 is taken as 0")
     refused = [
-        row("stock_levels", Rules(negative_is_zero=False), sku="A", quantity=value),
+        row(
+            "stock_levels",
+            ParsingRules(negative_is_zero=False),
+            sku="A",
+            quantity=value,
+        ),
         document(
             "stock_level", {"sku": "A", "quantity": value}, negative_is_zero=False
         ),
@@ -298,7 +303,7 @@ def test_lost_digits_of_a_table_or_document(cell: Any) -> None:
         ("2026-03-31", "a day without a time of day"),
         ("2026-10-25T02:30", "exists twice"),
         (datetime.fromisoformat("2026-03-29T02:30"), "does not exist"),
-        ("soon", "as of is no time"),
+        ("soon", "as of is not a time"),
     ],
 )
 def test_a_count_of_a_table_needs_an_exact_time(as_of: Any, said: str) -> None:
@@ -329,7 +334,7 @@ def test_reasons_of_a_table_or_document_are_mapped() -> None:
     words = {"Bruch": "DAMAGED"}
     members: dict[str, Any] = {"sku": "A", "reason": "BRUCH"}
     found = [
-        row("stock_deltas", Rules(reason_map=words), adjustment=-1, **members),
+        row("stock_deltas", ParsingRules(reason_map=words), adjustment=-1, **members),
         document("stock_adjustment", {"delta": -1, **members}, reason_map=words),
     ]
     for each in found:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_sdk.testing import Failure, PushContract, SinkBench
+from backhaul_sdk.testing import Failure, PushBench, PushContract
 from connectors.examples import documented
 from connectors.receiving import SECRET, Receiver
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backhaul_sdk import Connector
 
 
-class ReceiverBench(SinkBench):
+class ReceiverBench(PushBench):
     """A receiver that takes a message once."""
 
     secrets = (SECRET, SECRET.removeprefix("whsec_"))
@@ -42,7 +42,7 @@ class ReceiverBench(SinkBench):
     async def fail(self, failure: Failure) -> None:
         self._receiver.failure = failure
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         self._receiver.failure = None
 
     async def unplug(self) -> None:
@@ -56,7 +56,7 @@ class TestWebhookOut(PushContract):
     """Run against a receiver on loopback."""
 
     @pytest.fixture
-    async def bench(self) -> AsyncIterator[SinkBench]:
+    async def bench(self) -> AsyncIterator[PushBench]:
         receiver = Receiver()
         await receiver.plug_in()
         yield ReceiverBench(receiver)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_connectors.sql.cursor import Cursor
+from backhaul_connectors.sql.cursor import SqlCursor
 from backhaul_sdk.testing import MemoryHost
 from connectors.tables import MOVEMENTS, SHIPMENTS, PostgresTables
 from faults.trials import LONG, chances, tell
@@ -82,6 +82,6 @@ def assert_not_ahead(tables: PostgresTables, host: MemoryHost) -> None:
     """Hold the place that was read to, and the marks, against what is committed."""
     marked = tables.rows("SELECT number FROM movements WHERE taken_at IS NOT NULL")
     assert {f"stock-delta:{number}" for (number,) in marked} <= host.records.keys()
-    place = Cursor.from_text(host.cursor).places.get("fulfillments")
+    place = SqlCursor.from_text(host.cursor).places.get("fulfillments")
     for number in range(place.id + 1 if place else 0):
         assert f"fulfillment:{number}" in host.records

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.file_drop.cursor import Cursor
+from backhaul_connectors.file_drop.cursor import FileCursor
 from backhaul_sdk import CheckFailed
 from connectors.dropping import FULFILLMENTS, Drop
 from faults.trials import LONG, SEED, chances, tell
@@ -105,7 +105,7 @@ async def taken(drop: Drop, server: Sshd, cable: Cable) -> int:
             await drop.host.pull(connector)
         except CheckFailed:
             failures += 1
-            cursor = Cursor.from_text(drop.host.cursor)
+            cursor = FileCursor.from_text(drop.host.cursor)
             assert cursor.last.row <= len(drop.host.records), "ahead of what is kept"
             if cable.struck and server.is_dead:
                 server.start()

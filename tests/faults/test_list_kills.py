@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul_connectors.courier.polling import Seen
-from backhaul_connectors.http_json.pagination import places_of
+from backhaul_connectors.courier.polling import SeenStatuses
+from backhaul_connectors.http_json.pagination import positions_of
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import MemoryHost
 from faults.office import DAWDLES_SECONDS, ITEMS, PAGE_ITEMS
@@ -83,7 +83,7 @@ async def kill_late(office: WebOffice, late: float) -> None:
 
 def assert_not_ahead(host: MemoryHost) -> None:
     """Hold what the cursor says was read against what is kept."""
-    seen = Seen.from_text(host.cursor).words
+    seen = SeenStatuses.from_text(host.cursor).words
     assert len(seen) <= len(host.records)
-    for place in places_of(host.cursor).values():
+    for place in positions_of(host.cursor).values():
         assert int(place.next or 0) <= len(host.records)

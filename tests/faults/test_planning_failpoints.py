@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
-from backhaul.connect.quarantine_retry import WaitingRoom
+from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import STORE, program, stage
 from scenes import payloads
@@ -88,7 +88,7 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
     async with program(on, mortality) as alive:
         records, wake = alive.mortal_store.records, alive.sender.dispatcher.wake
         matcher = Matcher(on.clock, 600)
-        room = WaitingRoom(records, matcher, wake)
+        room = UnmatchedRetry(records, matcher, wake)
         clock, pile = on.clock, work.pile
         host = Host(
             pile, STORE, EVERY_SECONDS, records, matcher, clock, wake, lambda: 1.0

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul_connectors.tryton import Tryton
-from backhaul_connectors.tryton.reader import Cursor
+from backhaul_connectors.tryton.reader import TrytonCursor
 from backhaul_sdk import Applied, CheckFailed
 from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.test_tryton import settings_of
@@ -146,7 +146,7 @@ async def pull_and_kill(
 
 def assert_not_ahead(server: TrytonServer, host: MemoryHost) -> None:
     """Hold the place that was read to against what is kept."""
-    place = Cursor.from_text(host.cursor).shipment
+    place = TrytonCursor.from_text(host.cursor).shipment
     done = [number for (number,) in server.rows(DONE)]
     behind = done[: done.index(place) + 1] if place else []
     kept = {int(key.split(":")[1]) for key in host.records}

@@ -20,9 +20,9 @@ from backhaul_connectors.courier import settings as courier_settings
 from backhaul_connectors.courier import signatures as courier_signatures
 from backhaul_connectors.courier.records import raw_of, records_of
 from backhaul_connectors.file_drop import cursor as file_cursor
-from backhaul_connectors.file_drop.cells import Origin as FileOrigin
+from backhaul_connectors.file_drop.cells import CellOrigin as FileOrigin
 from backhaul_connectors.file_drop.json_reader import JsonRowReader
-from backhaul_connectors.file_drop.parsing import forms
+from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings as FileSettings
 from backhaul_connectors.http_json import pagination as http_cursor
 from backhaul_connectors.http_json import parsing as http_parsing
@@ -35,10 +35,10 @@ from backhaul_connectors.scanner.codes import (
     parcel_of,
     why_no_order,
 )
-from backhaul_connectors.scanner.intake import Intake, reply_to
+from backhaul_connectors.scanner.intake import ScanIntake, reply_to
 from backhaul_connectors.scanner.labels import tracking_number
-from backhaul_connectors.scanner.order_validation import Shop
-from backhaul_connectors.scanner.scan import Refused, read_line, scan_of
+from backhaul_connectors.scanner.order_validation import StoreLookup
+from backhaul_connectors.scanner.scan import ScanRefused, read_line, scan_of
 from backhaul_connectors.scanner.settings import Settings as ScannerSettings
 from backhaul_connectors.scanner.settings import parse_tokens
 from backhaul_connectors.sql import cursor as sql_cursor
@@ -143,15 +143,17 @@ SIGNATURES = tuple(
 
 
 def feed_scan(data: bytes) -> None:
-    with suppress(Refused):
+    with suppress(ScanRefused):
         scan = normalized(scan_of(read_line(data), "gun", as_text(data)))
-        keep([action_of(scan, Shop(), numeric_skus=False).record(scan.key or "k")])
+        keep(
+            [action_of(scan, StoreLookup(), numeric_skus=False).record(scan.key or "k")]
+        )
 
 
 def feed_code(data: bytes) -> None:
     code = as_text(data)
     for read in (article_of, parcel_of, order_of, why_no_order, tracking_number):
-        with suppress(Refused):
+        with suppress(ScanRefused):
             read(code)
 
 
@@ -161,7 +163,7 @@ async def _kept(_: Record | Bad) -> Receipt:
 
 def feed_message(data: bytes) -> None:
     settings = ScannerSettings.model_validate({"devices": {"gun": "t" * 32}})
-    intake = Intake(settings, lambda: 0, lambda: 0, nothing_known)
+    intake = ScanIntake(settings, lambda: 0, lambda: 0, nothing_known)
     intake.emit = _kept
     reply = asyncio.run(reply_to(data, "gun", intake))
     assert b"\n" not in reply.formed_for(data)
@@ -246,7 +248,7 @@ def feed_item(data: bytes) -> None:
         item = read_json(data)
         text = http_parsing.text_of(item)
         for each in LISTS:
-            keep([http_parsing.Reader("x", each, NOW).read(item, text)])
+            keep([http_parsing.ItemParser("x", each, NOW).read(item, text)])
 
 
 def feed_page(data: bytes) -> None:
@@ -318,7 +320,7 @@ def _cell(value: Any) -> Any:
 
 
 def _row(row: dict[str, Any]) -> None:
-    origin = sql_parsing.Origin("table", row.get("id"), row.get("changed_at"), UTC)
+    origin = sql_parsing.RowOrigin("table", row.get("id"), row.get("changed_at"), UTC)
     for kind, names in ROWS.items():
         values = {name: row.get(name) for name in names}
         try:
@@ -369,7 +371,7 @@ def feed_moment(data: bytes) -> None:
 
 
 SHIPPED = FileSettings.model_validate({"path": "/nowhere", "key_columns": ["document"]})
-FORMS = forms(SHIPPED)
+FORMS = file_kinds(SHIPPED)
 
 
 def feed_lines(data: bytes) -> None:
@@ -389,11 +391,11 @@ def feed_cursors(data: bytes) -> None:
     """Give each connector a text that it may have written in another version."""
     text = as_text(data)
     for made in (
-        courier_asking.Seen.from_text(text).to_text(),
-        file_cursor.Cursor.from_text(text).to_text(),
-        http_cursor.cursor_of(http_cursor.places_of(text)),
-        sql_cursor.Cursor.from_text(text).to_text(),
-        tryton_reading.Cursor.from_text(text).to_text(),
+        courier_asking.SeenStatuses.from_text(text).to_text(),
+        file_cursor.FileCursor.from_text(text).to_text(),
+        http_cursor.cursor_of(http_cursor.positions_of(text)),
+        sql_cursor.SqlCursor.from_text(text).to_text(),
+        tryton_reading.TrytonCursor.from_text(text).to_text(),
     ):
         assert isinstance(made, str)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.connect.quarantine_retry import mended
+from backhaul.connect.quarantine_retry import edited_record
 from backhaul.core import strict_json, webhook
 from backhaul.core.outcome import OPTIONAL_MEMBERS, classify_refusal
 from backhaul.core.rate_limit import Budget
@@ -154,7 +154,7 @@ def feed_mending(data: bytes) -> None:
     for payload in (known, b"null"):
         row = {"id": 1, "key": "k", "locator": "f:1", "payload": payload}
         with suppress(BackhaulError):
-            assert msgspec.json.decode(mended(row, kind or None, {name: value}))
+            assert msgspec.json.decode(edited_record(row, kind or None, {name: value}))
 
 
 def feed_address(data: bytes) -> None:

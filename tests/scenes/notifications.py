@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from backhaul.connect.delivery_worker import Sink
+from backhaul.connect.delivery_worker import DeliveryWorker
 from backhaul.connect.health import Health
 from backhaul.store.deliveries import Subscriber
 from backhaul_sdk import Applied, Change, Connector, Found, Unknown
@@ -89,18 +89,18 @@ def sink_of(
     topics: frozenset[str] = frozenset(TOPICS),
     dry_run: bool = False,
     **members: Any,
-) -> Sink:
+) -> DeliveryWorker:
     """Return what carries the store's news to a connector."""
     instance = books.instance
     subscriber = Subscriber(instance=instance, store="main", topics=topics, **members)
     health = Health(instance, "", clock, lambda: 1.0)
     deliveries = store.deliveries
-    return Sink(
+    return DeliveryWorker(
         books, subscriber, deliveries, health, clock, books.open, dry_run=dry_run
     )
 
 
-async def deliver(sink: Sink) -> None:
+async def deliver(sink: DeliveryWorker) -> None:
     """Let the sink do all that it can do now."""
     while await sink.step():
         pass

@@ -12,7 +12,7 @@ import pytest
 
 from backhaul.app.jobs import Jobs, plans
 from backhaul.app.schedule import Schedule
-from backhaul.connect.polling import Polls
+from backhaul.connect.polling import PollSchedule
 from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
@@ -195,13 +195,13 @@ def test_settings_without_effect_are_refused(schedule: dict[str, str]) -> None:
 class TestPolls:
     """What is owed after a failure, in virtual time."""
 
-    async def next(self, polls: Polls) -> asyncio.Task[bool]:
+    async def next(self, polls: PollSchedule) -> asyncio.Task[bool]:
         task = asyncio.create_task(polls.next(lambda: None))
         await settle_down()
         return task
 
-    async def begun(self, clock: VirtualClock) -> Polls:
-        polls = Polls(clock, None)
+    async def begun(self, clock: VirtualClock) -> PollSchedule:
+        polls = PollSchedule(clock, None)
         assert not await polls.next(lambda: None)
         polls.succeeded(polled=False)
         return polls

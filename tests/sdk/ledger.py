@@ -23,7 +23,7 @@ from backhaul_sdk import (
     Spec,
     Uncertain,
 )
-from backhaul_sdk.testing import Failure, SinkBench
+from backhaul_sdk.testing import Failure, PushBench
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ class LedgerSink(Connector[Settings]):
         return Absent() if number is None else Found(str(number))
 
 
-class LedgerBench(SinkBench):
+class LedgerBench(PushBench):
     """The ledger, with a connector of the given class."""
 
     secrets = (PASSWORD,)
@@ -145,7 +145,7 @@ class LedgerBench(SinkBench):
     async def fail(self, failure: Failure) -> None:
         self.ledger.failure = failure
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         self.ledger.failure = None
 
     async def unplug(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_sdk.testing import PushContract, SinkBench
+from backhaul_sdk.testing import PushBench, PushContract
 from sdk import broken
 from sdk.ledger import LedgerBench, LedgerSink
 
@@ -19,7 +19,7 @@ class TestLedger(PushContract):
     """The ledger's connector keeps the contract."""
 
     @pytest.fixture
-    def bench(self) -> SinkBench:
+    def bench(self) -> PushBench:
         return LedgerBench()
 
 

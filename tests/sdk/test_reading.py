@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.core.clock import from_text
-from backhaul_connectors.courier.polling import Seen
-from backhaul_connectors.file_drop.cursor import Cursor as Files
-from backhaul_connectors.http_json.pagination import places_of
-from backhaul_connectors.sql.cursor import Cursor as Tables
-from backhaul_connectors.tryton.reader import Cursor as Shipments
+from backhaul_connectors.courier.polling import SeenStatuses
+from backhaul_connectors.file_drop.cursor import FileCursor as Files
+from backhaul_connectors.http_json.pagination import positions_of
+from backhaul_connectors.sql.cursor import SqlCursor as Tables
+from backhaul_connectors.tryton.reader import TrytonCursor as Shipments
 from backhaul_sdk.fields import Unusable, reason_of
 from backhaul_sdk.records import STOCK_REASONS
 from backhaul_sdk.times import parse_time, rfc3339
@@ -65,8 +65,8 @@ ENDLESS = ['{"asked_at": 1, "words": 1}', '{"size": 1e999}', '["", 1e999, 0, 0]'
 
 @pytest.mark.parametrize("text", [*SHAPES, *ENDLESS])
 def test_a_cursor_of_another_shape_is_the_beginning(text: str) -> None:
-    assert Seen.from_text(text) == Seen()
+    assert SeenStatuses.from_text(text) == SeenStatuses()
     assert Files.from_text(text) == Files()
     assert Tables.from_text(text) == Tables({})
     assert Shipments.from_text(text) == Shipments()
-    assert places_of(text) == {}
+    assert positions_of(text) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backhaul_sdk import Absent, Found, Unknown
-from backhaul_sdk.calls import Settling
+from backhaul_sdk.calls import LateArrivals
 
 
 class System:
@@ -24,20 +24,20 @@ class System:
 
 async def test_a_look_that_began_too_early_proves_no_absence() -> None:
     system = System(Absent(), Found("1"), seconds=30)
-    settling = Settling(20, system.clock)
-    settling.may_go_on()
-    assert await settling.settled(system.look) == Found("1")
+    late = LateArrivals(20, system.clock)
+    late.request_may_run()
+    assert await late.lookup(system.look) == Found("1")
 
 
 async def test_where_nothing_is_at_work_one_look_is_enough() -> None:
     system = System(Absent(), seconds=30)
-    settling = Settling(20, system.clock)
-    assert await settling.settled(system.look) == Absent()
+    late = LateArrivals(20, system.clock)
+    assert await late.lookup(system.look) == Absent()
 
 
 async def test_what_is_there_or_cannot_be_told_is_not_waited_for() -> None:
     for found in (Found("1"), Unknown("who knows")):
         system = System(found, seconds=0)
-        settling = Settling(600, system.clock)
-        settling.may_go_on()
-        assert await settling.settled(system.look) == found
+        late = LateArrivals(600, system.clock)
+        late.request_may_run()
+        assert await late.lookup(system.look) == found

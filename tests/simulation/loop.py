@@ -170,7 +170,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future = self.create_future()
         try:
             result = func(*args)
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+        except Exception as error:  # noqa: BLE001 - passed to the waiting callers
             self.call_soon(_settle, future, None, error)
         else:
             self.call_soon(_settle, future, result, None)

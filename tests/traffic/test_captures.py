@@ -14,9 +14,9 @@ from backhaul.errors import Unusable
 from backhaul.platform.client import StoreFacts
 from backhaul.store.contract import Arrival
 from backhaul.traffic import capture_files
-from backhaul.traffic.network_faults import Disorder
+from backhaul.traffic.network_faults import NetworkFaults
 
-HEAD = capture_files.Head(
+HEAD = capture_files.CaptureHeader(
     capture_files.FORMAT, "t", {"main": StoreFacts("sto_1", "EUR")}
 )
 BODIES = [
@@ -87,30 +87,30 @@ RUN = [
 
 
 def test_without_disorder_the_run_is_as_it_was() -> None:
-    assert Disorder().apply(RUN) == RUN
+    assert NetworkFaults().apply(RUN) == RUN
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
-    disorder = Disorder(shuffle=7, duplicate=0.2, drop=0.1)
+    disorder = NetworkFaults(shuffle=7, duplicate=0.2, drop=0.1)
     assert disorder.apply(RUN) == disorder.apply(RUN)
-    assert disorder.apply(RUN) != Disorder(8, 0.2, 0.1).apply(RUN)
+    assert disorder.apply(RUN) != NetworkFaults(8, 0.2, 0.1).apply(RUN)
 
 
 def test_nothing_is_lost_by_shuffling_and_repeating() -> None:
-    run = Disorder(shuffle=1, duplicate=0.5).apply(RUN)
+    run = NetworkFaults(shuffle=1, duplicate=0.5).apply(RUN)
     assert {each.body for each in run} == {each.body for each in RUN}
     assert 500 < len(run) < 700
     assert run != sorted(run, key=lambda each: each.body)
 
 
 def test_the_probabilities_hold() -> None:
-    assert Disorder(drop=1.0).apply(RUN) == []
-    assert len(Disorder(duplicate=1.0).apply(RUN)) == 800
-    assert 300 < len(Disorder(drop=0.1).apply(RUN)) < 390
+    assert NetworkFaults(drop=1.0).apply(RUN) == []
+    assert len(NetworkFaults(duplicate=1.0).apply(RUN)) == 800
+    assert 300 < len(NetworkFaults(drop=0.1).apply(RUN)) < 390
 
 
 def test_until_leaves_out_what_came_then_or_later() -> None:
-    run = Disorder(until="2026-03-01T12:00:10.000Z").apply(RUN)
+    run = NetworkFaults(until="2026-03-01T12:00:10.000Z").apply(RUN)
     assert {each.received_at for each in run} == {
         f"2026-03-01T12:00:0{second}.000Z" for second in range(10)
     }

@@ -44,7 +44,7 @@ async def test_what_was_pruned_is_left_out_and_counted(
         pass
     out = tmp_path / "day.jsonl"
     with closing(History(store.path)) as history, out.open("w") as stream:
-        head = capture_files.Head(capture_files.FORMAT, "t", {})
+        head = capture_files.CaptureHeader(capture_files.FORMAT, "t", {})
         assert capture_files.write(head, history.arrivals(Wanted()), stream) == 1
         assert history.pruned == 2
     (left,) = capture_files.read(out)

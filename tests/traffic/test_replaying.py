@@ -14,7 +14,7 @@ from backhaul.core import webhook
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
-from backhaul.traffic.capture_files import Receiving, deliveries_to, replay_to
+from backhaul.traffic.capture_files import ReplayTarget, deliveries_to, replay_to
 from scenes.clock import VirtualClock, settle_down
 from scenes.scripted_platform import unused_url
 
@@ -48,7 +48,7 @@ async def test_a_header_is_sent_once_however_it_is_written(name: str) -> None:
     headers = f'{{"{name}":"orders/updated","{webhook.HEADER.lower()}":"old"}}'
     async with receiver() as (url, came):
         run = [delivery(headers=headers.encode())]
-        answers = await replay_to(Receiving(url, b"key"), run, SystemClock())
+        answers = await replay_to(ReplayTarget(url, b"key"), run, SystemClock())
     assert answers == {200: 1}
     sent = [(k.lower(), text) for k, text in came[0]]
     topics = [text for k, text in sent if k == "x-service-topic"]
@@ -59,7 +59,7 @@ async def test_a_header_is_sent_once_however_it_is_written(name: str) -> None:
 
 async def test_what_the_headers_did_not_tell_is_told() -> None:
     async with receiver() as (url, came):
-        await replay_to(Receiving(url, b"key"), [delivery()], SystemClock())
+        await replay_to(ReplayTarget(url, b"key"), [delivery()], SystemClock())
     sent = {k.lower(): text for k, text in came[0]}
     assert sent["x-service-topic"] == "orders/create"
     assert sent["content-type"] == "application/json"
@@ -78,7 +78,7 @@ async def test_pauses_are_kept_as_far_as_asked_for(
     clock = VirtualClock()
     async with receiver() as (url, _):
         playing = asyncio.ensure_future(
-            replay_to(Receiving(url, b"key"), run, clock, speed)
+            replay_to(ReplayTarget(url, b"key"), run, clock, speed)
         )
         while not playing.done():
             await settle_down()
@@ -94,7 +94,9 @@ async def test_no_proxy_of_the_environment_gets_the_deliveries(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     async with receiver() as (url, _):
-        answers = await replay_to(Receiving(url, b"key"), [delivery()], SystemClock())
+        answers = await replay_to(
+            ReplayTarget(url, b"key"), [delivery()], SystemClock()
+        )
     assert answers == {200: 1}
 
 

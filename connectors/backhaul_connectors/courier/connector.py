@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.courier.parsing import (
-    Event,
+    TrackingEvent,
     digest_of,
     event_of,
     events_of,
     find,
 )
-from backhaul_connectors.courier.polling import Seen, pages, read
+from backhaul_connectors.courier.polling import SeenStatuses, pages, read
 from backhaul_connectors.courier.records import bad, raw_of, records_of
 from backhaul_connectors.courier.settings import Settings
 from backhaul_connectors.courier.signatures import is_genuine
@@ -94,7 +94,7 @@ class Courier(Connector["Settings"]):
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
         if not self.settings.asks or self._clock() < self._ask_at:
             return
-        seen, now = Seen.from_text(cursor), self._now()
+        seen, now = SeenStatuses.from_text(cursor), self._now()
         listed = pages(self._caller, self.settings, seen, now)
         async with aclosing(listed) as all_pages:
             async for rows in all_pages:
@@ -145,12 +145,12 @@ class Courier(Connector["Settings"]):
             raise Unusable(f"there is no URL at {self.settings.fetch_path!r}")
         return await read(self._caller, self.settings, url)
 
-    def _row(self, seen: Seen, row: Any) -> list[Record | Bad]:
+    def _row(self, seen: SeenStatuses, row: Any) -> list[Record | Bad]:
         raw = raw_of(row)
         event = event_of(self.settings, row)
-        if isinstance(event, Event):
+        if isinstance(event, TrackingEvent):
             said = f"{event.word}:{event.at}"
-            if not seen.is_news(event.tracking_number, said):
+            if not seen.is_new(event.tracking_number, said):
                 return []
         return records_of(self.settings, event, raw)
 

@@ -25,7 +25,7 @@ MILLISECONDS_SINCE = 100_000_000_000
 """Larger numbers of seconds are milliseconds."""
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class TrackingEvent(Struct, frozen=True, kw_only=True):
     """What a courier says of one parcel; `word` is its own for the state.
 
     `key` is empty where the courier names no event. `lines` are as they came, None
@@ -42,14 +42,16 @@ class Event(Struct, frozen=True, kw_only=True):
     comes_back: bool = False
 
 
-class Unread(Struct, frozen=True):
+class UnreadableEvent(Struct, frozen=True):
     """One of several events that cannot be used, and why."""
 
     row: Any
     reason: str
 
 
-def events_of(settings: Settings, message: Any) -> Sequence[Event | Unread]:
+def events_of(
+    settings: Settings, message: Any
+) -> Sequence[TrackingEvent | UnreadableEvent]:
     """Return the events of a message; none of one about something else.
 
     Raises Unusable where the message as a whole cannot be used.
@@ -59,15 +61,15 @@ def events_of(settings: Settings, message: Any) -> Sequence[Event | Unread]:
     return MESSAGES[settings.vendor](settings, message)
 
 
-def event_of(settings: Settings, row: Any) -> Event | Unread:
+def event_of(settings: Settings, row: Any) -> TrackingEvent | UnreadableEvent:
     """Read one of several events; a bad one stops no others."""
     try:
         return ROWS[settings.vendor](settings, row)
     except Unusable as error:
-        return Unread(row, str(error))
+        return UnreadableEvent(row, str(error))
 
 
-def _easypost(settings: Settings, message: Any) -> list[Event]:
+def _easypost(settings: Settings, message: Any) -> list[TrackingEvent]:
     result = _member(message, "result")
     kind = _text(message, "description") or ""
     if not isinstance(result, dict) or not kind.startswith(("tracker.", "shipment.")):
@@ -75,12 +77,12 @@ def _easypost(settings: Settings, message: Any) -> list[Event]:
     return [easypost_row(settings, result, _text(message, "id") or "")]
 
 
-def easypost_row(settings: Settings, row: Any, key: str = "") -> Event:
+def easypost_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
     """Read a Tracker or a Shipment."""
     details = _member(row, "tracking_details")
     last = details[-1] if isinstance(details, list) and details else {}
     rate = _member(row, "selected_rate")
-    return Event(
+    return TrackingEvent(
         key=key,
         tracking_number=_required(row, "tracking_code"),
         word=_required(row, "status"),
@@ -90,7 +92,7 @@ def easypost_row(settings: Settings, row: Any, key: str = "") -> Event:
     )
 
 
-def _aftership(settings: Settings, message: Any) -> list[Event]:
+def _aftership(settings: Settings, message: Any) -> list[TrackingEvent]:
     row = _member(message, "msg")
     if _member(message, "event") != "tracking_update" or not isinstance(row, dict):
         return []
@@ -98,12 +100,12 @@ def _aftership(settings: Settings, message: Any) -> list[Event]:
     return [event]
 
 
-def aftership_row(settings: Settings, row: Any, key: str = "") -> Event:
+def aftership_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
     """Read a tracking."""
     points = _member(row, "checkpoints")
     last = points[-1] if isinstance(points, list) and points else {}
     checked = moment(_member(last, "checkpoint_time"))
-    return Event(
+    return TrackingEvent(
         key=key,
         tracking_number=_required(row, "tracking_number"),
         word=_required(row, "tag"),
@@ -114,7 +116,7 @@ def aftership_row(settings: Settings, row: Any, key: str = "") -> Event:
     )
 
 
-def _sendcloud(settings: Settings, message: Any) -> list[Event]:
+def _sendcloud(settings: Settings, message: Any) -> list[TrackingEvent]:
     parcel = _member(message, "parcel")
     if _member(message, "action") != "parcel_status_changed" or not parcel:
         return []
@@ -126,9 +128,9 @@ def _sendcloud(settings: Settings, message: Any) -> list[Event]:
     return [_at(row, moment(changed) or moment(_member(message, "timestamp")))]
 
 
-def sendcloud_row(settings: Settings, row: Any, key: str = "") -> Event:
+def sendcloud_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
     """Read a parcel."""
-    return Event(
+    return TrackingEvent(
         key=key,
         tracking_number=_required(row, "tracking_number"),
         word=_required(_member(row, "status"), "message"),
@@ -140,14 +142,14 @@ def sendcloud_row(settings: Settings, row: Any, key: str = "") -> Event:
     )
 
 
-def _generic(settings: Settings, message: Any) -> list[Event | Unread]:
+def _generic(settings: Settings, message: Any) -> list[TrackingEvent | UnreadableEvent]:
     rows = find(settings.events.items, message)
     if not isinstance(rows, list):
         raise Unusable(f"there is no list of events at {settings.events.items!r}")
     return [event_of(settings, row) for row in rows]
 
 
-def generic_row(settings: Settings, row: Any, key: str = "") -> Event:
+def generic_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
     """Read an event where the settings say that its members are."""
     where = settings.events
     found = {
@@ -156,7 +158,7 @@ def generic_row(settings: Settings, row: Any, key: str = "") -> Event:
     }
     if not found["tracking_number"] or not found["status"]:
         raise Unusable("an event names no tracking number, or no status")
-    return Event(
+    return TrackingEvent(
         key=found["key"] or key,
         tracking_number=found["tracking_number"],
         word=found["status"],
@@ -167,13 +169,15 @@ def generic_row(settings: Settings, row: Any, key: str = "") -> Event:
     )
 
 
-MESSAGES: Mapping[str, Callable[[Settings, Any], Sequence[Event | Unread]]] = {
+MESSAGES: Mapping[
+    str, Callable[[Settings, Any], Sequence[TrackingEvent | UnreadableEvent]]
+] = {
     "easypost": _easypost,
     "aftership": _aftership,
     "sendcloud": _sendcloud,
     "generic": _generic,
 }
-ROWS: Mapping[str, Callable[[Settings, Any], Event]] = {
+ROWS: Mapping[str, Callable[[Settings, Any], TrackingEvent]] = {
     "easypost": easypost_row,
     "aftership": aftership_row,
     "sendcloud": sendcloud_row,
@@ -218,7 +222,7 @@ def digest_of(message: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _at(event: Event, at: str | None) -> Event:
+def _at(event: TrackingEvent, at: str | None) -> TrackingEvent:
     return replace(event, at=at or event.at)
 
 

@@ -26,13 +26,13 @@ OVERLAP_SECONDS = 3_600
 MOST_SEEN = 5_000
 
 
-class Seen(Struct):
+class SeenStatuses(Struct):
     """What was told of each parcel, and when the list was last read to its end."""
 
     asked_at: float = 0.0
     words: dict[str, str] = field(default_factory=dict)
 
-    def is_news(self, number: str, word: str) -> bool:
+    def is_new(self, number: str, word: str) -> bool:
         """Remember what is said of a parcel; tell whether it is new."""
         known = self.words.pop(number, None)
         self.words[number] = word
@@ -44,7 +44,7 @@ class Seen(Struct):
         return json.dumps({"asked_at": self.asked_at, "words": self.words})
 
     @classmethod
-    def from_text(cls, text: str | None) -> Seen:
+    def from_text(cls, text: str | None) -> SeenStatuses:
         """Read the host's text; anything else is the beginning, which is safe."""
         try:
             found = json.loads(text or "{}")
@@ -54,7 +54,7 @@ class Seen(Struct):
             return cls()
 
 
-class Listing(Struct, frozen=True):
+class ParcelList(Struct, frozen=True):
     """A courier's list: its path, the parameter for since when, and its members."""
 
     path: str
@@ -66,7 +66,7 @@ class Listing(Struct, frozen=True):
 
 
 LISTINGS = {
-    "easypost": Listing(
+    "easypost": ParcelList(
         "/v2/trackers",
         "start_datetime",
         "trackers",
@@ -74,7 +74,7 @@ LISTINGS = {
         "before_id",
         {"page_size": "100"},
     ),
-    "aftership": Listing(
+    "aftership": ParcelList(
         "/tracking/2024-10/trackings",
         "updated_at_min",
         "data.trackings",
@@ -82,7 +82,7 @@ LISTINGS = {
         "cursor",
         {"limit": "200"},
     ),
-    "sendcloud": Listing(
+    "sendcloud": ParcelList(
         "/api/v2/parcels", "updated_after", "parcels", "next", "", {"limit": "500"}
     ),
 }
@@ -101,12 +101,12 @@ def authorization(settings: Settings) -> dict[str, str]:
 
 
 async def pages(
-    caller: Caller, settings: Settings, seen: Seen, now: float
+    caller: Caller, settings: Settings, seen: SeenStatuses, now: float
 ) -> AsyncGenerator[list[Any]]:
     """Yield the rows of each page. Raises CheckFailed."""
     listing = LISTINGS.get(settings.vendor)
     if listing is None:
-        listing = Listing(settings.api_path, "", settings.events.items, "")
+        listing = ParcelList(settings.api_path, "", settings.events.items, "")
     url: URL | None = _first(settings, listing, seen, now)
     while url is not None:
         document = await read(caller, settings, url)
@@ -135,7 +135,9 @@ async def read(caller: Caller, settings: Settings, url: URL | str) -> Any:
     return answer.json()
 
 
-def _first(settings: Settings, listing: Listing, seen: Seen, now: float) -> URL:
+def _first(
+    settings: Settings, listing: ParcelList, seen: SeenStatuses, now: float
+) -> URL:
     since = max(seen.asked_at - OVERLAP_SECONDS, now - LOOKING_BACK_SECONDS)
     if settings.vendor == "easypost":
         # It lists by when a parcel was first told of, not by when it last moved.
@@ -146,7 +148,7 @@ def _first(settings: Settings, listing: Listing, seen: Seen, now: float) -> URL:
     return URL(settings.base_url + listing.path).update_query(query)
 
 
-def _next(listing: Listing, url: URL, document: Any) -> URL | None:
+def _next(listing: ParcelList, url: URL, document: Any) -> URL | None:
     found = find(listing.next, document)
     if not isinstance(found, str) or not found:
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from backhaul_connectors.courier.parsing import Unread, digest_of
+from backhaul_connectors.courier.parsing import UnreadableEvent, digest_of
 from backhaul_sdk import Bad, Fulfillment, Line, Tracking
 from backhaul_sdk.fields import Unusable, is_placeholder, missing, plain
 from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
@@ -15,7 +15,7 @@ from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_connectors.courier.parsing import Event
+    from backhaul_connectors.courier.parsing import TrackingEvent
     from backhaul_connectors.courier.settings import Settings
     from backhaul_sdk import Record
 
@@ -96,7 +96,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 MOST_RAW = 20_000
 
 
-def status_of(word: str, vendor: str, more: Mapping[str, str]) -> str | None:
+def carrier_status(word: str, vendor: str, more: Mapping[str, str]) -> str | None:
     """Return our status; empty to pass the word over, None for an unknown word."""
     plain = " ".join(word.casefold().split())
     own = {key.casefold(): status for key, status in more.items()}
@@ -104,10 +104,10 @@ def status_of(word: str, vendor: str, more: Mapping[str, str]) -> str | None:
 
 
 def records_of(
-    settings: Settings, event: Event | Unread, raw: str
+    settings: Settings, event: TrackingEvent | UnreadableEvent, raw: str
 ) -> list[Record | Bad]:
     """Return the records of an event: a shipment before what is said of it."""
-    if isinstance(event, Unread):
+    if isinstance(event, UnreadableEvent):
         name = digest_of(event.row)
         return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
     locator = f"{settings.vendor} {event.tracking_number}"
@@ -155,20 +155,20 @@ def bad(raw: str, reason: str, name: str, locator: str) -> Bad:
     )
 
 
-def _status(settings: Settings, event: Event) -> str | None:
-    status = status_of(event.word, settings.vendor, settings.statuses)
+def _status(settings: Settings, event: TrackingEvent) -> str | None:
+    status = carrier_status(event.word, settings.vendor, settings.statuses)
     if not event.comes_back or not status:
         return status
     # On its way back it is not delivered to anybody; at its end it came back.
     return "returned" if status in ("delivered", "returned") else ""
 
 
-def _name(event: Event) -> str:
+def _name(event: TrackingEvent) -> str:
     return digest_of([event.tracking_number, event.word.casefold(), event.at])
 
 
 def _shipment(
-    settings: Settings, event: Event, status: str, raw: str, locator: str
+    settings: Settings, event: TrackingEvent, status: str, raw: str, locator: str
 ) -> list[Record | Bad]:
     rung = TRACKING_STATUSES.index(status)
     has_left = rung >= TRACKING_STATUSES.index(settings.ship_at)

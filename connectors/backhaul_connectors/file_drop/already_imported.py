@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.completeness import LINE_ENDS
-from backhaul_connectors.file_drop.cursor import Taken
-from backhaul_connectors.file_drop.files import Copy
+from backhaul_connectors.file_drop.cursor import ImportedFile
+from backhaul_connectors.file_drop.files import FileCopy
 from backhaul_connectors.file_drop.inspection import (
     STEP_ROWS,
-    Read,
-    Sound,
-    Unsound,
+    InspectedFile,
+    UnusableFile,
+    UsableFile,
     count,
     read_whole,
 )
@@ -35,8 +35,12 @@ from backhaul_sdk import Bad
 from backhaul_sdk.files import in_thread
 
 if TYPE_CHECKING:
-    from backhaul_connectors.file_drop.cursor import Cursor, Watched
-    from backhaul_connectors.file_drop.files import Copies, Found, Source
+    from backhaul_connectors.file_drop.cursor import ArchivedFile, FileCursor
+    from backhaul_connectors.file_drop.files import (
+        FoundFile,
+        ReadableFile,
+        TemporaryCopies,
+    )
     from backhaul_connectors.file_drop.settings import Settings
 
 
@@ -48,7 +52,7 @@ REWRITTEN = (
 )
 
 
-def is_repeat(file: Source, read: Read, cursor: Cursor) -> bool:
+def is_repeat(file: ReadableFile, read: InspectedFile, cursor: FileCursor) -> bool:
     """Tell whether this content was taken by another name, and only a person can say
     whether it is another event. A file without rows says nothing."""
     if file.form.follows_content or not read.cells:
@@ -61,8 +65,8 @@ def is_repeat(file: Source, read: Read, cursor: Cursor) -> bool:
 
 
 async def judge_repeat(
-    file: Source, read: Read, known: Taken, settings: Settings
-) -> Sound | Unsound:
+    file: ReadableFile, read: InspectedFile, known: ImportedFile, settings: Settings
+) -> UsableFile | UnusableFile:
     """Hold, apply or pass over a file whose content was taken by another name."""
     before = _before(known)
     if settings.same_content == "apply":
@@ -71,8 +75,12 @@ async def judge_repeat(
     if settings.same_content == "ignore":
         end = await count(read, sys.maxsize, settings, is_sure=True)
         note = f"{file.name} is passed over: its content equals that of {before}"
-        return replace(end, notes=(*end.notes, note)) if isinstance(end, Sound) else end
-    return Unsound(
+        return (
+            replace(end, notes=(*end.notes, note))
+            if isinstance(end, UsableFile)
+            else end
+        )
+    return UnusableFile(
         read.identity,
         f"its content equals that of {before}, and nobody can tell whether it happened "
         "twice: apply it (backhaul quarantine retry), or discard it (backhaul "
@@ -81,7 +89,9 @@ async def judge_repeat(
     )
 
 
-def twin_of(file: Source, read: Read, cursor: Cursor) -> Taken | None:
+def twin_of(
+    file: ReadableFile, read: InspectedFile, cursor: FileCursor
+) -> ImportedFile | None:
     """Return the file whose rows said the same in other bytes; None if none is known.
 
     Programs save the same rows with other line ends, marks or encodings.
@@ -93,8 +103,8 @@ def twin_of(file: Source, read: Read, cursor: Cursor) -> Taken | None:
 
 
 async def judge_twin(
-    file: Source, read: Read, twin: Taken, settings: Settings
-) -> Sound | Unsound:
+    file: ReadableFile, read: InspectedFile, twin: ImportedFile, settings: Settings
+) -> UsableFile | UnusableFile:
     """Judge a file with the rows of another one, written in another way."""
     if twin.name != file.name:
         return await judge_repeat(file, read, twin, settings)
@@ -103,14 +113,19 @@ async def judge_twin(
         f"{file.name} came again with the same rows, written in another way: they are "
         "the same event, and change nothing"
     )
-    return replace(end, notes=(*end.notes, note)) if isinstance(end, Sound) else end
+    return (
+        replace(end, notes=(*end.notes, note)) if isinstance(end, UsableFile) else end
+    )
 
 
 def with_note(
-    judged: Sound | Unsound, file: Source, known: Taken, cursor: Cursor
-) -> Sound | Unsound:
+    judged: UsableFile | UnusableFile,
+    file: ReadableFile,
+    known: ImportedFile,
+    cursor: FileCursor,
+) -> UsableFile | UnusableFile:
     """Note that a file came again that was taken whole: it is the same event."""
-    if isinstance(judged, Unsound) or known.row < judged.rows or not judged.rows:
+    if isinstance(judged, UnusableFile) or known.row < judged.rows or not judged.rows:
         return judged
     seen = (file.name, judged.content, file.fingerprint.modified_ns)
     # After a kill the very same file still lies there.
@@ -124,7 +139,7 @@ def with_note(
     return replace(judged, notes=(*judged.notes, note))
 
 
-def key_of_repeat(file: Found, sha256: str) -> str:
+def key_of_repeat(file: FoundFile, sha256: str) -> str:
     """Return the key under which an operator is asked about the file."""
     salt = salt_of(file)
     return f"{KEY}:{file.fingerprint.size}:{sha256}:{salt}"
@@ -138,19 +153,19 @@ def parsed_key(key: str) -> tuple[int, str, str]:
     return int(size), sha256, salt
 
 
-def salt_of(file: Source | Found) -> str:
+def salt_of(file: ReadableFile | FoundFile) -> str:
     """Return what tells this event from the other one of the same content."""
     said = [file.name, str(file.fingerprint.modified_ns)]
     return key_of("salt", said).removeprefix("salt:")[:16]
 
 
-def _before(known: Taken) -> str:
+def _before(known: ImportedFile) -> str:
     if not known.name:
         return "a file that was taken earlier"
     return f"{known.name}, taken at {known.at}" if known.at else known.name
 
 
-class Begun(Struct, frozen=True):
+class ImportedBeginning(Struct, frozen=True):
     """The beginning of a file that was taken before: its bytes, and its rows."""
 
     sha256: str
@@ -159,15 +174,20 @@ class Begun(Struct, frozen=True):
 
 
 async def judge(
-    file: Source, cursor: Cursor, settings: Settings, copies: Copies, *, is_sure: bool
-) -> Sound | Unsound:
+    file: ReadableFile,
+    cursor: FileCursor,
+    settings: Settings,
+    copies: TemporaryCopies,
+    *,
+    is_sure: bool,
+) -> UsableFile | UnusableFile:
     """Judge a file in the drop folder. Raises as `read_whole` does."""
     read = await read_whole(file, settings, copies, is_sure=is_sure)
-    if isinstance(read, Unsound):
+    if isinstance(read, UnusableFile):
         return read
     known = cursor.of(file.name, read.identity)
     if is_repeat(file, read, cursor):
-        same = known if known.sha256 == read.identity else Taken()
+        same = known if known.sha256 == read.identity else ImportedFile()
         return await judge_repeat(file, read, same, settings)
     if known.sha256 == read.identity and not known.is_held:
         salted = replace(read, table=replace(read.table, salt=known.salt))
@@ -181,34 +201,43 @@ async def judge(
     if ended and not known.is_held:
         return await count(read, known.row, settings, is_sure=is_sure)
     if not file.form.follows_content and (has_grown or known.is_partial):
-        return Unsound(read.identity, _changed(known), known=known)
+        return UnusableFile(read.identity, _changed(known), known=known)
     if has_grown and known.row == known.rows:
-        begun = Begun(known.sha256, known.size, known.rows)
+        begun = ImportedBeginning(known.sha256, known.size, known.rows)
         return await _judge_rest(file, read, begun, settings, copies)
     return await count(read, 0, settings, is_sure=is_sure)
 
 
 async def judge_archived(
-    file: Source, before: Watched, settings: Settings, copies: Copies, *, is_sure: bool
-) -> Sound | Unsound | None:
+    file: ReadableFile,
+    before: ArchivedFile,
+    settings: Settings,
+    copies: TemporaryCopies,
+    *,
+    is_sure: bool,
+) -> UsableFile | UnusableFile | None:
     """Judge a file that is not as it was when it was archived; None if it is.
 
     Raises as `read_whole` does.
     """
     read = await read_whole(file, settings, copies, is_sure=is_sure)
-    if isinstance(read, Unsound):
+    if isinstance(read, UnusableFile):
         return replace(read, reason=f"{REWRITTEN} ({read.reason})")
     if read.content == before.sha256:
         return None
     if not await in_thread(begins_with, file, before.size, before.sha256):
-        return Unsound(read.identity, REWRITTEN)
-    begun = Begun(before.sha256, before.size, before.rows)
+        return UnusableFile(read.identity, REWRITTEN)
+    begun = ImportedBeginning(before.sha256, before.size, before.rows)
     return await _judge_rest(file, read, begun, settings, copies)
 
 
 async def _judge_rest(
-    file: Source, read: Read, begun: Begun, settings: Settings, copies: Copies
-) -> Sound | Unsound:
+    file: ReadableFile,
+    read: InspectedFile,
+    begun: ImportedBeginning,
+    settings: Settings,
+    copies: TemporaryCopies,
+) -> UsableFile | UnusableFile:
     """Judge the rows of a file behind its beginning, which was taken before."""
     row, bad = begun.rows, tuple[Bad, ...]()
     if row and not await in_thread(_ends_a_line, file, begun.size):
@@ -219,10 +248,10 @@ async def _judge_rest(
         else:
             bad = (_continued(file, begun),)
     judged = await count(read, row, settings, is_sure=True)
-    return replace(judged, bad=bad) if isinstance(judged, Sound) else judged
+    return replace(judged, bad=bad) if isinstance(judged, UsableFile) else judged
 
 
-def begins_with(file: Source, size: int, sha256: str) -> bool:
+def begins_with(file: ReadableFile, size: int, sha256: str) -> bool:
     """Tell whether the first `size` bytes of the file have this sha256."""
     digest, left = hashlib.sha256(), size
     with file.open() as stream:
@@ -233,7 +262,7 @@ def begins_with(file: Source, size: int, sha256: str) -> bool:
     return size > 0 and left == 0 and began_as == sha256
 
 
-def _ends_a_line(file: Source, size: int) -> bool:
+def _ends_a_line(file: ReadableFile, size: int) -> bool:
     """Tell whether the first `size` bytes end a line, or a line end follows them."""
     with file.open() as stream:
         stream.seek(max(size - 4, 0))
@@ -243,13 +272,13 @@ def _ends_a_line(file: Source, size: int) -> bool:
 
 
 async def _last_was_bad(
-    file: Source, size: int, settings: Settings, copies: Copies
+    file: ReadableFile, size: int, settings: Settings, copies: TemporaryCopies
 ) -> bool:
     """Tell whether the last row of the file's first `size` bytes could not be used."""
-    beginning = Copy(file.name, file.form, file.fingerprint, copies.make())
+    beginning = FileCopy(file.name, file.form, file.fingerprint, copies.make())
     await in_thread(_copy_beginning, file, size, beginning)
     read = await read_whole(beginning, settings, copies, is_sure=True)
-    if isinstance(read, Unsound):
+    if isinstance(read, UnusableFile):
         return True
     position, last_was_bad = read.table.layout.start, True
     while True:
@@ -260,7 +289,7 @@ async def _last_was_bad(
         last_was_bad = judged.verdicts[-1].problem is not None
 
 
-def _copy_beginning(file: Source, size: int, copy: Copy) -> None:
+def _copy_beginning(file: ReadableFile, size: int, copy: FileCopy) -> None:
     left = size
     with file.open() as stream:
         while left > 0 and (content := stream.read(min(left, CHUNK_BYTES))):
@@ -268,7 +297,7 @@ def _copy_beginning(file: Source, size: int, copy: Copy) -> None:
             left -= len(content)
 
 
-def _continued(file: Source, begun: Begun) -> Bad:
+def _continued(file: ReadableFile, begun: ImportedBeginning) -> Bad:
     """Return what to ask an operator about a row that was taken half."""
     return Bad(
         key=key_of("continued row", [begun.sha256, begun.rows]),
@@ -280,7 +309,7 @@ def _continued(file: Source, begun: Begun) -> Bad:
     )
 
 
-def _changed(known: Taken) -> str:
+def _changed(known: ImportedFile) -> str:
     return (
         f"the file was changed after its first {known.row} rows were taken; drop a "
         "file with the missing stock changes only"

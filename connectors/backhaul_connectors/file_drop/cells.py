@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backhaul_sdk import fields
-from backhaul_sdk.fields import DIGITS_KEPT, Unusable, unmarked
+from backhaul_sdk.fields import DIGITS_KEPT, Unusable, without_text_mark
 from backhaul_sdk.times import day_alone, day_start, in_zone, parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ROUNDED_MARK = "\N{INVISIBLE SEPARATOR}"
 _TIME_OF_DAY = ("%H", "%I", "%c", "%X", "%T", "%R", "%r", "%s")
 
 
-class Origin(NamedTuple):
+class CellOrigin(NamedTuple):
     """Where a row was found.
 
     `file` tells one content of a file from another, `dated` is the file's time.
@@ -90,7 +90,7 @@ def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
 
     A day alone is its first moment.
     """
-    text = unmarked(cells.get(column, ""))
+    text = without_text_mark(cells.get(column, ""))
     if not text:
         return None
     name = column.replace("_", " ")
@@ -110,7 +110,7 @@ def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
 def day(cells: Cells, column: str, pattern: str) -> date | None:
     """Return the day of a cell that names no time of day; None of any other."""
     try:
-        found, is_day = _parsed(unmarked(cells.get(column, "")), pattern)
+        found, is_day = _parsed(without_text_mark(cells.get(column, "")), pattern)
     except ValueError:
         return None
     return found.date() if is_day else None

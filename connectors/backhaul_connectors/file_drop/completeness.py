@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.csv_reader import END_OF_FILE
-from backhaul_connectors.file_drop.files import ARCHIVE, Found, Incomplete
-from backhaul_connectors.file_drop.folder import Listing
+from backhaul_connectors.file_drop.files import ARCHIVE, FileIncomplete, FoundFile
+from backhaul_connectors.file_drop.folder import FolderListing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from backhaul_connectors.file_drop.cursor import Cursor, Watched
-    from backhaul_connectors.file_drop.files import Fingerprint, Names, Source
-    from backhaul_connectors.file_drop.folder import Place
-    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.cursor import ArchivedFile, FileCursor
+    from backhaul_connectors.file_drop.files import FileNames, Fingerprint, ReadableFile
+    from backhaul_connectors.file_drop.folder import DropFolder
+    from backhaul_connectors.file_drop.parsing import FileKind
     from backhaul_connectors.file_drop.settings import Settings
 
 
@@ -42,11 +42,11 @@ UNDECLARED_SECONDS = 600.0
 """What waits so long for its marker waits for something that was forgotten."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 600.0
 """How often a file is checked: twice as late each time that it has not changed."""
-TOLD_SECONDS = 3_600.0
+NOTICE_SECONDS = 3_600.0
 """How long a notice about a file that grew is shown."""
 
 
-def check_end(file: Source) -> None:
+def check_end(file: ReadableFile) -> None:
     """Raise Incomplete where the end of the file is missing; Changed as `open` does."""
     with file.open() as stream:
         head = stream.read(_TEXT_TAIL)
@@ -62,10 +62,10 @@ def check_end(file: Source) -> None:
         is_ended = tail.rstrip(END_OF_FILE).endswith(LINE_ENDS)
         problem = "" if is_ended else "its last line has no end"
     if problem:
-        raise Incomplete(problem)
+        raise FileIncomplete(problem)
 
 
-def _is_array(file: Source, head: bytes) -> bool:
+def _is_array(file: ReadableFile, head: bytes) -> bool:
     is_json = file.name.lower().endswith(JSON)
     return is_json and _plain(head).startswith(b"[")
 
@@ -105,7 +105,7 @@ def _fits(tail: bytes, at: int, size: int) -> bool:
     return bool(directory_start + directory_size == size - _END.size - comment)
 
 
-class Seen(Struct):
+class SeenFile(Struct):
     """A file as it was seen last: unchanged `since`, in seconds of the clock.
 
     One that `looks_cut` has been read, and its end was missing.
@@ -117,19 +117,19 @@ class Seen(Struct):
     is_declared: bool = False
 
 
-class Settling:
+class StabilityTracker:
     """Remembers since when each file has not changed.
 
     `clock` returns seconds that never go back.
     """
 
-    undeclared: Sequence[Found] = ()
+    undeclared: Sequence[FoundFile] = ()
     """What the last look found to wait for its marker for so long."""
 
     def __init__(
         self,
         settings: Settings,
-        names: Names,
+        names: FileNames,
         clock: Callable[[], float],
         *,
         require_done_file: bool,
@@ -141,16 +141,16 @@ class Settling:
         self._require_done_file = require_done_file
         self._names = names
         self._clock = clock
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenFile] = {}
 
-    def ready(self, listing: Listing, first: str) -> list[Found]:
+    def ready(self, listing: FolderListing, first: str) -> list[FoundFile]:
         """Return what may be read: the file named `first`, then the oldest."""
         names = {file.path for file in listing.found}
         self._seen = {n: seen for n, seen in self._seen.items() if n in names}
         for file in listing.found:
             self._note(file, listing)
         ready = [file for file in listing.found if self._may_be_read(file)]
-        self.undeclared = [file for file in listing.found if self._was_forgotten(file)]
+        self.undeclared = [file for file in listing.found if self._lacks_marker(file)]
         return sorted(
             ready,
             key=lambda file: (
@@ -160,33 +160,33 @@ class Settling:
             ),
         )
 
-    def is_sure(self, file: Found) -> bool:
+    def is_sure(self, file: FoundFile) -> bool:
         """Tell whether the file is complete whatever its end looks like."""
         seen = self._seen.get(file.path)
         if seen is None or seen.fingerprint != file.fingerprint:
             return False
         return seen.is_declared or self._waited(seen) >= self._incomplete_seconds
 
-    def wait_longer(self, file: Found) -> None:
+    def wait_longer(self, file: FoundFile) -> None:
         """Leave a file alone whose end is missing, until it changed or waited long."""
         seen = self._seen.get(file.path)
         if seen is not None and seen.fingerprint == file.fingerprint:
             seen.looks_cut = True
 
-    def forget(self, file: Found) -> None:
+    def remove(self, file: FoundFile) -> None:
         """Forget a file that was moved away."""
         self._seen.pop(file.path, None)
 
-    def _note(self, file: Found, listing: Listing) -> None:
+    def _note(self, file: FoundFile, listing: FolderListing) -> None:
         # A marker that is older was left over from the previous file of this name.
         marked = listing.modified.get(self._names.marker_of(file.file_name), -1)
         declared = marked >= file.fingerprint.modified_ns
         seen = self._seen.get(file.path)
         if seen is None or seen.fingerprint != file.fingerprint:
-            seen = self._seen[file.path] = Seen(file.fingerprint, self._clock())
+            seen = self._seen[file.path] = SeenFile(file.fingerprint, self._clock())
         seen.is_declared = declared
 
-    def _may_be_read(self, file: Found) -> bool:
+    def _may_be_read(self, file: FoundFile) -> bool:
         seen = self._seen[file.path]
         if seen.is_declared:
             return True
@@ -195,63 +195,65 @@ class Settling:
         wait = self._incomplete_seconds if seen.looks_cut else self._settle_seconds
         return self._waited(seen) >= wait
 
-    def _was_forgotten(self, file: Found) -> bool:
+    def _lacks_marker(self, file: FoundFile) -> bool:
         seen = self._seen[file.path]
         waits = self._require_done_file and not seen.is_declared
         return waits and self._waited(seen) >= UNDECLARED_SECONDS
 
-    def _waited(self, seen: Seen) -> float:
+    def _waited(self, seen: SeenFile) -> float:
         return self._clock() - seen.since
 
 
-class Grown(NamedTuple):
+class GrownFile(NamedTuple):
     """A file in the archive that is not as it was, and that may be read now."""
 
-    before: Watched
-    file: Found
+    before: ArchivedFile
+    file: FoundFile
 
 
-class Watcher:
+class ArchiveWatcher:
     """Checks the archived files of a cursor, each at times of its own.
 
-    `clock` returns seconds that never go back. `settling` says when a file that changed
-    may be read; it is for archived files alone.
+    `clock` returns seconds that never go back. `stability` says when a changed file may
+    be read; it is for archived files alone.
     """
 
     def __init__(
         self,
-        place: Place,
-        forms: Sequence[Form],
-        settling: Settling,
+        place: DropFolder,
+        forms: Sequence[FileKind],
+        stability: StabilityTracker,
         clock: Callable[[], float],
     ) -> None:
         self._place = place
         self._forms = {form.kind: form for form in forms}
-        self.settling = settling
+        self.stability = stability
         self._clock = clock
         self._due: dict[str, tuple[float, float]] = {}
         self._said: dict[str, float] = {}
 
-    async def grown(self, cursor: Cursor) -> list[Grown]:
+    async def grown(self, cursor: FileCursor) -> list[GrownFile]:
         """Return the archived files that changed since, and stand still by now."""
         names = {watched.stored_as for watched in cursor.watched}
         self._due = {name: due for name, due in self._due.items() if name in names}
         changed = [each for w in cursor.watched if (each := await self._changed(w))]
-        ready = self.settling.ready(Listing([each.file for each in changed]), "")
+        ready = self.stability.ready(FolderListing([each.file for each in changed]), "")
         by_path = {each.file.path: each for each in changed}
         return [by_path[file.path] for file in ready]
 
     def notices(self) -> list[str]:
         """Return what is to be said of files that grew during the last hour."""
         now = self._clock()
-        self._said = {n: at for n, at in self._said.items() if now - at < TOLD_SECONDS}
+        self._said = {
+            n: at for n, at in self._said.items() if now - at < NOTICE_SECONDS
+        }
         return list(self._said)
 
-    def say(self, notice: str) -> None:
+    def add_notice(self, notice: str) -> None:
         """Show a notice for an hour."""
         self._said[notice] = self._clock()
 
-    async def _changed(self, watched: Watched) -> Grown | None:
+    async def _changed(self, watched: ArchivedFile) -> GrownFile | None:
         now = self._clock()
         due, interval = self._due.get(watched.stored_as, (now, SHORTEST_SECONDS))
         form = self._forms.get(watched.kind)
@@ -264,9 +266,9 @@ class Watcher:
             return None
         self._due[watched.stored_as] = (now, SHORTEST_SECONDS)
         path = f"{ARCHIVE}/{watched.stored_as}"
-        return Grown(watched, Found(watched.name, form, found, path))
+        return GrownFile(watched, FoundFile(watched.name, form, found, path))
 
 
-def _is_as_before(watched: Watched, found: Fingerprint) -> bool:
+def _is_as_before(watched: ArchivedFile, found: Fingerprint) -> bool:
     seen = (found.size, found.modified_ns)
     return seen == (watched.size, watched.modified_ns)

@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 from backhaul_connectors.file_drop.already_imported import parsed_key
 from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.column_names import known_names
-from backhaul_connectors.file_drop.completeness import Settling, Watcher
-from backhaul_connectors.file_drop.cursor import Cursor
+from backhaul_connectors.file_drop.completeness import ArchiveWatcher, StabilityTracker
+from backhaul_connectors.file_drop.cursor import FileCursor
 from backhaul_connectors.file_drop.exports import COLUMNS, Outbox
-from backhaul_connectors.file_drop.file_import import Taking
-from backhaul_connectors.file_drop.files import HELD, Changed, Found, Names, own_folders
-from backhaul_connectors.file_drop.folder import Strays, sentences
-from backhaul_connectors.file_drop.local_folder import Folder
-from backhaul_connectors.file_drop.parsing import forms
+from backhaul_connectors.file_drop.file_import import FileImporter
+from backhaul_connectors.file_drop.files import (
+    HELD,
+    FileChanged,
+    FileNames,
+    FoundFile,
+    own_folders,
+)
+from backhaul_connectors.file_drop.folder import IgnoredEntries, sentences
+from backhaul_connectors.file_drop.local_folder import LocalFolder
+from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.rejected_rows import RejectedRows
 from backhaul_connectors.file_drop.settings import Settings, meanings
 from backhaul_connectors.file_drop.sharing import shared
@@ -26,7 +32,7 @@ from backhaul_sdk.clock import seconds_since_1970
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_connectors.file_drop.folder import DropFolder
     from backhaul_sdk import Change, Rejection
     from backhaul_sdk.contract import LookedUp, Pushed
 
@@ -62,14 +68,16 @@ class FileDrop(Connector["Settings"]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(instance, settings)
-        kinds = forms(settings)
-        self._names = Names(kinds, settings.unfinished, settings.done_file)
+        kinds = file_kinds(settings)
+        self._names = FileNames(kinds, settings.unfinished, settings.done_file)
         self._place = _place(settings, self._names)
-        self._settling = self._new_settling(clock, settings.require_done_file)
-        moved = self._new_settling(clock, require_done_file=False)
-        self._watcher = Watcher(self._place, kinds, moved, clock)
-        self._taking = Taking(self._place, settings, self._settling, self._watcher)
-        self._strays = Strays(clock)
+        self._stability = self._new_tracker(clock, settings.require_done_file)
+        moved = self._new_tracker(clock, require_done_file=False)
+        self._watcher = ArchiveWatcher(self._place, kinds, moved, clock)
+        self._taking = FileImporter(
+            self._place, settings, self._stability, self._watcher
+        )
+        self._strays = IgnoredEntries(clock)
         columns = (column for kind in kinds for column in kind.columns.values())
         self._rejected = RejectedRows(self._place, known_names(columns))
         # On a line of its own: files in and news out are at work at the same time, and
@@ -77,10 +85,10 @@ class FileDrop(Connector["Settings"]):
         self._way_out = _place(settings, self._names)
         self._outbox = Outbox(self._way_out, settings.exports, settings.export_format)
 
-    def _new_settling(
+    def _new_tracker(
         self, clock: Callable[[], float], require_done_file: bool
-    ) -> Settling:
-        return Settling(
+    ) -> StabilityTracker:
+        return StabilityTracker(
             self.settings, self._names, clock, require_done_file=require_done_file
         )
 
@@ -102,15 +110,15 @@ class FileDrop(Connector["Settings"]):
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
         listing = await self._place.listing()
         self._strays.note(listing.strays)
-        taken = Cursor.from_text(cursor)
-        for file in self._settling.ready(listing, taken.last.name):
+        taken = FileCursor.from_text(cursor)
+        for file in self._stability.ready(listing, taken.last.name):
             work = self._taking.take(file, taken)
             async with aclosing(self._guarded(file, work, cursor)) as batches:
                 async for batch in batches:
                     cursor = batch.cursor
                     yield batch
-            taken = Cursor.from_text(cursor)
-        for file in self._settling.undeclared:
+            taken = FileCursor.from_text(cursor)
+        for file in self._stability.undeclared:
             yield Batch(records=[self._undeclared(file)], cursor=cursor)
         for grown in await self._watcher.grown(taken):
             work = self._taking.take_grown(grown, taken)
@@ -118,7 +126,7 @@ class FileDrop(Connector["Settings"]):
                 async for batch in batches:
                     cursor = batch.cursor
                     yield batch
-            taken = Cursor.from_text(cursor)
+            taken = FileCursor.from_text(cursor)
 
     async def apply(
         self, rejection: Rejection, cursor: str | None
@@ -128,8 +136,8 @@ class FileDrop(Connector["Settings"]):
             form = self._names.form_of(rejection.raw) or self._names.form_of(name)
             if form is None or fingerprint.size != size:
                 continue
-            file = Found(rejection.raw, form, fingerprint, f"{HELD}/{name}")
-            work = self._taking.apply(file, sha256, salt, Cursor.from_text(cursor))
+            file = FoundFile(rejection.raw, form, fingerprint, f"{HELD}/{name}")
+            work = self._taking.apply(file, sha256, salt, FileCursor.from_text(cursor))
             found = False
             async with aclosing(work) as batches:
                 async for batch in batches:
@@ -141,7 +149,7 @@ class FileDrop(Connector["Settings"]):
 
     @staticmethod
     async def _guarded(
-        file: Found, work: AsyncGenerator[Batch], cursor: str | None
+        file: FoundFile, work: AsyncGenerator[Batch], cursor: str | None
     ) -> AsyncGenerator[Batch]:
         """Yield the batches of one file; what is wrong with it stops no other file."""
         try:
@@ -149,7 +157,7 @@ class FileDrop(Connector["Settings"]):
                 async for batch in batches:
                     cursor = batch.cursor
                     yield batch
-        except Changed:
+        except FileChanged:
             pass  # whoever writes to it is not finished; the next pull looks again
         except PermissionError as error:
             yield Batch(records=[_closed(file, error)], cursor=cursor)
@@ -169,7 +177,7 @@ class FileDrop(Connector["Settings"]):
     async def lookup(self, change: Change) -> LookedUp:
         return await self._outbox.lookup(change)
 
-    def _undeclared(self, file: Found) -> Bad:
+    def _undeclared(self, file: FoundFile) -> Bad:
         """Return what to say of a file that lacks its marker; the file stays there."""
         done = self._names.marker_of(file.name)
         return Bad(
@@ -181,15 +189,15 @@ class FileDrop(Connector["Settings"]):
         )
 
 
-def _place(settings: Settings, names: Names) -> Place:
+def _place(settings: Settings, names: FileNames) -> DropFolder:
     folders = own_folders(settings.exports)
     if not settings.sftp_host:
-        return Folder(settings.path, names, folders)
+        return LocalFolder(settings.path, names, folders)
     # What speaks SSH takes most of a second to import.
-    from backhaul_connectors.file_drop.sftp import Line, RemoteFolder
+    from backhaul_connectors.file_drop.sftp import RemoteFolder, SftpConnection
 
     return RemoteFolder(
-        Line(settings),
+        SftpConnection(settings),
         str(settings.path),
         names,
         own_folders=folders,
@@ -208,7 +216,7 @@ def _gone(rejection: Rejection) -> Bad:
     )
 
 
-def _closed(file: Found, error: PermissionError) -> Bad:
+def _closed(file: FoundFile, error: PermissionError) -> Bad:
     """Return the one thing to say of a file that may not be read; it stays there."""
     return Bad(
         key=key_of("closed", [file.name, str(file.fingerprint.modified_ns)]),

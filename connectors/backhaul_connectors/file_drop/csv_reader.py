@@ -33,7 +33,7 @@ _TWICE = {
 }
 
 
-class Row(NamedTuple):
+class CsvRow(NamedTuple):
     """A row: `line` (from 1) is where it begins, `text` is how it came.
 
     `problem` is a sentence where the row could not be split into `cells`.
@@ -86,7 +86,7 @@ class RowReader:
     def position(self) -> Position:
         return Position(self._offset, self._line, self._row)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CsvRow]:
         while line := self._read_line():
             row = self._read_row(line)
             if row.problem or any(map(str.strip, row.cells)):
@@ -102,15 +102,15 @@ class RowReader:
         self._line += bool(content)
         return content.decode(self._encoding, "surrogateescape")
 
-    def _read_row(self, first: str) -> Row:
+    def _read_row(self, first: str) -> CsvRow:
         line = self._line
         if self._cut:
-            return Row(line, first[:200], (), self._pass_over_the_line())
+            return CsvRow(line, first[:200], (), self._pass_over_the_line())
         if self._quote and self._quote in first:
             return self._read_quoted(first)
         text = first.rstrip("\r\n")
         problem = _STRAY_LINE_END if "\r" in text else unreadable(text)
-        return Row(line, text, tuple(text.split(self._delimiter)), problem)
+        return CsvRow(line, text, tuple(text.split(self._delimiter)), problem)
 
     def _pass_over_the_line(self) -> str:
         while content := self._stream.readline(MAX_ROW_BYTES):
@@ -119,7 +119,7 @@ class RowReader:
                 break
         return f"the line is longer than {MAX_ROW_BYTES:,} bytes"
 
-    def _read_quoted(self, first: str) -> Row:
+    def _read_quoted(self, first: str) -> CsvRow:
         line, after_first = self._line, self._offset
         taken = [first]
         reader = csv.reader(
@@ -137,9 +137,9 @@ class RowReader:
             # The following lines are rows of their own.
             self._offset, self._line = after_first, line
             self._stream.seek(after_first)
-            return Row(line, first.rstrip("\r\n"), (), problem)
+            return CsvRow(line, first.rstrip("\r\n"), (), problem)
         text = "".join(taken).rstrip("\r\n")
-        return Row(line, text, cells, unreadable(text))
+        return CsvRow(line, text, cells, unreadable(text))
 
     def _has_swallowed(self, cells: tuple[str, ...], lines: list[str]) -> bool:
         """Tell whether a quoted cell holds a line end and the cells of a whole row.
@@ -233,7 +233,7 @@ def _is_plain(text: str) -> bool:
 
 def first_row(
     stream: BinaryIO, encoding: str, delimiter: str
-) -> tuple[Row, Position] | None:
+) -> tuple[CsvRow, Position] | None:
     """Return the first row that is not blank, and where the next one begins."""
     reader = RowReader(stream, encoding, delimiter)
     row = next(iter(reader), None)

@@ -21,7 +21,7 @@ MOST_WATCHED = 50
 """Archived files that are checked for growth."""
 
 
-class Taken(Struct, frozen=True):
+class ImportedFile(Struct, frozen=True):
     """A file of which `row` of its `rows` data rows were handed over.
 
     `sha256` and `size` (bytes) are of the whole file, so that one that grew since is
@@ -47,7 +47,7 @@ class Taken(Struct, frozen=True):
         return 0 < self.row < self.rows and not self.is_held
 
 
-class Watched(Struct, frozen=True):
+class ArchivedFile(Struct, frozen=True):
     """A file in the archive, as it was when its last row was taken.
 
     `stored_as` is its name there, `name` the name that it was dropped with, `kind` the
@@ -63,31 +63,31 @@ class Watched(Struct, frozen=True):
     rows: int
 
 
-class Cursor(Struct, frozen=True):
+class FileCursor(Struct, frozen=True):
     """The file taken last, and those `by_place` of other names, newest first.
 
     `contents` are short digests of the contents taken `by_place`, joined, newest first.
     `watched` are the files that were archived last, newest first.
     """
 
-    last: Taken = field(default_factory=Taken)
-    earlier: tuple[Taken, ...] = ()
+    last: ImportedFile = field(default_factory=ImportedFile)
+    earlier: tuple[ImportedFile, ...] = ()
     contents: str = ""
-    watched: tuple[Watched, ...] = ()
+    watched: tuple[ArchivedFile, ...] = ()
 
-    def of(self, name: str, sha256: str) -> Taken:
+    def of(self, name: str, sha256: str) -> ImportedFile:
         """Return what is known of this content, else of the file last of that name."""
         known = self._known()
         same = [each for each in known if each.sha256 == sha256]
         same.sort(key=lambda each: each.name != name)
         named = [each for each in known if each.name == name]
-        return next(iter((*same, *named)), Taken())
+        return next(iter((*same, *named)), ImportedFile())
 
-    def saying(self, cells: str, name: str) -> Taken:
+    def saying(self, cells: str, name: str) -> ImportedFile:
         """Return the file whose rows said the same, one of that name before others."""
         same = [each for each in self._known() if each.cells == cells != ""]
         same.sort(key=lambda each: each.name != name)
-        return next(iter(same), Taken())
+        return next(iter(same), ImportedFile())
 
     def has_content(self, sha256: str) -> bool:
         """Tell whether a file of this content was taken `by_place`, by any name."""
@@ -95,7 +95,7 @@ class Cursor(Struct, frozen=True):
         each = range(0, len(self.contents), DIGEST_LETTERS)
         return any(self.contents.startswith(digest, at) for at in each)
 
-    def followed_by(self, taken: Taken) -> Cursor:
+    def followed_by(self, taken: ImportedFile) -> FileCursor:
         """Return the cursor behind that file; the oldest name may be forgotten."""
         before = (self.last, *self.earlier) if self.last.by_place else self.earlier
         others = [each for each in before if each.name not in ("", taken.name)]
@@ -104,19 +104,21 @@ class Cursor(Struct, frozen=True):
             both = dict.fromkeys((taken.sha256, taken.cells))
             new = [each for each in both if each and not self.has_content(each)]
             contents = "".join(each[:DIGEST_LETTERS] for each in new) + contents
-        return Cursor(
+        return FileCursor(
             taken,
             tuple(others[:MOST_REMEMBERED]),
             contents[: MOST_CONTENTS * DIGEST_LETTERS],
             self.watched,
         )
 
-    def holding(self, known: Taken, name: str, sha256: str, size: int) -> Cursor:
+    def holding(
+        self, known: ImportedFile, name: str, sha256: str, size: int
+    ) -> FileCursor:
         """Return the cursor when the file became another, of which nothing is taken."""
         held = replace(known, name=name, sha256=sha256, size=size, is_held=True)
         return self.followed_by(held)
 
-    def watching(self, archived: Watched) -> Cursor:
+    def watching(self, archived: ArchivedFile) -> FileCursor:
         """Return the cursor with a file that is or was archived; the oldest drops."""
         others = [w for w in self.watched if w.stored_as != archived.stored_as]
         return replace(self, watched=(archived, *others[: MOST_WATCHED - 1]))
@@ -132,7 +134,7 @@ class Cursor(Struct, frozen=True):
         )
 
     @classmethod
-    def from_text(cls, text: str | None) -> Cursor:
+    def from_text(cls, text: str | None) -> FileCursor:
         """Read the host's text; anything else means from the beginning.
 
         That is safe where rows have keys of their own: what was taken before has the
@@ -152,7 +154,7 @@ class Cursor(Struct, frozen=True):
         except UNREADABLE:
             return cls()
 
-    def _known(self) -> tuple[Taken, ...]:
+    def _known(self) -> tuple[ImportedFile, ...]:
         return (self.last, *self.earlier)
 
 
@@ -167,11 +169,11 @@ def _taken(
     salt: Any = "",
     at: Any = "",
     cells: Any = "",
-) -> Taken:
+) -> ImportedFile:
     numbers = int(size), int(row), int(rows)
     flags = bool(by_place), bool(is_held)
     texts = str(salt), str(at), str(cells)
-    return Taken(str(name), str(sha256), *numbers, *flags, *texts)
+    return ImportedFile(str(name), str(sha256), *numbers, *flags, *texts)
 
 
 def _watched(
@@ -182,6 +184,6 @@ def _watched(
     size: Any,
     modified_ns: Any,
     rows: Any,
-) -> Watched:
+) -> ArchivedFile:
     numbers = int(size), int(modified_ns), int(rows)
-    return Watched(str(name), str(stored_as), str(kind), str(sha256), *numbers)
+    return ArchivedFile(str(name), str(stored_as), str(kind), str(sha256), *numbers)

@@ -15,7 +15,7 @@ from backhaul_sdk import Absent, Applied, CheckFailed, Found, NotSent, Uncertain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_connectors.file_drop.folder import DropFolder
     from backhaul_sdk import Change
     from backhaul_sdk.contract import LookedUp, Pushed
 
@@ -148,7 +148,7 @@ class Outbox:
     `exported/`, so what was taken away since can be told from what never came.
     """
 
-    def __init__(self, place: Place, folder: str, ending: str) -> None:
+    def __init__(self, place: DropFolder, folder: str, ending: str) -> None:
         self._place = place
         self._folder = folder
         self._ending = ending

@@ -15,11 +15,11 @@ from backhaul_connectors.file_drop.already_imported import (
     key_of_repeat,
 )
 from backhaul_connectors.file_drop.cells import key_of
-from backhaul_connectors.file_drop.cursor import Taken, Watched
-from backhaul_connectors.file_drop.files import ARCHIVE, Copies, Incomplete
+from backhaul_connectors.file_drop.cursor import ArchivedFile, ImportedFile
+from backhaul_connectors.file_drop.files import ARCHIVE, FileIncomplete, TemporaryCopies
 from backhaul_connectors.file_drop.inspection import (
-    Sound,
-    Unsound,
+    UnusableFile,
+    UsableFile,
     count,
     read_whole,
 )
@@ -31,69 +31,79 @@ from backhaul_sdk.times import rfc3339
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from backhaul_connectors.file_drop.completeness import Grown, Settling, Watcher
-    from backhaul_connectors.file_drop.cursor import Cursor
-    from backhaul_connectors.file_drop.files import Found
-    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_connectors.file_drop.completeness import (
+        ArchiveWatcher,
+        GrownFile,
+        StabilityTracker,
+    )
+    from backhaul_connectors.file_drop.cursor import FileCursor
+    from backhaul_connectors.file_drop.files import FoundFile
+    from backhaul_connectors.file_drop.folder import DropFolder
     from backhaul_connectors.file_drop.settings import Settings
 
 
-class Taking:
-    """What is done with each file; `settling` and `watcher` say which are ready."""
+class FileImporter:
+    """What is done with each file; `stability` and `watcher` say which are ready."""
 
     def __init__(
-        self, place: Place, settings: Settings, settling: Settling, watcher: Watcher
+        self,
+        place: DropFolder,
+        settings: Settings,
+        stability: StabilityTracker,
+        watcher: ArchiveWatcher,
     ) -> None:
         self._place = place
         self._settings = settings
-        self._settling = settling
+        self._stability = stability
         self._watcher = watcher
 
-    async def take(self, file: Found, cursor: Cursor) -> AsyncGenerator[Batch]:
+    async def take(self, file: FoundFile, cursor: FileCursor) -> AsyncGenerator[Batch]:
         """Yield the rows of a file in the drop folder; the last `ack` archives it.
 
         A file that looks cut is left for later. May raise Changed.
         """
-        copies = Copies(self._settings.copies)
+        copies = TemporaryCopies(self._settings.copies)
         try:
             source = await self._place.fetch(file, copies)
-            sure = self._settling.is_sure(file)
+            sure = self._stability.is_sure(file)
             found = await judge(source, cursor, self._settings, copies, is_sure=sure)
-            if isinstance(found, Unsound):
+            if isinstance(found, UnusableFile):
                 yield self._held(file, found, cursor)
                 return
             async with aclosing(self._batches(file, found, cursor)) as batches:
                 async for batch in batches:
                     yield batch
-        except Incomplete:
-            self._settling.wait_longer(file)
+        except FileIncomplete:
+            self._stability.wait_longer(file)
         finally:
             await in_thread(copies.close)
 
-    async def take_grown(self, grown: Grown, cursor: Cursor) -> AsyncGenerator[Batch]:
+    async def take_grown(
+        self, grown: GrownFile, cursor: FileCursor
+    ) -> AsyncGenerator[Batch]:
         """Yield the rows that an archived file got since. May raise Changed."""
-        copies = Copies(self._settings.copies)
-        file, settling = grown.file, self._watcher.settling
+        copies = TemporaryCopies(self._settings.copies)
+        file, stability = grown.file, self._watcher.stability
         try:
             source = await self._place.fetch(file, copies)
-            sure = settling.is_sure(file)
+            sure = stability.is_sure(file)
             found = await judge_archived(
                 source, grown.before, self._settings, copies, is_sure=sure
             )
-            if not isinstance(found, Sound):
+            if not isinstance(found, UsableFile):
                 yield self._unread(grown, found, cursor)
                 return
-            self._watcher.say(_grew(grown, found))
+            self._watcher.add_notice(_grew(grown, found))
             async with aclosing(self._batches(file, found, cursor)) as batches:
                 async for batch in batches:
                     yield batch
-        except Incomplete:
-            settling.wait_longer(file)
+        except FileIncomplete:
+            stability.wait_longer(file)
         finally:
             await in_thread(copies.close)
 
     async def _batches(
-        self, file: Found, sound: Sound, cursor: Cursor
+        self, file: FoundFile, sound: UsableFile, cursor: FileCursor
     ) -> AsyncGenerator[Batch]:
         """Yield the rows that are left; the last batch's `ack` archives the file."""
         position, bad = sound.start, sound.bad
@@ -119,7 +129,7 @@ class Taking:
                 return
             yield batch
 
-    def _end_of_list(self, file: Found, sound: Sound) -> list[FullList]:
+    def _end_of_list(self, file: FoundFile, sound: UsableFile) -> list[FullList]:
         """Return the end of a full stock list; none of what may lack an article."""
         is_full = file.form.article is not None and self._settings.absent == "zero"
         if not is_full or not sound.is_whole:
@@ -138,39 +148,41 @@ class Taking:
         )
         return [end]
 
-    async def _stored_as(self, file: Found) -> str:
+    async def _stored_as(self, file: FoundFile) -> str:
         if file.path.startswith(f"{ARCHIVE}/"):
             return file.path.removeprefix(f"{ARCHIVE}/")
         return await self._place.free_name(ARCHIVE, file)
 
-    async def _archive(self, file: Found, stored_as: str) -> None:
+    async def _archive(self, file: FoundFile, stored_as: str) -> None:
         if not file.path.startswith(f"{ARCHIVE}/"):
             await self._place.archive(file, stored_as)
-        self._settling.forget(file)
+        self._stability.remove(file)
 
     async def apply(
-        self, file: Found, sha256: str, salt: str, cursor: Cursor
+        self, file: FoundFile, sha256: str, salt: str, cursor: FileCursor
     ) -> AsyncGenerator[Batch]:
         """Yield the rows of a held file that an operator wants applied.
 
         Yields nothing where the content is not the one with this sha256.
         """
-        copies = Copies(self._settings.copies)
+        copies = TemporaryCopies(self._settings.copies)
         try:
             source = await self._place.fetch(file, copies)
             read = await read_whole(source, self._settings, copies, is_sure=True)
-            if isinstance(read, Unsound) or read.identity != sha256:
+            if isinstance(read, UnusableFile) or read.identity != sha256:
                 return
             salted = replace(read, table=replace(read.table, salt=salt))
             found = await count(salted, 0, self._settings, is_sure=True)
-            if isinstance(found, Sound):
+            if isinstance(found, UsableFile):
                 async with aclosing(self._batches(file, found, cursor)) as batches:
                     async for batch in batches:
                         yield batch
         finally:
             await in_thread(copies.close)
 
-    def _held(self, file: Found, unsound: Unsound, cursor: Cursor) -> Batch:
+    def _held(
+        self, file: FoundFile, unsound: UnusableFile, cursor: FileCursor
+    ) -> Batch:
         repeated = key_of_repeat(file, unsound.sha256)
         bad = Bad(
             key=repeated if unsound.can_apply else key_of("file", [unsound.sha256]),
@@ -186,11 +198,13 @@ class Taking:
         hold = partial(self._hold, file, reason)
         return Batch(records=[bad], cursor=cursor.to_text(), ack=hold)
 
-    async def _hold(self, file: Found, reason: str) -> None:
+    async def _hold(self, file: FoundFile, reason: str) -> None:
         await self._place.hold(file, reason)
-        self._settling.forget(file)
+        self._stability.remove(file)
 
-    def _unread(self, grown: Grown, found: Unsound | None, cursor: Cursor) -> Batch:
+    def _unread(
+        self, grown: GrownFile, found: UnusableFile | None, cursor: FileCursor
+    ) -> Batch:
         """Note that an archived file is another now, of which nothing is taken."""
         before, fingerprint = grown.before, grown.file.fingerprint
         seen = fingerprint.size, fingerprint.modified_ns
@@ -207,9 +221,9 @@ class Taking:
         return Batch(records=[bad], cursor=cursor.watching(after).to_text())
 
 
-def _taken(file: Found, sound: Sound, row: int) -> Taken:
+def _taken(file: FoundFile, sound: UsableFile, row: int) -> ImportedFile:
     """Return what to remember of a file whose first `row` rows were handed over."""
-    return Taken(
+    return ImportedFile(
         name=file.name,
         sha256=sound.table.sha256,
         size=file.fingerprint.size,
@@ -222,8 +236,8 @@ def _taken(file: Found, sound: Sound, row: int) -> Taken:
     )
 
 
-def _watched(file: Found, sound: Sound, stored_as: str) -> Watched:
-    return Watched(
+def _watched(file: FoundFile, sound: UsableFile, stored_as: str) -> ArchivedFile:
+    return ArchivedFile(
         name=file.name,
         stored_as=stored_as,
         kind=file.form.kind,
@@ -234,7 +248,7 @@ def _watched(file: Found, sound: Sound, stored_as: str) -> Watched:
     )
 
 
-def _grew(grown: Grown, sound: Sound) -> str:
+def _grew(grown: GrownFile, sound: UsableFile) -> str:
     new = sound.rows - sound.start.row
     return (
         f"archive/{grown.before.stored_as} grew after it was taken, and {new} more "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.parsing import FileKind
 
 ARCHIVE, HELD, REJECTED = "archive", "held", "rejected"
 EXPORTED = "exported"
@@ -31,19 +31,19 @@ _LEADING_ELSEWHERE = re.compile(r"[/\\\0]")
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 
 
-class Changed(Exception):
+class FileChanged(Exception):
     """The file is not the one that was found; it is looked at again later."""
 
 
-class Unreachable(CheckFailed):
+class FolderUnreachable(CheckFailed):
     """The folder cannot be worked with now; the text says why and what to do."""
 
 
-class Incomplete(Exception):
+class FileIncomplete(Exception):
     """The file looks as if its writer has not finished; the text says why."""
 
 
-class Unreadable(Exception):
+class FileUnreadable(Exception):
     """No row of the file can be used; the text says why and what to do."""
 
 
@@ -66,14 +66,14 @@ class Fingerprint(Struct, frozen=True):
             return None
 
 
-class Source(Protocol):
+class ReadableFile(Protocol):
     """A file whose content can be read; `name` is what people are told."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def form(self) -> Form: ...
+    def form(self) -> FileKind: ...
 
     @property
     def fingerprint(self) -> Fingerprint: ...
@@ -82,11 +82,11 @@ class Source(Protocol):
         """Open the content at its beginning; `Changed` if it is no longer that."""
 
 
-class Copy(Struct, frozen=True):
+class FileCopy(Struct, frozen=True):
     """A file's content in a nameless file of ours."""
 
     name: str
-    form: Form
+    form: FileKind
     fingerprint: Fingerprint
     stream: BinaryIO
 
@@ -96,14 +96,14 @@ class Copy(Struct, frozen=True):
         yield self.stream
 
 
-class Found(Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     """A file that is there: `file_name` is its name in the folder, as it is.
 
     `moved_to` is where it lies below the folder, where that is no longer its name.
     """
 
     file_name: str
-    form: Form
+    form: FileKind
     fingerprint: Fingerprint
     moved_to: str = ""
 
@@ -116,7 +116,7 @@ class Found(Struct, frozen=True):
         return shown(self.file_name)
 
 
-class Names:
+class FileNames:
     """What the name of a file says about it, by the settings.
 
     `unfinished` are patterns of files that are still written. `done_file` is what the
@@ -125,14 +125,14 @@ class Names:
     """
 
     def __init__(
-        self, forms: Sequence[Form], unfinished: Sequence[str], done_file: str
+        self, forms: Sequence[FileKind], unfinished: Sequence[str], done_file: str
     ) -> None:
         self.forms = forms
         self._unfinished = unfinished
         self._done_file = done_file
         self._any_marker = done_file.format(name="*", stem="*").lower()
 
-    def form_of(self, name: str) -> Form | None:
+    def form_of(self, name: str) -> FileKind | None:
         """Return what a file of this name holds; None for one that is not for us."""
         # A server may say what it likes; a name with a slash would lead elsewhere.
         if leads_elsewhere(name) or name.startswith("."):
@@ -195,7 +195,7 @@ def own_folders(exports: str) -> tuple[str, ...]:
     return (ARCHIVE, HELD, REJECTED, *((exports, EXPORTED) if exports else ()))
 
 
-class Copies:
+class TemporaryCopies:
     """The nameless files made for one file that is read."""
 
     def __init__(self, folder: Path | None) -> None:

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct, field
 
 from backhaul_connectors.file_drop.csv_reader import shown
-from backhaul_connectors.file_drop.files import Found, leads_elsewhere
+from backhaul_connectors.file_drop.files import FoundFile, leads_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.files import Copies, Fingerprint, Names, Source
+    from backhaul_connectors.file_drop.files import (
+        FileNames,
+        Fingerprint,
+        ReadableFile,
+        TemporaryCopies,
+    )
 
 
 STRAY_SECONDS, UNFINISHED_SECONDS = 60.0, 3_600.0
@@ -41,7 +46,7 @@ _NOT_FILES = (
 _UNKNOWN = "the server does not say that this is a file; put a regular file there"
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """One name in the folder; `mode` is its st_mode, which says what it is."""
 
     name: str
@@ -49,7 +54,7 @@ class Entry(NamedTuple):
     fingerprint: Fingerprint
 
 
-class Stray(NamedTuple):
+class IgnoredEntry(NamedTuple):
     """An entry that is not read; `why` says why, and what to do."""
 
     name: str
@@ -57,20 +62,20 @@ class Stray(NamedTuple):
     modified_ns: int
 
 
-class Listing(Struct, frozen=True):
+class FolderListing(Struct, frozen=True):
     """One look into the folder; `modified` has the time of every regular file."""
 
-    found: Sequence[Found] = ()
+    found: Sequence[FoundFile] = ()
     modified: dict[str, int] = field(default_factory=dict)
-    strays: Sequence[Stray] = ()
+    strays: Sequence[IgnoredEntry] = ()
 
 
 def listed(
-    entries: Iterable[Entry], names: Names, own_folders: Collection[str]
-) -> Listing:
+    entries: Iterable[FolderEntry], names: FileNames, own_folders: Collection[str]
+) -> FolderListing:
     """Sort the entries of the folder; names with a dot in front are left out."""
-    listing = Listing([], {}, [])
-    found, strays = list[Found](), list[Stray]()
+    listing = FolderListing([], {}, [])
+    found, strays = list[FoundFile](), list[IgnoredEntry]()
     for entry in entries:
         if entry.name.startswith("."):
             continue
@@ -78,13 +83,15 @@ def listed(
             listing.modified[entry.name] = entry.fingerprint.modified_ns
         form = names.form_of(entry.name)
         if why := _why_left(entry, names, own_folders):
-            strays.append(Stray(entry.name, why, entry.fingerprint.modified_ns))
+            strays.append(IgnoredEntry(entry.name, why, entry.fingerprint.modified_ns))
         elif form is not None:
-            found.append(Found(entry.name, form, entry.fingerprint))
-    return Listing(found, listing.modified, strays)
+            found.append(FoundFile(entry.name, form, entry.fingerprint))
+    return FolderListing(found, listing.modified, strays)
 
 
-def _why_left(entry: Entry, names: Names, own_folders: Collection[str]) -> str:
+def _why_left(
+    entry: FolderEntry, names: FileNames, own_folders: Collection[str]
+) -> str:
     """Say why an entry is not read; empty for a file to read, and for what is ours."""
     if not stat.S_ISREG(entry.mode):
         ours = stat.S_ISDIR(entry.mode) and entry.name in own_folders
@@ -105,7 +112,7 @@ def _kind(mode: int) -> str:
     return next((why for is_kind, why in _NOT_FILES if is_kind(mode)), _UNKNOWN)
 
 
-def sentences(strays: Iterable[Stray]) -> list[str]:
+def sentences(strays: Iterable[IgnoredEntry]) -> list[str]:
     """Return one sentence for each reason, with the names of the first entries."""
     by_reason: dict[str, list[str]] = {}
     for stray in sorted(strays):
@@ -120,20 +127,20 @@ def _named(names: Sequence[str]) -> str:
     return f"{first} {'is' if len(names) == 1 else 'are'}"
 
 
-class Strays:
+class IgnoredEntries:
     """What is said of entries that are not read; `clock` never goes back.
 
     Programs give a file names of their own while they write it, so nothing is said of
     an entry that has just come.
     """
 
-    shown: Sequence[Stray] = ()
+    shown: Sequence[IgnoredEntry] = ()
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._since: dict[tuple[str, str], float] = {}
 
-    def note(self, strays: Sequence[Stray]) -> None:
+    def note(self, strays: Sequence[IgnoredEntry]) -> None:
         """Take note of a look; show the entries that have lain there for a while."""
         now = self._clock()
         keys = {(stray.name, stray.why) for stray in strays}
@@ -144,7 +151,7 @@ class Strays:
             if now - self._since[stray.name, stray.why] >= _patience(stray)
         ]
 
-    def note_once(self, strays: Sequence[Stray], wall_seconds: float) -> None:
+    def note_once(self, strays: Sequence[IgnoredEntry], wall_seconds: float) -> None:
         """Show the entries of a single look: of files in work, those that are old."""
         self.shown = [
             stray
@@ -154,11 +161,11 @@ class Strays:
         ]
 
 
-def _patience(stray: Stray) -> float:
+def _patience(stray: IgnoredEntry) -> float:
     return UNFINISHED_SECONDS if stray.why == UNFINISHED else STRAY_SECONDS
 
 
-class Place(Protocol):
+class DropFolder(Protocol):
     """A drop folder. Whatever fails, except as said, means that it is down."""
 
     failures: tuple[type[Exception], ...]
@@ -173,7 +180,7 @@ class Place(Protocol):
     async def close(self) -> None:
         """Give everything back. Safe to call twice."""
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> FolderListing:
         """Return what lies in the folder."""
 
     async def status(self, folder: str, name: str) -> Fingerprint | None:
@@ -182,19 +189,19 @@ class Place(Protocol):
     async def files(self, folder: str) -> Mapping[str, Fingerprint]:
         """Return the regular files in one of our own folders."""
 
-    async def fetch(self, file: Found, copies: Copies) -> Source:
+    async def fetch(self, file: FoundFile, copies: TemporaryCopies) -> ReadableFile:
         """Return its content: itself, or a copy of it. May raise Changed."""
 
-    async def free_name(self, folder: str, file: Found) -> str:
+    async def free_name(self, folder: str, file: FoundFile) -> str:
         """Return the first name for the file that nothing in the folder has."""
 
-    async def archive(self, file: Found, name: str) -> None:
+    async def archive(self, file: FoundFile, name: str) -> None:
         """Move a file that was taken to `archive/name`, or a free name beside it.
 
         Nothing happens if that was done before.
         """
 
-    async def hold(self, file: Found, reason: str) -> None:
+    async def hold(self, file: FoundFile, reason: str) -> None:
         """Move a file away untouched, with the reason beside it."""
 
     async def read(self, folder: str, name: str) -> bytes | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from backhaul_connectors.file_drop.csv_reader import shown
-from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.settings import codec_name
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from charset_normalizer import CharsetMatch
 
     from backhaul_connectors.file_drop.settings import Settings
-    from backhaul_connectors.file_drop.table_reader import Digest
+    from backhaul_connectors.file_drop.table_reader import FileDigest
 
 
 ANY_BYTE = "cp437"
@@ -96,30 +96,30 @@ SHEET_PARTS = ("[Content_Types].xml", "xl/", "_rels/")
 """What the names of the parts of an XLSX file begin with."""
 
 
-class Stored(NamedTuple):
+class DetectedEncoding(NamedTuple):
     """How letters are stored; `doubt` says why only those of ASCII may be taken."""
 
     encoding: str
     doubt: str = ""
 
 
-def encoding_of(digest: Digest, settings: Settings) -> Stored:
+def encoding_of(digest: FileDigest, settings: Settings) -> DetectedEncoding:
     """Return the encoding of a file.
 
     Where it leaves a choice, the letters of ASCII are read all the same: most files
     have others in columns only that nobody needs.
     """
     if settings.encoding != "auto":
-        return Stored(codec_name(settings.encoding))
+        return DetectedEncoding(codec_name(settings.encoding))
     if found := digest.encoding:
-        return Stored(found)
+        return DetectedEncoding(found)
     try:
-        return Stored(guessed(digest.sample))
-    except Undecided as error:
-        return Stored(ANY_BYTE, str(error))
+        return DetectedEncoding(guessed(digest.sample))
+    except EncodingUndecided as error:
+        return DetectedEncoding(ANY_BYTE, str(error))
 
 
-class Undecided(Exception):
+class EncodingUndecided(Exception):
     """The encoding leaves a choice; the text says which, and what to do."""
 
 
@@ -137,7 +137,7 @@ def guessed(sample: bytes) -> str:
     texts = {str(each) for each in close}
     if len(texts) == 1:
         return codec_name(close[0].encoding)
-    raise Undecided(_choice(close))
+    raise EncodingUndecided(_choice(close))
 
 
 def _is_possible(match: CharsetMatch) -> bool:
@@ -265,16 +265,18 @@ def check_format(stream: BinaryIO, *, is_sheet: bool) -> None:
     head = stream.read(HEAD_BYTES)
     for start, what in BY_START.items():
         if head.startswith(start):
-            raise Unreadable(f"the file {what}")
+            raise FileUnreadable(f"the file {what}")
     plain = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if plain.startswith(b"<"):
-        raise Unreadable(f"the file is {_markup(plain.lower())}; open it and {SAVE_AS}")
+        raise FileUnreadable(
+            f"the file is {_markup(plain.lower())}; open it and {SAVE_AS}"
+        )
     if head.startswith(ZIP):
         _check_archive(stream, is_sheet=is_sheet)
     elif head.startswith(b"PK"):
-        raise Unreadable(f"the file is a damaged or empty archive; {SAVE_AS}")
+        raise FileUnreadable(f"the file is a damaged or empty archive; {SAVE_AS}")
     elif is_sheet:
-        raise Unreadable(_no_sheet(plain))
+        raise FileUnreadable(_no_sheet(plain))
 
 
 def _markup(plain: bytes) -> str:
@@ -295,19 +297,19 @@ def _check_archive(stream: BinaryIO, *, is_sheet: bool) -> None:
         check_directory(stream)
         with ZipFile(stream) as archive:
             names = archive.namelist()
-    except (BadZipFile, ValueError, NotImplementedError, OSError, Unreadable):
+    except (BadZipFile, ValueError, NotImplementedError, OSError, FileUnreadable):
         names = list(SHEET_PARTS)  # the reader of spreadsheets says what is wrong
     if "mimetype" in names:
-        raise Unreadable(f"the file is an OpenDocument file (.ods); {SAVE_AS}")
+        raise FileUnreadable(f"the file is an OpenDocument file (.ods); {SAVE_AS}")
     if any(name.endswith("workbook.bin") for name in names):
-        raise Unreadable(f"the file is a binary spreadsheet (.xlsb); {SAVE_AS}")
+        raise FileUnreadable(f"the file is a binary spreadsheet (.xlsb); {SAVE_AS}")
     if not any(name.startswith(SHEET_PARTS) for name in names):
         inside = ", ".join(map(shown, names[:MOST_PARTS])) or "nothing"
-        raise Unreadable(
+        raise FileUnreadable(
             f"the file is a ZIP archive with {inside} inside; unpack it, and drop the "
             "files that are inside"
         )
     if not is_sheet:
-        raise Unreadable(
+        raise FileUnreadable(
             "the file is a spreadsheet, not CSV; name it .xlsx or save it as CSV UTF-8"
         )

@@ -20,19 +20,19 @@ from backhaul_connectors.file_drop.column_names import (
 )
 from backhaul_connectors.file_drop.csv_reader import (
     DELIMITERS,
+    CsvRow,
     Position,
-    Row,
     RowReader,
     shown,
 )
-from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.json_reader import JsonRowReader, csv_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from backhaul_connectors.file_drop.files import Source
-    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.files import ReadableFile
+    from backhaul_connectors.file_drop.parsing import FileKind
     from backhaul_connectors.file_drop.settings import Settings
 
 MOST_TITLES = 20
@@ -45,7 +45,7 @@ ONLY, SKIP = "only ", "skip "
 _SEPARATOR = re.compile(r'\ufeff*"?sep=(.)"?\s*', re.IGNORECASE)
 
 
-class Filter(Struct, frozen=True):
+class ColumnFilter(Struct, frozen=True):
     """Rows to take, or to leave out, by the value in one column."""
 
     place: int
@@ -66,7 +66,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     width: int
     places: Mapping[str, int]
     start: Position
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[ColumnFilter, ...] = ()
     doubt: str = ""
     """Why cells may be taken only that are ASCII; empty where all may."""
     members: Mapping[str, Column] | None = None
@@ -91,13 +91,13 @@ class Layout(Struct, frozen=True, kw_only=True):
         )
 
 
-class Titled(Struct, frozen=True):
+class HeaderCandidate(Struct, frozen=True):
     """A row that may hold the columns' names, read with one delimiter.
 
     `start` is where the next row begins. `missing` are names that were not found.
     """
 
-    row: Row
+    row: CsvRow
     delimiter: str
     start: Position
     places: Mapping[str, int]
@@ -112,14 +112,14 @@ class Titled(Struct, frozen=True):
 
 
 def layout_of(
-    file: Source, encoding: str, settings: Settings, *, delimiter: str = ""
+    file: ReadableFile, encoding: str, settings: Settings, *, delimiter: str = ""
 ) -> Layout:
     """Read the header. Raises Unreadable for a file without the columns it needs."""
     with file.open() as stream:
         said, start = _separator(stream, encoding)
         wanted = delimiter or settings.delimiter
         found = (said or DELIMITERS) if wanted == "auto" else (wanted,)
-        rows = Rows(stream, encoding, tuple(found), settings.quote, start)
+        rows = FirstRows(stream, encoding, tuple(found), settings.quote, start)
         if settings.header:
             titled = _given(file.form, rows, settings.header)
         else:
@@ -127,7 +127,7 @@ def layout_of(
     return _layout(file.form, titled, encoding, settings)
 
 
-class Rows(Struct, frozen=True):
+class FirstRows(Struct, frozen=True):
     """The first rows of a file, by each delimiter that may be the right one."""
 
     stream: BinaryIO
@@ -136,7 +136,7 @@ class Rows(Struct, frozen=True):
     quote: str
     start: Position
 
-    def first(self, delimiter: str, most: int) -> list[tuple[Row, Position]]:
+    def first(self, delimiter: str, most: int) -> list[tuple[CsvRow, Position]]:
         """Return the first rows that are not blank, each with the place behind it."""
         reader = RowReader(
             self.stream, self.encoding, delimiter, self.start, quote=self.quote
@@ -158,7 +158,7 @@ def _separator(stream: BinaryIO, encoding: str) -> tuple[str, Position]:
     return found[1], Position(reader.position.offset, reader.position.line)
 
 
-def _titled(form: Form, rows: Rows, settings: Settings) -> Titled:
+def _titled(form: FileKind, rows: FirstRows, settings: Settings) -> HeaderCandidate:
     """Return the row with the columns' names. Raises Unreadable where none has them.
 
     Programs write titles above the table, so it is the first row that has them all.
@@ -170,33 +170,33 @@ def _titled(form: Form, rows: Rows, settings: Settings) -> Titled:
         if settings.header_row in (0, row.line)
     ]
     if not found:
-        raise Unreadable(_nothing(settings))
+        raise FileUnreadable(_nothing(settings))
     whole = [each for each in found if each.rank[0]]
     if whole:
         return min(whole, key=lambda each: (each.row.line, -len(each.places)))
     best = max(found, key=lambda each: (each.rank[1], -each.row.line, each.rank[2]))
-    raise Unreadable(_why(form, best, settings))
+    raise FileUnreadable(_why(form, best, settings))
 
 
-def _given(form: Form, rows: Rows, names: Sequence[str]) -> Titled:
+def _given(form: FileKind, rows: FirstRows, names: Sequence[str]) -> HeaderCandidate:
     """Return the names that the settings give; a row with just these is passed over."""
     wide = max(rows.delimiters, key=lambda each: _width(rows, each))
     first = rows.first(wide, 1)
     if not first:
-        raise Unreadable("the file has no rows")
+        raise FileUnreadable("the file has no rows")
     row, behind = first[0]
-    given = Row(0, wide.join(names), tuple(names))
+    given = CsvRow(0, wide.join(names), tuple(names))
     # The file of rejected rows has the names, and columns of its own behind them.
     repeats = list(map(folded, row.cells[: len(names)])) == list(map(folded, names))
     found, start = (row, behind) if repeats else (given, rows.start)
     titled = _named(form, found, wide, start)
     if titled.problem or titled.missing:
         missing = f"header has no column {', '.join(titled.missing)}"
-        raise Unreadable(titled.problem or missing)
+        raise FileUnreadable(titled.problem or missing)
     return titled
 
 
-def _width(rows: Rows, delimiter: str) -> int:
+def _width(rows: FirstRows, delimiter: str) -> int:
     return max((len(row.cells) for row, _ in rows.first(delimiter, 1)), default=0)
 
 
@@ -206,12 +206,14 @@ def _nothing(settings: Settings) -> str:
     return "the file has no rows, not even one with the columns' names"
 
 
-def _named(form: Form, row: Row, delimiter: str, start: Position) -> Titled:
+def _named(
+    form: FileKind, row: CsvRow, delimiter: str, start: Position
+) -> HeaderCandidate:
     columns = wanted_columns(form)
     try:
         places = places_of(columns, row.cells)
     except Ambiguous as error:
-        return Titled(row, delimiter, start, {}, (), str(error))
+        return HeaderCandidate(row, delimiter, start, {}, (), str(error))
     problem = ""
     if "sku" not in places and "quantity" in places:
         # A number without an article may count parcels: only its own name is sure.
@@ -225,7 +227,7 @@ def _named(form: Form, row: Row, delimiter: str, start: Position) -> Titled:
         if meaning not in places and meaning not in form.optional
     )
     problem = row.problem or ("" if missing else problem)
-    return Titled(row, delimiter, start, places, missing, problem)
+    return HeaderCandidate(row, delimiter, start, places, missing, problem)
 
 
 def _unread_article(
@@ -248,14 +250,14 @@ def _unread_article(
     )
 
 
-def wanted_columns(form: Form) -> dict[str, Column]:
+def wanted_columns(form: FileKind) -> dict[str, Column]:
     """Return the columns of a kind of file, with those that rows are filtered by."""
     only = {f"{ONLY}{name}": column_of(name, [[name]]) for name in form.rows.only}
     skip = {f"{SKIP}{name}": column_of(name, [[name]]) for name in form.rows.skip}
     return {**form.columns, **only, **skip}
 
 
-def _why(form: Form, best: Titled, settings: Settings) -> str:
+def _why(form: FileKind, best: HeaderCandidate, settings: Settings) -> str:
     """Say why the row is not one with the columns' names, and what to do."""
     if best.problem and not best.missing:
         return best.problem
@@ -275,7 +277,7 @@ def _why(form: Form, best: Titled, settings: Settings) -> str:
     return f"column {', '.join(best.missing)} is missing; {where}{_hint(form, best)}"
 
 
-def _hint(form: Form, best: Titled) -> str:
+def _hint(form: FileKind, best: HeaderCandidate) -> str:
     company = form.columns.get("tracking_company")
     if company is None or company.shown not in best.missing:
         return ""
@@ -285,7 +287,9 @@ def _hint(form: Form, best: Titled) -> str:
     )
 
 
-def _layout(form: Form, titled: Titled, encoding: str, settings: Settings) -> Layout:
+def _layout(
+    form: FileKind, titled: HeaderCandidate, encoding: str, settings: Settings
+) -> Layout:
     cells = titled.row.cells
     named = [number for number, cell in enumerate(cells, 1) if cell.strip()]
     return Layout(
@@ -300,16 +304,16 @@ def _layout(form: Form, titled: Titled, encoding: str, settings: Settings) -> La
     )
 
 
-def filters_of(form: Form, places: Mapping[str, int]) -> tuple[Filter, ...]:
+def filters_of(form: FileKind, places: Mapping[str, int]) -> tuple[ColumnFilter, ...]:
     """Return the filters of a kind of file, where their columns stand."""
     only, skip = form.rows.only.items(), form.rows.skip.items()
     return (
         *(
-            Filter(places[f"{ONLY}{name}"], _same(values), True)
+            ColumnFilter(places[f"{ONLY}{name}"], _same(values), True)
             for name, values in only
         ),
         *(
-            Filter(places[f"{SKIP}{name}"], _same(values), False)
+            ColumnFilter(places[f"{SKIP}{name}"], _same(values), False)
             for name, values in skip
         ),
     )
@@ -319,7 +323,7 @@ def _same(values: Sequence[str]) -> frozenset[str]:
     return frozenset(map(same, values))
 
 
-def json_layout_of(file: Source) -> Layout:
+def json_layout_of(file: ReadableFile) -> Layout:
     """Return the layout of a file whose objects name their columns themselves."""
     columns = wanted_columns(file.form)
     places = {meaning: place for place, meaning in enumerate(columns)}

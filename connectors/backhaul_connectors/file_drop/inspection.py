@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.completeness import JSON, check_end
-from backhaul_connectors.file_drop.files import Copy, Incomplete, Unreadable
+from backhaul_connectors.file_drop.files import FileCopy, FileIncomplete, FileUnreadable
 from backhaul_connectors.file_drop.format_detection import (
     READ_IN_PLACE,
     check_format,
@@ -20,8 +20,8 @@ from backhaul_connectors.file_drop.format_detection import (
 )
 from backhaul_connectors.file_drop.header import json_layout_of, layout_of
 from backhaul_connectors.file_drop.json_reader import is_array, spread_array
-from backhaul_connectors.file_drop.stock_list import Articles
-from backhaul_connectors.file_drop.table_reader import Digest, Table
+from backhaul_connectors.file_drop.stock_list import ArticleIndex
+from backhaul_connectors.file_drop.table_reader import FileDigest, Table
 from backhaul_sdk import Bad
 from backhaul_sdk.files import in_thread
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from backhaul_connectors.file_drop.csv_reader import Position
-    from backhaul_connectors.file_drop.cursor import Taken
-    from backhaul_connectors.file_drop.files import Copies, Source
+    from backhaul_connectors.file_drop.cursor import ImportedFile
+    from backhaul_connectors.file_drop.files import ReadableFile, TemporaryCopies
     from backhaul_connectors.file_drop.header import Layout
     from backhaul_connectors.file_drop.settings import Settings
 
@@ -49,8 +49,8 @@ NO_DATE = (
 
 
 async def understand(
-    file: Source, digest: Digest, settings: Settings, copies: Copies
-) -> tuple[Source, Layout]:
+    file: ReadableFile, digest: FileDigest, settings: Settings, copies: TemporaryCopies
+) -> tuple[ReadableFile, Layout]:
     """Return what to read and how. Raises Unreadable, or Changed."""
     name = file.name.lower()
     is_sheet = name.endswith(SPREADSHEET)
@@ -58,7 +58,7 @@ async def understand(
     if is_sheet:
         lines, texts = copies.make(), copies.make()
         await _run(_spread(file, lines, texts, settings))
-        sheet = Copy(file.name, file.form, file.fingerprint, lines)
+        sheet = FileCopy(file.name, file.form, file.fingerprint, lines)
         layout = await in_thread(layout_of, sheet, "utf-8", settings, delimiter=",")
         return sheet, replace(layout, pads_rows=True)
     encoding, doubt = await in_thread(encoding_of, digest, settings)
@@ -70,8 +70,8 @@ async def understand(
 
 
 async def _layout(
-    file: Source, encoding: str, settings: Settings, copies: Copies
-) -> tuple[Source, Layout]:
+    file: ReadableFile, encoding: str, settings: Settings, copies: TemporaryCopies
+) -> tuple[ReadableFile, Layout]:
     """Return what to read of a text, and how."""
     if not file.name.lower().endswith(JSON):
         return file, await in_thread(layout_of, file, encoding, settings)
@@ -81,26 +81,28 @@ async def _layout(
 
 
 async def _copied(
-    file: Source, copies: Copies, write: Callable[[Source, BinaryIO], Generator[None]]
-) -> Copy:
+    file: ReadableFile,
+    copies: TemporaryCopies,
+    write: Callable[[ReadableFile, BinaryIO], Generator[None]],
+) -> FileCopy:
     """Return a copy of the file that `write` writes, one short step after another."""
     lines = copies.make()
     await _run(write(file, lines))
-    return Copy(file.name, file.form, file.fingerprint, lines)
+    return FileCopy(file.name, file.form, file.fingerprint, lines)
 
 
-def _check(file: Source, is_sheet: bool) -> None:
+def _check(file: ReadableFile, is_sheet: bool) -> None:
     with file.open() as stream:
         check_format(stream, is_sheet=is_sheet)
 
 
-def _is_array(file: Source) -> bool:
+def _is_array(file: ReadableFile) -> bool:
     with file.open() as stream:
         is_lines = not file.name.lower().endswith(".json")
         return is_array(stream, is_lines=is_lines)
 
 
-def _spread_array(file: Source, lines: BinaryIO) -> Generator[None]:
+def _spread_array(file: ReadableFile, lines: BinaryIO) -> Generator[None]:
     with file.open() as stream:
         yield from spread_array(stream, lines)
 
@@ -113,7 +115,7 @@ async def _run(work: Generator[None]) -> None:
 
 
 def _spread(
-    file: Source, lines: BinaryIO, texts: BinaryIO, settings: Settings
+    file: ReadableFile, lines: BinaryIO, texts: BinaryIO, settings: Settings
 ) -> Generator[None]:
     # What reads spreadsheets takes a third of a second to import.
     from backhaul_connectors.file_drop.xlsx import spread
@@ -125,7 +127,7 @@ def _spread(
         )
 
 
-def _decode(file: Source, lines: BinaryIO, encoding: str) -> Generator[None]:
+def _decode(file: ReadableFile, lines: BinaryIO, encoding: str) -> Generator[None]:
     """Write the file as UTF-8; what is no letter becomes what no row may hold."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     with file.open() as stream:
@@ -139,7 +141,7 @@ def _text(letters: str) -> bytes:
     return letters.replace("\N{REPLACEMENT CHARACTER}", "\0").encode()
 
 
-class Sound(Struct, frozen=True):
+class UsableFile(Struct, frozen=True):
     """A file to take, from `start` to the last of its `rows`.
 
     `content` is the sha256 of its bytes alone. `notes` are for the log, and `bad` is
@@ -159,19 +161,19 @@ class Sound(Struct, frozen=True):
     """Whether every row of the file can be used, and is handed over now."""
 
 
-class Unsound(Struct, frozen=True):
+class UnusableFile(Struct, frozen=True):
     """A file of which nothing is taken: `reason` is a line, `details` are more."""
 
     sha256: str
     reason: str
     details: tuple[str, ...] = ()
-    known: Taken | None = None
+    known: ImportedFile | None = None
     """What was taken of it before it was changed."""
     can_apply: bool = False
     """Whether an operator may apply the file as it is."""
 
 
-class Read(Struct, frozen=True):
+class InspectedFile(Struct, frozen=True):
     """A file that was read and understood, before anything of it is taken."""
 
     table: Table
@@ -185,8 +187,8 @@ class Read(Struct, frozen=True):
 
 
 async def read_whole(
-    file: Source, settings: Settings, copies: Copies, *, is_sure: bool
-) -> Read | Unsound:
+    file: ReadableFile, settings: Settings, copies: TemporaryCopies, *, is_sure: bool
+) -> InspectedFile | UnusableFile:
     """Read the file and understand its header. Where it cannot be read in place, what
     is read is one of `copies`.
 
@@ -195,7 +197,7 @@ async def read_whole(
     """
     if file.fingerprint.size > settings.max_file_mb * 1_000_000:
         return _too_large(file, settings)
-    digest = Digest()
+    digest = FileDigest()
     while await in_thread(digest.step, file):
         pass
     if not is_sure:
@@ -203,26 +205,26 @@ async def read_whole(
     identity = identity_of(file, digest)
     try:
         readable, layout = await understand(file, digest, settings, copies)
-    except Unreadable as error:
-        return Unsound(identity, str(error))
+    except FileUnreadable as error:
+        return UnusableFile(identity, str(error))
     dated = file.fingerprint.dated
     if dated is None and file.form.dated_by_file:
-        return Unsound(identity, NO_DATE)
+        return UnusableFile(identity, NO_DATE)
     is_list = file.form.article is not None
     table = Table(
         readable,
         identity,
         dated or "",
         layout,
-        articles=Articles(adds_up=file.form.adds_up) if is_list else None,
+        articles=ArticleIndex(adds_up=file.form.adds_up) if is_list else None,
         orders=copies.index_orders() if file.form.joins_rows else None,
     )
     by_place = not file.form.follows_content
     cells = await in_thread(table.cells_digest) if by_place else ""
-    return Read(table, digest.sha256, cells)
+    return InspectedFile(table, digest.sha256, cells)
 
 
-def identity_of(file: Source, digest: Digest) -> str:
+def identity_of(file: ReadableFile, digest: FileDigest) -> str:
     """Return what tells this content from another.
 
     Where the file's time is part of what it says, the same bytes written again say
@@ -234,15 +236,15 @@ def identity_of(file: Source, digest: Digest) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def _too_large(file: Source, settings: Settings) -> Unsound:
+def _too_large(file: ReadableFile, settings: Settings) -> UnusableFile:
     said = f"{file.name} {file.fingerprint.size} {file.fingerprint.modified_ns}"
-    return Unsound(
+    return UnusableFile(
         hashlib.sha256(said.encode()).hexdigest(),
         f"the file has more than {settings.max_file_mb} MB; see max_file_mb",
     )
 
 
-class Tally(Struct):
+class RowCounts(Struct):
     """What was found in the rows of a file so far."""
 
     bad: int = 0
@@ -252,12 +254,12 @@ class Tally(Struct):
 
 
 async def count(
-    read: Read, row: int, settings: Settings, *, is_sure: bool
-) -> Sound | Unsound:
+    read: InspectedFile, row: int, settings: Settings, *, is_sure: bool
+) -> UsableFile | UnusableFile:
     """Find where row number `row` begins, and how many rows can be used."""
     table = read.table
     position = start = table.layout.start
-    tally = Tally()
+    tally = RowCounts()
     if table.orders is not None:
         table.orders.begin = row
     more = True
@@ -285,7 +287,7 @@ async def count(
     notes = table.articles.notes() if table.articles else ()
     notes = (*_notes(table, tally, position.row), *notes)
     is_whole = tally.bad == 0 and start.row == 0
-    return Sound(
+    return UsableFile(
         table,
         read.content,
         start,
@@ -297,7 +299,7 @@ async def count(
     )
 
 
-def _notes(table: Table, tally: Tally, rows: int) -> tuple[str, ...]:
+def _notes(table: Table, tally: RowCounts, rows: int) -> tuple[str, ...]:
     if not tally.left_out:
         return ()
     setting = f"{table.file.form.kind.replace(' ', '_')}_rows"
@@ -305,7 +307,9 @@ def _notes(table: Table, tally: Tally, rows: int) -> tuple[str, ...]:
     return (f"{table.file.name}: {left}",)
 
 
-def _judge_articles(table: Table, articles: Articles, tally: Tally, rows: int) -> None:
+def _judge_articles(
+    table: Table, articles: ArticleIndex, tally: RowCounts, rows: int
+) -> None:
     """Count rows that contradict each other, and those below 0 where most rows are."""
     articles.finish()
     refused = articles.refused()
@@ -323,23 +327,23 @@ def _judge_articles(table: Table, articles: Articles, tally: Tally, rows: int) -
     tally.bad = min(tally.bad, rows)
 
 
-def _check_rows(tally: Tally, rows: int) -> None:
+def _check_rows(tally: RowCounts, rows: int) -> None:
     """Raise Incomplete where the writer may have stopped amid the rows."""
     if tally.ends_open:
-        raise Incomplete("a quotation mark is open where the file ends")
+        raise FileIncomplete("a quotation mark is open where the file ends")
     if rows == 0:
-        raise Incomplete("the file has no rows yet")
+        raise FileIncomplete("the file has no rows yet")
 
 
 def _is_too_bad(bad: int, rows: int, most: float) -> bool:
     return rows >= FEWEST_ROWS and bad > most * rows
 
 
-def _too_bad(table: Table, tally: Tally, rows: int, taken: int) -> Unsound:
+def _too_bad(table: Table, tally: RowCounts, rows: int, taken: int) -> UnusableFile:
     before = f"; its first {taken} rows were taken earlier" if taken else ""
     details = tuple(f"{each.locator} {each.reason}" for each in tally.shown)
     reason = (
         f"{tally.bad} of {rows} rows cannot be used, so none was taken{before}; the "
         f"first: {details[0]}"
     )
-    return Unsound(table.sha256, reason, details)
+    return UnusableFile(table.sha256, reason, details)

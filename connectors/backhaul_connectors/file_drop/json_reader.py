@@ -16,12 +16,12 @@ from backhaul_connectors.file_drop.cells import ROUNDED_MARK, number_text
 from backhaul_connectors.file_drop.column_names import folded, known_names, places_of
 from backhaul_connectors.file_drop.csv_reader import (
     MAX_ROW_BYTES,
+    CsvRow,
     Position,
-    Row,
     RowReader,
     unreadable,
 )
-from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.files import FileUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -62,18 +62,18 @@ class JsonRowReader(RowReader):
         self._columns = columns
         self._members: dict[tuple[str, ...], list[str | None]] = {}
 
-    def _read_row(self, first: str) -> Row:
+    def _read_row(self, first: str) -> CsvRow:
         if self._cut:
             return super()._read_row(first)
         line, text = self._line, first.rstrip("\r\n")
         if not text.strip():
-            return Row(line, "")
+            return CsvRow(line, "")
         try:
             cells = self._cells(text)
         except (ValueError, RecursionError) as error:
-            return Row(line, text, (), f"the line is not usable: {_words(error)}")
+            return CsvRow(line, text, (), f"the line is not usable: {_words(error)}")
         row = csv_line(cells)
-        return Row(line, row, cells, unreadable(row))
+        return CsvRow(line, row, cells, unreadable(row))
 
     def _cells(self, text: str) -> tuple[str, ...]:
         found = json.loads(
@@ -254,16 +254,16 @@ def _next(text: _Text, number: int, in_brackets: bool) -> str | None:
     between = text.skip(_BETWEEN)
     if text.at == len(text.text):
         if in_brackets:
-            raise Unreadable(_cut(number))
+            raise FileUnreadable(_cut(number))
         return None
     if in_brackets and text.text.startswith("]", text.at):
         text.at += 1
         text.skip(_BLANKS)
         if text.at < len(text.text):
-            raise Unreadable(f"{_where(number)}: something follows the array's end")
+            raise FileUnreadable(f"{_where(number)}: something follows the array's end")
         return None
     if in_brackets and number and "," not in between:
-        raise Unreadable(f"{_where(number)}: a comma is missing")
+        raise FileUnreadable(f"{_where(number)}: a comma is missing")
     return _element(text, number)
 
 
@@ -274,9 +274,11 @@ def _element(text: _Text, number: int) -> str:
         except (ValueError, RecursionError) as error:
             if len(text.text) - text.at > MAX_ROW_BYTES:
                 problem = f"the next object has over {MAX_ROW_BYTES:,} letters"
-                raise Unreadable(f"{_where(number)}: {problem}") from None
+                raise FileUnreadable(f"{_where(number)}: {problem}") from None
             if not text.more():
-                raise Unreadable(f"{_where(number)}: {_array_problem(error)}") from None
+                raise FileUnreadable(
+                    f"{_where(number)}: {_array_problem(error)}"
+                ) from None
             continue
         # A number may go on in what was not read yet.
         if end < len(text.text) or not text.more():

@@ -14,21 +14,21 @@ from backhaul_connectors.file_drop.files import (
     ARCHIVE,
     HELD,
     REASON,
-    Changed,
+    FileChanged,
     Fingerprint,
-    Found,
-    Unreachable,
+    FolderUnreachable,
+    FoundFile,
     free_name,
     unfinished_name,
 )
-from backhaul_connectors.file_drop.folder import Entry, Listing, listed
+from backhaul_connectors.file_drop.folder import FolderEntry, FolderListing, listed
 from backhaul_sdk.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.files import Copies, Names
-    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.files import FileNames, TemporaryCopies
+    from backhaul_connectors.file_drop.parsing import FileKind
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """No link is followed: who may write here must not choose what is read."""
@@ -70,18 +70,18 @@ def reason_of(held: Path) -> Path:
     return held.with_name(f"{held.name}{REASON}")
 
 
-class InPlace(Struct, frozen=True):
+class LocalFile(Struct, frozen=True):
     """A file that is read where it lies."""
 
     path: Path
-    found: Found
+    found: FoundFile
 
     @property
     def name(self) -> str:
         return self.found.name
 
     @property
-    def form(self) -> Form:
+    def form(self) -> FileKind:
         return self.found.form
 
     @property
@@ -94,7 +94,7 @@ class InPlace(Struct, frozen=True):
         try:
             descriptor = os.open(self.path, _FLAGS)
         except FileNotFoundError:
-            raise Changed(self.name) from None
+            raise FileChanged(self.name) from None
         with os.fdopen(descriptor, "rb") as stream:
             self._compare(os.fstat(descriptor))
             yield stream
@@ -102,18 +102,18 @@ class InPlace(Struct, frozen=True):
 
     def _compare(self, status: os.stat_result) -> None:
         if fingerprint_of(status) != self.fingerprint:
-            raise Changed(self.name)
+            raise FileChanged(self.name)
 
 
-class Folder:
+class LocalFolder:
     """The drop folder. Its methods are those of a Place."""
 
-    failures: tuple[type[Exception], ...] = (Unreachable, OSError)
+    failures: tuple[type[Exception], ...] = (FolderUnreachable, OSError)
 
     def __init__(
         self,
         path: Path,
-        names: Names,
+        names: FileNames,
         own_folders: Sequence[str],
     ) -> None:
         self._path = path
@@ -122,7 +122,7 @@ class Folder:
 
     async def check(self) -> None:
         if problem := await in_thread(self._problem):
-            raise Unreachable(problem)
+            raise FolderUnreachable(problem)
 
     async def open(self) -> None:
         await self.check()
@@ -131,8 +131,8 @@ class Folder:
     async def close(self) -> None:
         return None
 
-    async def listing(self) -> Listing:
-        return await in_thread(self._look)
+    async def listing(self) -> FolderListing:
+        return await in_thread(self._list)
 
     async def status(self, folder: str, name: str) -> Fingerprint | None:
         return await in_thread(self._status, self._path / folder / name)
@@ -140,16 +140,16 @@ class Folder:
     async def files(self, folder: str) -> Mapping[str, Fingerprint]:
         return await in_thread(self._files, self._path / folder)
 
-    async def fetch(self, file: Found, copies: Copies) -> InPlace:
-        return InPlace(self._path / file.path, file)
+    async def fetch(self, file: FoundFile, copies: TemporaryCopies) -> LocalFile:
+        return LocalFile(self._path / file.path, file)
 
-    async def free_name(self, folder: str, file: Found) -> str:
+    async def free_name(self, folder: str, file: FoundFile) -> str:
         return await in_thread(lambda: self._free(folder, file).name)
 
-    async def archive(self, file: Found, name: str) -> None:
+    async def archive(self, file: FoundFile, name: str) -> None:
         await in_thread(self._move, file, ARCHIVE, name)
 
-    async def hold(self, file: Found, reason: str) -> None:
+    async def hold(self, file: FoundFile, reason: str) -> None:
         await in_thread(self._hold, file, reason)
 
     async def read(self, folder: str, name: str) -> bytes | None:
@@ -187,19 +187,19 @@ class Folder:
         for name in self._own_folders:
             (self._path / name).mkdir(exist_ok=True)
 
-    def _look(self) -> Listing:
+    def _list(self) -> FolderListing:
         with os.scandir(self._path) as entries:
             there = [self._entry(entry) for entry in entries]
         known = (entry for entry in there if entry is not None)
         return listed(known, self._names, self._own_folders)
 
     @staticmethod
-    def _entry(entry: os.DirEntry[str]) -> Entry | None:
+    def _entry(entry: os.DirEntry[str]) -> FolderEntry | None:
         try:
             status = Path(entry.path).lstat()
         except FileNotFoundError:
             return None
-        return Entry(entry.name, status.st_mode, fingerprint_of(status))
+        return FolderEntry(entry.name, status.st_mode, fingerprint_of(status))
 
     @staticmethod
     def _status(path: Path) -> Fingerprint | None:
@@ -222,13 +222,13 @@ class Folder:
             return None
         with os.fdopen(descriptor, "rb") as stream:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Unreachable(f"{path} is no regular file; remove it")
+                raise FolderUnreachable(f"{path} is no regular file; remove it")
             return stream.read()
 
-    def _is_still_there(self, file: Found, path: Path) -> bool:
+    def _is_still_there(self, file: FoundFile, path: Path) -> bool:
         return self._status(path) == file.fingerprint
 
-    def _hold(self, file: Found, reason: str) -> None:
+    def _hold(self, file: FoundFile, reason: str) -> None:
         if not self._is_still_there(file, self._path / file.path):
             return
         target = self._free(HELD, file)
@@ -237,7 +237,7 @@ class Folder:
         publish_file(beside)
         self._move(file, HELD, target.name)
 
-    def _free(self, folder: str, file: Found) -> Path:
+    def _free(self, folder: str, file: FoundFile) -> Path:
         """Return a path that does not exist yet: what is kept is never replaced."""
         number = 1
         target = self._path / folder / file.file_name
@@ -246,7 +246,7 @@ class Folder:
             target = target.with_name(free_name(file.file_name, number))
         return target
 
-    def _move(self, file: Found, folder: str, name: str) -> None:
+    def _move(self, file: FoundFile, folder: str, name: str) -> None:
         path, target = self._path / file.path, self._path / folder / name
         if not self._is_still_there(file, path):
             return

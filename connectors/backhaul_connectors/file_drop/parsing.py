@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.cells import (
-    Origin,
     day,
     identifier,
     key_of,
@@ -22,7 +21,7 @@ from backhaul_connectors.file_drop.settings import zone
 from backhaul_connectors.file_drop.shipments import ShipmentRow
 from backhaul_connectors.file_drop.stock_list import LevelRow, article_of
 from backhaul_sdk import Cancellation, Line, StockAdjustment
-from backhaul_sdk.fields import Unusable, reason, stock_of, unmarked
+from backhaul_sdk.fields import Unusable, reason, stock_of, without_text_mark
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from backhaul_connectors.file_drop.cells import Cells
+    from backhaul_connectors.file_drop.cells import CellOrigin, Cells
     from backhaul_connectors.file_drop.column_names import Column
     from backhaul_connectors.file_drop.column_settings import RowFilter
     from backhaul_connectors.file_drop.settings import Settings
@@ -45,7 +44,7 @@ NO_ARTICLE_NAMED = (
 )
 
 
-Make: TypeAlias = "Callable[[Origin], Record]"
+Make: TypeAlias = "Callable[[CellOrigin], Record]"
 """Makes the record of a row that can be used; what is only judged needs none."""
 
 
@@ -61,7 +60,7 @@ class Conventions(Struct, frozen=True, kw_only=True):
     full_list: bool
 
 
-class Form(Struct, frozen=True, kw_only=True):
+class FileKind(Struct, frozen=True, kw_only=True):
     """A kind of file: its columns by what they mean, and what a row becomes."""
 
     kind: str
@@ -85,7 +84,7 @@ class Form(Struct, frozen=True, kw_only=True):
     """Whether several rows of an article are parts of its stock."""
 
 
-def forms(settings: Settings) -> tuple[Form, ...]:
+def file_kinds(settings: Settings) -> tuple[FileKind, ...]:
     """Return the kinds of files that the settings ask for."""
     keys = {
         f"key {number}": column_of(name, ())
@@ -128,10 +127,10 @@ def _values(given: BaseModel, meanings: Iterable[str]) -> dict[str, str]:
 
 def _fulfillment_form(
     settings: Settings, keys: Mapping[str, Column], conventions: Conventions
-) -> Form:
+) -> FileKind:
     values = _values(settings.fulfillment_values, ("tracking_number", "sku"))
     company = {"tracking_company"} if values["tracking_company"] else set[str]()
-    return Form(
+    return FileKind(
         kind="fulfillment",
         pattern=settings.fulfillments,
         columns=_columns("fulfillment", settings.fulfillment_columns, keys),
@@ -146,10 +145,10 @@ def _fulfillment_form(
 
 def _cancellation_form(
     settings: Settings, keys: Mapping[str, Column], conventions: Conventions
-) -> Form:
+) -> FileKind:
     values = _values(settings.cancellation_values, ())
     restock = {"restock"} if values["restock"] else set[str]()
-    return Form(
+    return FileKind(
         kind="cancellation",
         pattern=settings.cancellations,
         columns=_columns("cancellation", settings.cancellation_columns, keys),
@@ -163,8 +162,8 @@ def _cancellation_form(
 
 def _stock_delta_form(
     settings: Settings, keys: Mapping[str, Column], conventions: Conventions
-) -> Form:
-    return Form(
+) -> FileKind:
+    return FileKind(
         kind="stock delta",
         pattern=settings.stock_deltas,
         columns=_columns("stock delta", settings.stock_delta_columns, keys),
@@ -178,8 +177,8 @@ def _stock_delta_form(
 
 def _level_form(
     settings: Settings, keys: Mapping[str, Column], conventions: Conventions
-) -> Form:
-    return Form(
+) -> FileKind:
+    return FileKind(
         kind="stock level",
         pattern=settings.stock_levels,
         columns=_columns("stock level", settings.stock_level_columns, keys),
@@ -214,7 +213,7 @@ def _line(how: Conventions, cells: Cells) -> Line | None:
             "there is a quantity but no sku; name the article, or leave both empty "
             "when everything was shipped"
         )
-    if not sku and (written := unmarked(cells.get("sku", ""))):
+    if not sku and (written := without_text_mark(cells.get("sku", ""))):
         raise Unusable(NO_ARTICLE_NAMED.format(written[:60]))
     if not sku:
         return None

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from backhaul_connectors.file_drop.column_names import folded
 from backhaul_connectors.file_drop.csv_reader import (
+    CsvRow,
     Position,
-    Row,
     RowReader,
     first_row,
     sniff_delimiter,
@@ -27,7 +27,7 @@ from backhaul_sdk.files import formula_safe, in_thread
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_connectors.file_drop.folder import DropFolder
     from backhaul_sdk import Rejection
 
 MARK = "rejected_row"
@@ -48,7 +48,7 @@ class Sheet(Struct, frozen=True):
 class RejectedRows:
     """Writes rejected files; one writer at a time, since each adds to what is there."""
 
-    def __init__(self, place: Place, known_columns: Iterable[str]) -> None:
+    def __init__(self, place: DropFolder, known_columns: Iterable[str]) -> None:
         self._place = place
         self._known = frozenset(known_columns)
         self._lock = asyncio.Lock()
@@ -107,14 +107,14 @@ def sheet_of(rejection: Rejection, known: Collection[str]) -> Sheet:
     return Sheet(delimiter, (*columns, reason, MARK), rejected)
 
 
-def _is_odd(row: Row, width: int) -> bool:
+def _is_odd(row: CsvRow, width: int) -> bool:
     return bool(row.problem) or any(map(str.strip, row.cells[width:]))
 
 
-def _split(raw: str, known: Collection[str]) -> tuple[str, Row, list[Row]]:
+def _split(raw: str, known: Collection[str]) -> tuple[str, CsvRow, list[CsvRow]]:
     stream = io.BytesIO(raw.encode("utf-8"))
     delimiter = sniff_delimiter(stream, "utf-8", known)
-    nothing = Row(1, "")
+    nothing = CsvRow(1, "")
     header, start = first_row(stream, "utf-8", delimiter) or (nothing, Position())
     rows = list(RowReader(stream, "utf-8", delimiter, start))
     return delimiter, header, rows or [nothing]

@@ -28,7 +28,7 @@ from backhaul_connectors.file_drop.column_settings import (
     StockLevelColumns,
 )
 from backhaul_sdk.contract import STRICT
-from backhaul_sdk.fields import known_reasons
+from backhaul_sdk.fields import checked_reason_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -217,7 +217,7 @@ class Settings(BaseModel):
         default=True,
         description="Whether a stock level below 0 is taken as 0; else it is refused.",
     )
-    reason_map: Annotated[dict[str, str], AfterValidator(known_reasons)] = Field(
+    reason_map: Annotated[dict[str, str], AfterValidator(checked_reason_map)] = Field(
         default_factory=dict,
         description="What the words for a reason mean; `*` is any other.",
     )

@@ -17,21 +17,21 @@ from backhaul_connectors.file_drop.files import (
     ARCHIVE,
     HELD,
     REASON,
-    Changed,
-    Copy,
+    FileChanged,
+    FileCopy,
     Fingerprint,
-    Found,
-    Unreachable,
+    FolderUnreachable,
+    FoundFile,
     free_name,
     unfinished_name,
 )
-from backhaul_connectors.file_drop.folder import Entry, Listing, listed
+from backhaul_connectors.file_drop.folder import FolderEntry, FolderListing, listed
 from backhaul_sdk.files import in_thread, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.files import Copies, Names
+    from backhaul_connectors.file_drop.files import FileNames, TemporaryCopies
     from backhaul_connectors.file_drop.settings import Settings
 
 
@@ -49,7 +49,7 @@ LOST = (
 CHUNK_BYTES = 1_000_000
 
 
-class KnownServer(asyncssh.SSHClient):
+class HostKeyCheck(asyncssh.SSHClient):
     """Asked about a host key that is not known yet: remembers it, and says no."""
 
     def __init__(self, trusted: str) -> None:
@@ -65,7 +65,7 @@ class KnownServer(asyncssh.SSHClient):
         return False
 
 
-class Line:
+class SftpConnection:
     """One connection, made when it is needed and made anew when it broke.
 
     It is for one after the other: what breaks or is cancelled drops the connection.
@@ -85,7 +85,9 @@ class Line:
             yield sftp
         except LOST as error:
             self._drop()
-            raise Unreachable(f"the line to {self._where} broke: {error}") from None
+            raise FolderUnreachable(
+                f"the line to {self._where} broke: {error}"
+            ) from None
         except asyncio.CancelledError:
             # What was asked for may still be answered, and would be mistaken.
             self._drop()
@@ -115,25 +117,27 @@ class Line:
                 )
             except (asyncssh.Error, OSError) as error:
                 self._drop()
-                raise Unreachable(f"{self._where} has no SFTP: {error}") from None
+                raise FolderUnreachable(f"{self._where} has no SFTP: {error}") from None
         return self._sftp
 
     async def _connect(self) -> Any:
-        server = KnownServer(self._settings.sftp_host_key)
+        server = HostKeyCheck(self._settings.sftp_host_key)
         try:
             connection, _ = await asyncssh.create_connection(
                 lambda: server, **self._options()
             )
         except asyncssh.HostKeyNotVerifiable as error:
-            raise Unreachable(self._unknown(server.refused, error)) from None
+            raise FolderUnreachable(self._unknown(server.refused, error)) from None
         except asyncssh.PermissionDenied:
-            raise Unreachable(
+            raise FolderUnreachable(
                 f"{self._where} refuses {self._settings.sftp_user}: check the name and "
                 "the password or key"
             ) from None
         except (asyncssh.Error, OSError, TimeoutError) as error:
             words = str(error) or type(error).__name__
-            raise Unreachable(f"{self._where} cannot be reached: {words}") from None
+            raise FolderUnreachable(
+                f"{self._where} cannot be reached: {words}"
+            ) from None
         return connection
 
     def _options(self) -> dict[str, Any]:
@@ -161,7 +165,7 @@ class Line:
             passphrase = _secret(self._settings.sftp_passphrase)
             return [asyncssh.import_private_key(text, passphrase)]
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
-            raise Unreachable(
+            raise FolderUnreachable(
                 "sftp_key is no private key, or sftp_passphrase does not open it"
             ) from None
 
@@ -196,13 +200,13 @@ def fingerprint_of(attributes: Any) -> Fingerprint:
 class RemoteFolder:
     """The drop folder over there. Its methods are those of a Place."""
 
-    failures: tuple[type[Exception], ...] = (Unreachable, OSError, asyncssh.Error)
+    failures: tuple[type[Exception], ...] = (FolderUnreachable, OSError, asyncssh.Error)
 
     def __init__(
         self,
-        line: Line,
+        line: SftpConnection,
         path: str,
-        names: Names,
+        names: FileNames,
         *,
         own_folders: Sequence[str],
         max_bytes: int,
@@ -216,7 +220,7 @@ class RemoteFolder:
     async def check(self) -> None:
         async with self._line.session() as sftp:
             if not await sftp.isdir(self._path):
-                raise Unreachable(
+                raise FolderUnreachable(
                     f"{self._path} is no folder on the server; create it, or correct "
                     "the path"
                 )
@@ -230,7 +234,7 @@ class RemoteFolder:
     async def close(self) -> None:
         await self._line.close()
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> FolderListing:
         async with self._line.session() as sftp:
             entries = [entry async for entry in self._entries(sftp, self._path)]
         return listed(entries, self._names, self._own_folders)
@@ -246,10 +250,10 @@ class RemoteFolder:
         return {entry.name: entry.fingerprint for entry in regular}
 
     @staticmethod
-    async def _entries(sftp: Any, path: str) -> AsyncIterator[Entry]:
+    async def _entries(sftp: Any, path: str) -> AsyncIterator[FolderEntry]:
         async for each in sftp.scandir(path):
             mode = each.attrs.permissions or 0
-            yield Entry(str(each.filename), mode, fingerprint_of(each.attrs))
+            yield FolderEntry(str(each.filename), mode, fingerprint_of(each.attrs))
 
     @staticmethod
     async def _status(sftp: Any, path: str) -> Fingerprint | None:
@@ -260,21 +264,21 @@ class RemoteFolder:
         is_file = stat.S_ISREG(found.permissions or 0)
         return fingerprint_of(found) if is_file else None
 
-    async def fetch(self, file: Found, copies: Copies) -> Copy:
+    async def fetch(self, file: FoundFile, copies: TemporaryCopies) -> FileCopy:
         """Copy the file whole: a line that breaks in the middle leaves nothing."""
-        copy = Copy(file.name, file.form, file.fingerprint, copies.make())
+        copy = FileCopy(file.name, file.form, file.fingerprint, copies.make())
         if file.fingerprint.size > self._max_bytes:
             return copy
         try:
             async with self._line.session() as sftp:
                 await self._download(sftp, file, copy)
         except asyncssh.SFTPNoSuchFile:
-            raise Changed(file.name) from None
+            raise FileChanged(file.name) from None
         except asyncssh.SFTPPermissionDenied:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         return copy
 
-    async def _download(self, sftp: Any, file: Found, copy: Copy) -> None:
+    async def _download(self, sftp: Any, file: FoundFile, copy: FileCopy) -> None:
         left = file.fingerprint.size
         async with sftp.open(self._at(file.path), "rb") as remote:
             while left > 0 and (content := await remote.read(min(left, CHUNK_BYTES))):
@@ -282,17 +286,17 @@ class RemoteFolder:
                 left -= len(content)
             now = fingerprint_of(await remote.stat())
         if left or now != file.fingerprint:
-            raise Changed(file.name)
+            raise FileChanged(file.name)
 
-    async def free_name(self, folder: str, file: Found) -> str:
+    async def free_name(self, folder: str, file: FoundFile) -> str:
         async with self._line.session() as sftp:
             return posixpath.basename(await self._free(sftp, folder, file))
 
-    async def archive(self, file: Found, name: str) -> None:
+    async def archive(self, file: FoundFile, name: str) -> None:
         async with self._line.session() as sftp:
             await to_its_end(self._move(sftp, file, ARCHIVE, name))
 
-    async def hold(self, file: Found, reason: str) -> None:
+    async def hold(self, file: FoundFile, reason: str) -> None:
         async with self._line.session() as sftp:
             if await self._is_there(sftp, file, self._at(file.path)):
                 name = posixpath.basename(await self._free(sftp, HELD, file))
@@ -345,7 +349,7 @@ class RemoteFolder:
                 await sftp.remove(target)
             await sftp.rename(source, target)
 
-    async def _free(self, sftp: Any, folder: str, file: Found) -> str:
+    async def _free(self, sftp: Any, folder: str, file: FoundFile) -> str:
         """Return a path that does not exist yet: what is kept is never replaced."""
         number = 1
         while await sftp.lexists(
@@ -354,10 +358,10 @@ class RemoteFolder:
             number += 1
         return target
 
-    async def _is_there(self, sftp: Any, file: Found, path: str) -> bool:
+    async def _is_there(self, sftp: Any, file: FoundFile, path: str) -> bool:
         return await self._status(sftp, path) == file.fingerprint
 
-    async def _move(self, sftp: Any, file: Found, folder: str, name: str) -> None:
+    async def _move(self, sftp: Any, file: FoundFile, folder: str, name: str) -> None:
         path, target = self._at(file.path), self._at(folder, name)
         if not await self._is_there(sftp, file, path):
             return

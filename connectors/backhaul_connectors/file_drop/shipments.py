@@ -22,10 +22,10 @@ from backhaul_sdk import Bad, Fulfillment, Line, Part
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.cells import Origin
+    from backhaul_connectors.file_drop.cells import CellOrigin
     from backhaul_sdk import Record
 
-    ReadRow: TypeAlias = "Callable[[Position], Placed | Bad | None]"
+    ReadRow: TypeAlias = "Callable[[Position], PlacedRow | Bad | None]"
 
 
 MOST_RAW = 20_000
@@ -78,9 +78,9 @@ class ShipmentRow(Struct, frozen=True):
     shipped_at: str | None
     named: tuple[str, ...] = ()
 
-    def __call__(self, origin: Origin) -> Fulfillment:
+    def __call__(self, origin: CellOrigin) -> Fulfillment:
         """Return the shipment of this row alone."""
-        return shipment_of([Placed(self, origin)])
+        return shipment_of([PlacedRow(self, origin)])
 
     @property
     def has_key(self) -> bool:
@@ -135,16 +135,16 @@ def numbered(key: str, ordinal: int) -> str:
     return f"{key}#{ordinal}" if ordinal else key
 
 
-class Placed(Struct, frozen=True):
+class PlacedRow(Struct, frozen=True):
     """A row with its place; `ordinal` equal rows stand before it in the file."""
 
     row: ShipmentRow
-    origin: Origin
+    origin: CellOrigin
     ordinal: int = 0
 
 
 def shipment_of(
-    rows: Sequence[Placed], beside: Sequence[str] = (), question: str = ""
+    rows: Sequence[PlacedRow], beside: Sequence[str] = (), question: str = ""
 ) -> Fulfillment:
     """Return the one shipment that the rows of a parcel make.
 
@@ -172,16 +172,16 @@ def shipment_of(
     )
 
 
-def _parts(rows: Sequence[Placed]) -> tuple[Part, ...]:
+def _parts(rows: Sequence[PlacedRow]) -> tuple[Part, ...]:
     """Return the parts, one for each key. Rows without article say the same once."""
-    by_key: dict[str, list[Placed]] = {}
+    by_key: dict[str, list[PlacedRow]] = {}
     for placed in rows:
         ordinal = placed.ordinal if placed.row.line else 0
         by_key.setdefault(placed.row.key(ordinal), []).append(placed)
     return tuple(_part(key, group) for key, group in by_key.items())
 
 
-def _part(key: str, rows: Sequence[Placed]) -> Part:
+def _part(key: str, rows: Sequence[PlacedRow]) -> Part:
     lines = tuple(placed.row.line for placed in rows if placed.row.line is not None)
     earlier = tuple(placed.row.earlier_key(placed.ordinal) for placed in rows)
     is_new = any(each != key for each in earlier if each)
@@ -192,7 +192,7 @@ def _key(keys: Sequence[str]) -> str:
     return keys[0] if len(keys) == 1 else key_of("parcel", sorted(keys))
 
 
-def _raw(rows: Sequence[Placed]) -> str:
+def _raw(rows: Sequence[PlacedRow]) -> str:
     """Return the rows below their header, of which each origin has a copy."""
     raws = [placed.origin.raw for placed in rows]
     if len(raws) == 1:
@@ -201,7 +201,7 @@ def _raw(rows: Sequence[Placed]) -> str:
     return "\n".join([raws[0], *(raw[header:] for raw in raws[1:])])[:MOST_RAW]
 
 
-class Entry(NamedTuple):
+class IndexedRow(NamedTuple):
     """A row: its number, where it begins, and digests of its order and parcel.
 
     `earlier_key` is empty unless older versions gave the row another key.
@@ -230,7 +230,7 @@ class Siblings(NamedTuple):
     may name articles of the order, and several parcels that hold all of it.
     """
 
-    parcel: tuple[tuple[Entry, int], ...]
+    parcel: tuple[tuple[IndexedRow, int], ...]
     beside: tuple[str, ...]
     names_articles: bool
     whole_parcels: int
@@ -285,8 +285,8 @@ class OrderIndex:
 
         A row of an order with more than MOST_ROWS rows is not in it.
         """
-        self._settle()
-        found = [Entry(*row) for row in self._db.execute(_ROWS, (first, last))]
+        self._build_index()
+        found = [IndexedRow(*row) for row in self._db.execute(_ROWS, (first, last))]
         refused = {order for (order,) in self._db.execute(_REFUSED, (first, last))}
         result: dict[int, Siblings] = {}
         for in_order, rows in groupby(found, key=lambda entry: entry.in_order):
@@ -299,7 +299,7 @@ class OrderIndex:
             }
         return result
 
-    def _settle(self) -> None:
+    def _build_index(self) -> None:
         """Sort the rows by their orders, once all are there."""
         self._write()
         if self._is_settled:
@@ -334,9 +334,11 @@ def _digest(content: object) -> bytes:
 class _Order:
     """All rows of one order; the first `begin` rows of the file were handed over."""
 
-    def __init__(self, rows: Sequence[Entry], begin: int, *, is_refused: bool) -> None:
+    def __init__(
+        self, rows: Sequence[IndexedRow], begin: int, *, is_refused: bool
+    ) -> None:
         seen = Counter[str]()
-        self._rows: list[tuple[Entry, int]] = []
+        self._rows: list[tuple[IndexedRow, int]] = []
         for entry in rows:
             is_counted = entry.names_article and not entry.earlier_key
             self._rows.append((entry, seen[entry.key] if is_counted else 0))
@@ -347,9 +349,9 @@ class _Order:
         whole = {entry.parcel for entry in rows if not entry.names_article}
         self._whole_parcels = len(whole)
 
-    def siblings(self, own: Entry) -> Siblings:
+    def siblings(self, own: IndexedRow) -> Siblings:
         """Return how a row is related to the others."""
-        parcel, beside = list[tuple[Entry, int]](), dict[str, None]()
+        parcel, beside = list[tuple[IndexedRow, int]](), dict[str, None]()
         for entry, ordinal in self._rows:
             if entry.parcel == own.parcel and entry.number > self._begin:
                 parcel.append((entry, ordinal))
@@ -362,7 +364,7 @@ class _Order:
 
 
 def shipments(
-    rows: Sequence[tuple[int, Placed | Bad | None]],
+    rows: Sequence[tuple[int, PlacedRow | Bad | None]],
     orders: OrderIndex,
     read_row: ReadRow,
 ) -> list[Record | Bad]:
@@ -389,19 +391,19 @@ def shipments(
 
 
 def _shipment(
-    siblings: Siblings, known: Mapping[int, Placed | Bad | None], read_row: ReadRow
+    siblings: Siblings, known: Mapping[int, PlacedRow | Bad | None], read_row: ReadRow
 ) -> Record | Bad:
-    rows: list[Placed] = []
+    rows: list[PlacedRow] = []
     for entry, ordinal in siblings.parcel:
         row = known.get(entry.number) or read_row(entry.position)
         if isinstance(row, Bad):
             return row
         if row is not None:
-            rows.append(Placed(row.row, row.origin, ordinal))
+            rows.append(PlacedRow(row.row, row.origin, ordinal))
     return shipment_of(rows, siblings.beside, _question(rows[0], siblings))
 
 
-def _question(placed: Placed, siblings: Siblings) -> str:
+def _question(placed: PlacedRow, siblings: Siblings) -> str:
     """Return what an operator decides before the shipment of a whole order leaves."""
     order = placed.row.order
     if placed.row.line is not None:
@@ -413,7 +415,7 @@ def _question(placed: Placed, siblings: Siblings) -> str:
     return ""
 
 
-def _crowded(placed: Placed) -> Bad:
+def _crowded(placed: PlacedRow) -> Bad:
     origin = placed.origin
     return Bad(
         key=key_of("crowded", [origin.file, origin.row]),

@@ -16,7 +16,7 @@ from backhaul_sdk.fields import Unusable, stock_of
 if TYPE_CHECKING:
     from datetime import date, tzinfo
 
-    from backhaul_connectors.file_drop.cells import Origin
+    from backhaul_connectors.file_drop.cells import CellOrigin
 
 NO_NUMBER = -(2**62)
 """Stands for the number of a row that cannot be used."""
@@ -39,7 +39,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
     named: tuple[Any, ...] = ()
     full_list: bool = False
 
-    def __call__(self, origin: Origin, *, note: str = "") -> StockLevel:
+    def __call__(self, origin: CellOrigin, *, note: str = "") -> StockLevel:
         """Return the record; `note` says what was changed before."""
         quantity, changed = stock_of(
             self.number, negative_is_zero=self.negative_is_zero
@@ -80,7 +80,7 @@ class _Row(NamedTuple):
     number: int
 
 
-class Articles:
+class ArticleIndex:
     """The rows of one list by their article and `as_of`, in about 20 bytes a row.
 
     First every row is added, then `finish` is called, and then `level_of` decides what
@@ -143,17 +143,17 @@ class Articles:
             return ()
         return (f"{self.below_zero} stock levels below 0 are taken as 0",)
 
-    def refused(self) -> list[Refused]:
+    def refused(self) -> list[RefusedRow]:
         """Return the rows that only another row of their article makes unusable."""
         return [
-            Refused(each.line, self._why_not(rows))
+            RefusedRow(each.line, self._why_not(rows))
             for rows in self._repeated.values()
             if not self._can_add_up(rows)
             for each in rows
             if each.number != NO_NUMBER
         ]
 
-    def level_of(self, level: LevelRow, origin: Origin) -> StockLevel | None:
+    def level_of(self, level: LevelRow, origin: CellOrigin) -> StockLevel | None:
         """Return the record of a row; None where its article's first row has it.
 
         Raises Unusable where it contradicts another row.
@@ -184,7 +184,7 @@ class Articles:
         )
 
 
-class Refused(Struct, frozen=True):
+class RefusedRow(Struct, frozen=True):
     """A row of an article that has several, and why it is not taken."""
 
     line: int

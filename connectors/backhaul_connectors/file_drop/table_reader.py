@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from msgspec import Struct, field
 
 from backhaul_connectors.file_drop.cells import (
-    Origin,
+    CellOrigin,
     clean,
     identifier,
     key_of,
@@ -17,12 +17,12 @@ from backhaul_connectors.file_drop.cells import (
 from backhaul_connectors.file_drop.csv_reader import (
     BOM,
     MAX_ROW_BYTES,
+    CsvRow,
     Position,
-    Row,
     RowReader,
     shown,
 )
-from backhaul_connectors.file_drop.shipments import Placed, ShipmentRow, shipments
+from backhaul_connectors.file_drop.shipments import PlacedRow, ShipmentRow, shipments
 from backhaul_connectors.file_drop.stock_list import LevelRow, article_of
 from backhaul_sdk import Bad
 from backhaul_sdk.fields import Unusable, is_placeholder, plain
@@ -30,10 +30,10 @@ from backhaul_sdk.fields import Unusable, is_placeholder, plain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_connectors.file_drop.files import Source
+    from backhaul_connectors.file_drop.files import ReadableFile
     from backhaul_connectors.file_drop.header import Layout
     from backhaul_connectors.file_drop.shipments import OrderIndex
-    from backhaul_connectors.file_drop.stock_list import Articles
+    from backhaul_connectors.file_drop.stock_list import ArticleIndex
     from backhaul_sdk import Record
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ SAMPLE_BYTES = 16_384
 """So much of the lines with accents is looked at to find out how they are stored."""
 
 
-class Digest(Struct):
+class FileDigest(Struct):
     """The sha256 of a file and how its letters are stored, taken step by step."""
 
     offset: int = 0
@@ -77,7 +77,7 @@ class Digest(Struct):
         marked = self.start.startswith(BOM)
         return "utf-8" if marked or self.utf8_lines >= self.other_lines else ""
 
-    def step(self, file: Source) -> bool:
+    def step(self, file: ReadableFile) -> bool:
         """Read on; tell whether there may be more."""
         before = self.offset
         with file.open() as stream:
@@ -102,27 +102,27 @@ class Digest(Struct):
             self.other_lines += 1
 
 
-class LeftOut(Exception):
+class RowLeftOut(Exception):
     """The row is one that the settings leave out."""
 
 
-class Verdict(NamedTuple):
+class RowVerdict(NamedTuple):
     """What is wrong with a row, if anything; or that the settings leave it out."""
 
     problem: Bad | None = None
     is_left_out: bool = False
 
 
-GOOD, LEFT_OUT = Verdict(), Verdict(is_left_out=True)
+GOOD, LEFT_OUT = RowVerdict(), RowVerdict(is_left_out=True)
 
 
-class Judged(NamedTuple):
+class CheckedRows(NamedTuple):
     """What is wrong with each row, and where to go on.
 
     A file that `ends_open` has an open quotation mark where it ends.
     """
 
-    verdicts: list[Verdict]
+    verdicts: list[RowVerdict]
     position: Position
     ends_open: bool
 
@@ -133,12 +133,12 @@ class Table(Struct, frozen=True):
     `salt` is a further part of the keys of rows that have none but their place.
     """
 
-    file: Source
+    file: ReadableFile
     sha256: str
     dated: str
     layout: Layout
     salt: str = ""
-    articles: Articles | None = None
+    articles: ArticleIndex | None = None
     """Of a stock list: which of its rows count one article."""
     orders: OrderIndex | None = None
     """Of a file of shipments: which of its rows belong together."""
@@ -154,19 +154,19 @@ class Table(Struct, frozen=True):
         numbered = list(enumerate(rows, position.row + 1))
         return shipments(numbered, self.orders, self._row_at), reader.position
 
-    def judge(self, position: Position, limit: int) -> Judged:
+    def judge(self, position: Position, limit: int) -> CheckedRows:
         """Return what is wrong with each of the next `limit` rows.
 
         Nothing is made of those that can be used.
         """
-        verdicts: list[Verdict] = []
+        verdicts: list[RowVerdict] = []
         with self.file.open() as stream:
             reader = self.layout.reader(stream, position)
             before = reader.position
             for row in islice(reader, limit):
                 verdicts.append(self._verdict(row, before))
                 before = reader.position
-        return Judged(verdicts, reader.position, reader.ends_open)
+        return CheckedRows(verdicts, reader.position, reader.ends_open)
 
     def cells_digest(self) -> str:
         """Return the sha256 of what all rows say; empty where there is no row.
@@ -184,14 +184,14 @@ class Table(Struct, frozen=True):
         return "" if is_empty else digest.hexdigest()
 
     def _each(
-        self, take: Callable[[Row, int], T], position: Position, limit: int
+        self, take: Callable[[CsvRow, int], T], position: Position, limit: int
     ) -> tuple[list[T], RowReader]:
         with self.file.open() as stream:
             reader = self.layout.reader(stream, position)
             rows = enumerate(islice(reader, limit), position.row + 1)
             return [take(row, number) for number, row in rows], reader
 
-    def _convert(self, row: Row, number: int) -> Record | Bad | None:
+    def _convert(self, row: CsvRow, number: int) -> Record | Bad | None:
         try:
             made = self.file.form.understand(self._cells(row))
             origin = self._origin(row, number)
@@ -199,26 +199,26 @@ class Table(Struct, frozen=True):
                 return self.articles.level_of(made, origin)
         except Unusable as error:
             return self._bad(row, number, error)
-        except LeftOut:
+        except RowLeftOut:
             return None
         return made(origin)
 
-    def _placed(self, row: Row, number: int) -> Placed | Bad | None:
+    def _placed(self, row: CsvRow, number: int) -> PlacedRow | Bad | None:
         try:
             made = self.file.form.understand(self._cells(row))
         except Unusable as error:
             return self._bad(row, number, error)
-        except LeftOut:
+        except RowLeftOut:
             return None
         if isinstance(made, ShipmentRow):
-            return Placed(made, self._origin(row, number))
+            return PlacedRow(made, self._origin(row, number))
         raise TypeError(f"a file of shipments has a row of another kind: {made}")
 
-    def _row_at(self, position: Position) -> Placed | Bad | None:
+    def _row_at(self, position: Position) -> PlacedRow | Bad | None:
         rows, _ = self._each(self._placed, position, 1)
         return rows[0]
 
-    def _verdict(self, row: Row, position: Position) -> Verdict:
+    def _verdict(self, row: CsvRow, position: Position) -> RowVerdict:
         """Judge a row; a reader at `position` reads it next."""
         number = position.row + 1
         try:
@@ -226,8 +226,8 @@ class Table(Struct, frozen=True):
         except Unusable as error:
             self._count_unusable(row)
             self._note_refused(row)
-            return Verdict(self._bad(row, number, error))
-        except LeftOut:
+            return RowVerdict(self._bad(row, number, error))
+        except RowLeftOut:
             if self.articles is not None:
                 self.articles.leave_out(self._article(row, is_filtered=False), row.line)
             return LEFT_OUT
@@ -241,11 +241,11 @@ class Table(Struct, frozen=True):
             self.orders.add(position, made)
         return GOOD
 
-    def _count_unusable(self, row: Row) -> None:
+    def _count_unusable(self, row: CsvRow) -> None:
         if self.articles is not None:
             self.articles.add(self._article(row), None, row.line)
 
-    def _article(self, row: Row, *, is_filtered: bool = True) -> int:
+    def _article(self, row: CsvRow, *, is_filtered: bool = True) -> int:
         """Return the article of a row of a stock list, 0 where it names none."""
         article = self.file.form.article
         try:
@@ -254,7 +254,7 @@ class Table(Struct, frozen=True):
         except Unusable:
             return 0
 
-    def _note_refused(self, row: Row) -> None:
+    def _note_refused(self, row: CsvRow) -> None:
         """Note the order of a row that names an article but cannot be used.
 
         A row of that order without article does not mean everything else.
@@ -269,14 +269,14 @@ class Table(Struct, frozen=True):
         if cells.get("sku") or cells.get("quantity"):
             self.orders.add_refused(order)
 
-    def _bad(self, row: Row, number: int, error: Unusable) -> Bad:
+    def _bad(self, row: CsvRow, number: int, error: Unusable) -> Bad:
         origin = self._origin(row, number)
         # By place: a row that is still wrong in the next file is told again.
         key = key_of("bad", [self.sha256, number])
         return Bad(key=key, raw=origin.raw, reason=str(error), locator=origin.locator)
 
-    def _origin(self, row: Row, number: int) -> Origin:
-        return Origin(
+    def _origin(self, row: CsvRow, number: int) -> CellOrigin:
+        return CellOrigin(
             file=f"{self.sha256} {self.salt}".rstrip(),
             dated=self.dated,
             row=number,
@@ -285,7 +285,7 @@ class Table(Struct, frozen=True):
             header=self.layout.header,
         )
 
-    def _cells(self, row: Row, *, is_filtered: bool = True) -> dict[str, str]:
+    def _cells(self, row: CsvRow, *, is_filtered: bool = True) -> dict[str, str]:
         width, cells = self.layout.width, row.cells
         if row.problem:
             raise Unusable(row.problem)
@@ -300,7 +300,7 @@ class Table(Struct, frozen=True):
                 f"a text that contains {self.layout.delimiter!r} needs quotation marks"
             )
         if is_filtered and not self.layout.takes(cells):
-            raise LeftOut
+            raise RowLeftOut
         places, values = self.layout.places.items(), self.file.form.values
         found = {meaning: clean(cells[place]) for meaning, place in places}
         if self.layout.doubt and not all(map(str.isascii, found.values())):

@@ -23,7 +23,7 @@ from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format, is_timedelt
 from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
 
 from backhaul_connectors.file_drop.cells import NO_RESULT, number_text
-from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.json_reader import csv_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _REFERENCE = re.compile("([A-Z]{1,3})([0-9]{1,7})")
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
-class Style(Struct, frozen=True):
+class NumberStyle(Struct, frozen=True):
     """How a number is shown: as a date, as a time span, or with leading zeros."""
 
     is_date: bool = False
@@ -59,12 +59,12 @@ class Style(Struct, frozen=True):
     width: int = 0
 
 
-class Book(Struct, frozen=True):
+class Workbook(Struct, frozen=True):
     """Where the sheet and its texts lie, and what the cells' style numbers mean."""
 
     sheet: str
     strings: str | None
-    styles: tuple[Style, ...]
+    styles: tuple[NumberStyle, ...]
     epoch: datetime
 
 
@@ -74,12 +74,12 @@ def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
     try:
         archive = ZipFile(stream)
     except (BadZipFile, ValueError, NotImplementedError) as error:
-        raise Unreadable(DAMAGED.format(error)) from None
+        raise FileUnreadable(DAMAGED.format(error)) from None
     for part in archive.infolist():
         _check_part(part)
     unpacked = sum(part.file_size for part in archive.infolist())
     if unpacked > max_bytes:
-        raise Unreadable(
+        raise FileUnreadable(
             f"the spreadsheet unpacks to {unpacked / 1e6:,.0f} MB, more than "
             f"max_unzipped_mb allows ({max_bytes // 10**6}); raise it, or save as CSV"
         )
@@ -93,37 +93,37 @@ def check_directory(stream: BinaryIO) -> None:
     tail = stream.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < _END.size:
-        raise Unreadable(DAMAGED.format("its end is missing"))
+        raise FileUnreadable(DAMAGED.format("its end is missing"))
     directory_bytes = _END.unpack_from(tail, at)[5]
     if at >= _LARGE.size and tail[at - 20 : at].startswith(b"PK\x06\x07"):
         # The larger kind of end, in front of this one, is what counts.
         directory_bytes = _LARGE.unpack_from(tail, at - _LARGE.size)[0]
     if directory_bytes > MAX_DIRECTORY_BYTES:
-        raise Unreadable("the spreadsheet lists too many parts; save it again")
+        raise FileUnreadable("the spreadsheet lists too many parts; save it again")
 
 
 def _check_part(part: ZipInfo) -> None:
     if part.flag_bits & 1:
-        raise Unreadable("the spreadsheet has a password; save it without")
+        raise FileUnreadable("the spreadsheet has a password; save it without")
     if part.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        raise Unreadable(DAMAGED.format("it is packed in an unusual way"))
+        raise FileUnreadable(DAMAGED.format("it is packed in an unusual way"))
     too_dense = part.file_size > MAX_RATIO * max(part.compress_size, 1)
     if too_dense and part.file_size > FREE_OF_RATIO_BYTES:
-        raise Unreadable(
+        raise FileUnreadable(
             f"the spreadsheet unpacks to more than {MAX_RATIO} times its size, as only "
             "harmful ones do; save it as CSV if it is yours"
         )
 
 
-def read_book(archive: ZipFile, sheet: str) -> Book:
+def read_book(archive: ZipFile, sheet: str) -> Workbook:
     """Find the sheet called `sheet`, or the first that is not hidden."""
     main = _first_target(archive, "", "/officeDocument")
     if main is None:
-        raise Unreadable(DAMAGED.format("it holds no workbook"))
+        raise FileUnreadable(DAMAGED.format("it holds no workbook"))
     root = _root(archive, main)
     targets = {name: target for name, _, target in _relations(archive, main)}
     styles = _first_target(archive, main, "/styles")
-    return Book(
+    return Workbook(
         sheet=targets.get(_sheet_relation(root, sheet), ""),
         strings=_first_target(archive, main, "/sharedStrings"),
         styles=_styles(_root(archive, styles)) if styles else (),
@@ -134,12 +134,12 @@ def read_book(archive: ZipFile, sheet: str) -> Book:
 def _root(archive: ZipFile, name: str) -> Element:
     try:
         if archive.getinfo(name).file_size > MAX_PART_BYTES:
-            raise Unreadable(DAMAGED.format(f"{name} is too large"))
+            raise FileUnreadable(DAMAGED.format(f"{name} is too large"))
         root: Element = fromstring(archive.read(name), forbid_dtd=True)
     except (KeyError, BadZipFile, ParseError, EOFError) as error:
-        raise Unreadable(DAMAGED.format(error)) from None
+        raise FileUnreadable(DAMAGED.format(error)) from None
     except DefusedXmlException:
-        raise Unreadable(FORBIDDEN) from None
+        raise FileUnreadable(FORBIDDEN) from None
     return root
 
 
@@ -175,7 +175,9 @@ def _sheet_relation(root: Element, wanted: str) -> str:
     found = (named if wanted else visible or sheets)[:1]
     if not found:
         names = ", ".join(each.get("name", "") for each in sheets)
-        raise Unreadable(f"the spreadsheet has no sheet {wanted!r}; it has: {names}")
+        raise FileUnreadable(
+            f"the spreadsheet has no sheet {wanted!r}; it has: {names}"
+        )
     attributes = found[0].attrib.items()
     return next((value for name, value in attributes if name.endswith("}id")), "")
 
@@ -190,7 +192,7 @@ def _epoch(root: Element) -> datetime:
     return epoch
 
 
-def _styles(root: Element) -> tuple[Style, ...]:
+def _styles(root: Element) -> tuple[NumberStyle, ...]:
     own = {
         each.get("numFmtId"): each.get("formatCode", "")
         for each in _elements(root, "numFmt")
@@ -207,17 +209,17 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _style(code: str) -> Style:
+def _style(code: str) -> NumberStyle:
     if is_timedelta_format(code):
-        return Style(is_span=True)
+        return NumberStyle(is_span=True)
     width = len(code) if _ZEROS.fullmatch(code) else 0
-    return Style(is_date=bool(is_date_format(code)), width=width)
+    return NumberStyle(is_date=bool(is_date_format(code)), width=width)
 
 
-PLAIN = Style()
+PLAIN = NumberStyle()
 
 
-class Damaged(Exception):
+class DamagedSheet(Exception):
     """The sheet is not what it should be; the text says in what."""
 
 
@@ -231,15 +233,22 @@ def spread(
     try:
         with open_archive(stream, max_bytes) as archive:
             book = read_book(archive, sheet)
-            strings = Strings(texts)
+            strings = SharedStrings(texts)
             if book.strings:
                 yield from _parse(archive, book.strings, TextHandler(strings))
             strings.finish()
             yield from _parse(archive, book.sheet, SheetHandler(book, strings, lines))
-    except (BadZipFile, SAXException, Damaged, KeyError, EOFError, ZlibError) as error:
-        raise Unreadable(DAMAGED.format(error)) from None
+    except (
+        BadZipFile,
+        SAXException,
+        DamagedSheet,
+        KeyError,
+        EOFError,
+        ZlibError,
+    ) as error:
+        raise FileUnreadable(DAMAGED.format(error)) from None
     except DefusedXmlException:
-        raise Unreadable(FORBIDDEN) from None
+        raise FileUnreadable(FORBIDDEN) from None
 
 
 def _parse(archive: ZipFile, name: str, handler: ContentHandler) -> Iterator[None]:
@@ -255,7 +264,7 @@ def _parse(archive: ZipFile, name: str, handler: ContentHandler) -> Iterator[Non
     parser.close()
 
 
-class Strings:
+class SharedStrings:
     """Texts by their number, on disk: a large sheet's would fill the memory."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -272,7 +281,7 @@ class Strings:
 
     def __getitem__(self, number: int) -> str:
         if not 0 <= number < len(self._ends) - 1:
-            raise Damaged(f"text {number} is missing")
+            raise DamagedSheet(f"text {number} is missing")
         begin, end = self._ends[number], self._ends[number + 1]
         return os.pread(self._stream.fileno(), end - begin, begin).decode()
 
@@ -293,7 +302,7 @@ class TextCollector(ContentHandler):
             return
         self._length += len(content)
         if self._length > MAX_TEXT:
-            raise Damaged(f"a cell has more than {MAX_TEXT:,} letters")
+            raise DamagedSheet(f"a cell has more than {MAX_TEXT:,} letters")
         self._collected.append(content)
 
     def startElement(self, name: str, attrs: Any) -> None:
@@ -325,7 +334,7 @@ class TextCollector(ContentHandler):
 class TextHandler(TextCollector):
     """Takes the texts that cells refer to."""
 
-    def __init__(self, strings: Strings) -> None:
+    def __init__(self, strings: SharedStrings) -> None:
         super().__init__(frozenset({"t"}))
         self._strings = strings
 
@@ -337,7 +346,7 @@ class TextHandler(TextCollector):
 class SheetHandler(TextCollector):
     """Writes a line for each row; what lies between two rows is empty lines."""
 
-    def __init__(self, book: Book, strings: Strings, lines: BinaryIO) -> None:
+    def __init__(self, book: Workbook, strings: SharedStrings, lines: BinaryIO) -> None:
         super().__init__(frozenset({"v", "t"}))
         self._book = book
         self._strings = strings
@@ -365,7 +374,7 @@ class SheetHandler(TextCollector):
     def _begin_row(self, reference: str | None) -> None:
         number = int(reference) if _is_number(reference) else self._row + 1
         if not self._row < number <= MAX_ROWS:
-            raise Damaged(f"row {number} follows row {self._row}")
+            raise DamagedSheet(f"row {number} follows row {self._row}")
         self._lines.write(b"\n" * (number - self._row - 1))
         self._row = number
         self._cells = []
@@ -384,7 +393,7 @@ class SheetHandler(TextCollector):
         found = _REFERENCE.fullmatch(reference) if reference else None
         column = _column_number(found[1]) if found else len(self._cells)
         if not len(self._cells) <= column < MAX_COLUMNS:
-            raise Damaged(f"cell {reference} is out of place")
+            raise DamagedSheet(f"cell {reference} is out of place")
         return column
 
     def _end_cell(self) -> None:
@@ -408,7 +417,7 @@ class SheetHandler(TextCollector):
         try:
             return self._number(raw)
         except (ValueError, OverflowError) as error:
-            raise Damaged(f"row {self._row}: {error}") from None
+            raise DamagedSheet(f"row {self._row}: {error}") from None
 
     def _number(self, raw: str) -> str:
         if self._style.is_date or self._style.is_span:

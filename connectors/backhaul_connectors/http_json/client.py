@@ -43,7 +43,7 @@ def authorization(settings: Settings) -> dict[str, str]:
     return {settings.header: token} if settings.auth == "header" else {}
 
 
-class System:
+class JsonApi:
     """The system: reads it, and leaves it alone for as long as it asks.
 
     `clock` returns seconds that never go back.
@@ -110,7 +110,7 @@ class System:
             raise CheckFailed(f"it asks to be left alone for another {left:.0f} s")
 
 
-async def push(system: System, base: str, settings: Push, change: Change) -> Pushed:
+async def push(system: JsonApi, base: str, settings: Push, change: Change) -> Pushed:
     """Send a change once; its id is the Idempotency-Key."""
     try:
         body = json.dumps(find(settings.body, _envelope(change))).encode()
@@ -143,7 +143,9 @@ def _applied(settings: Push, answer: Answer) -> Pushed:
     return Applied(reference)
 
 
-async def lookup(system: System, base: str, settings: Push, change: Change) -> LookedUp:
+async def lookup(
+    system: JsonApi, base: str, settings: Push, change: Change
+) -> LookedUp:
     """Ask the system whether it has a change. Raises CheckFailed while it is away."""
     if settings.lookup_path is None:
         return Unknown("no lookup_path is set")

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from backhaul_connectors.http_json.client import System, lookup, push
+from backhaul_connectors.http_json.client import JsonApi, lookup, push
 from backhaul_connectors.http_json.pagination import (
     ListFailed,
-    Place,
-    Trail,
+    ListPosition,
+    PageTrail,
     cursor_in,
     cursor_of,
     first_url,
     next_url,
-    places_of,
+    positions_of,
 )
 from backhaul_connectors.http_json.parsing import (
-    Reader,
+    ItemParser,
     digest_of,
     find,
     moment,
@@ -42,7 +42,7 @@ from backhaul_sdk import (
     Uncertain,
     Unknown,
 )
-from backhaul_sdk.calls import Settling
+from backhaul_sdk.calls import LateArrivals
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.contract import TOPICS
 from backhaul_sdk.fields import Unusable, stock_of
@@ -68,7 +68,7 @@ AHEAD = timedelta(minutes=5)
 """How far the system's clock may be ahead of ours."""
 
 
-class StockList:
+class StockListItems:
     """Gathers the items of a list; `records` decides about articles named twice.
 
     It keeps every item until the end of the list: about 1 kB for each.
@@ -160,24 +160,24 @@ SPEC = Spec(
 )
 
 
-class Walk(Struct):
-    """One walk over a list, from `place`: what it has seen so far.
+class ListPass(Struct):
+    """One list_pass over a list, from `place`: what it has seen so far.
 
     What changed behind `latest` is not remembered: nothing would be new until then.
     """
 
     name: str
     settings: List
-    place: Place
-    reader: Reader
+    place: ListPosition
+    reader: ItemParser
     latest: str
-    _reached: Place = field(default_factory=Place)
+    _reached: ListPosition = field(default_factory=ListPosition)
     _seen: dict[str, str] = field(default_factory=dict)
-    _list: StockList = field(default_factory=lambda: StockList(adds_up=False))
+    _list: StockListItems = field(default_factory=lambda: StockListItems(adds_up=False))
 
     def __post_init__(self) -> None:
         self._reached = self.place
-        self._list = StockList(adds_up=self.settings.same_sku == "sum")
+        self._list = StockListItems(adds_up=self.settings.same_sku == "sum")
 
     def take(
         self, items: list[Any], texts: list[str], *, is_last: bool
@@ -211,7 +211,7 @@ class Walk(Struct):
             self.reached()
         return digest not in self.place.recent
 
-    def reached(self) -> Place:
+    def reached(self) -> ListPosition:
         """Return the place behind all that was seen."""
         if self.settings.since is not None:
             overlap = self.settings.overlap_seconds
@@ -238,25 +238,27 @@ class HttpJson(Connector["Settings"]):
     ) -> None:
         super().__init__(instance, settings)
         self._now = now
-        self._system = System(settings, clock)
-        self._settling = Settling(settings.settles_within, clock)
+        self._system = JsonApi(settings, clock)
+        self._late_arrivals = LateArrivals(settings.late_request_seconds, clock)
 
     async def check(self) -> None:
         self._system.check()
 
     async def open(self) -> None:
-        self._settling.may_go_on()
+        self._late_arrivals.request_may_run()
         await self.check()
 
     async def close(self) -> None:
         await self._system.close()
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
-        places = places_of(cursor)
+        places = positions_of(cursor)
         failed: list[str] = []
         for name in self.settings.lists:
             try:
-                async with aclosing(self._pages(self._walk(name, places))) as pages:
+                async with aclosing(
+                    self._pages(self._read_list(name, places))
+                ) as pages:
                     async for records, place in pages:
                         if place != places.get(name):
                             places[name] = place
@@ -269,13 +271,13 @@ class HttpJson(Connector["Settings"]):
         if failed:
             raise CheckFailed("; ".join(failed))
 
-    def _walk(self, name: str, places: dict[str, Place]) -> Walk:
+    def _read_list(self, name: str, places: dict[str, ListPosition]) -> ListPass:
         settings = self.settings.lists[name]
         now = datetime.fromtimestamp(self._now(), UTC)
         latest = moment(now + AHEAD, "now")
-        place = places.get(name, Place()).trusted(latest)
-        reader = Reader(name, settings, moment(now, "now"))
-        return Walk(name, settings, place, reader, latest)
+        place = places.get(name, ListPosition()).trusted(latest)
+        reader = ItemParser(name, settings, moment(now, "now"))
+        return ListPass(name, settings, place, reader, latest)
 
     def topics(self) -> frozenset[str]:
         """Return the news that there is a request for."""
@@ -290,7 +292,7 @@ class HttpJson(Connector["Settings"]):
             said = await push(self._system, self.settings.base_url, settings, change)
         finally:
             if isinstance(said, Uncertain):
-                self._settling.may_go_on()
+                self._late_arrivals.request_may_run()
         return said
 
     async def lookup(self, change: Change) -> LookedUp:
@@ -298,51 +300,51 @@ class HttpJson(Connector["Settings"]):
         if settings is None:
             return Unknown(f"pushes says nothing of {change.topic}")
         base = self.settings.base_url
-        return await self._settling.settled(
+        return await self._late_arrivals.lookup(
             partial(lookup, self._system, base, settings, change)
         )
 
     async def _pages(
-        self, walk: Walk
-    ) -> AsyncGenerator[tuple[list[Record | Bad], Place]]:
+        self, list_pass: ListPass
+    ) -> AsyncGenerator[tuple[list[Record | Bad], ListPosition]]:
         """Yield each page with the place after it, which moves at the last page.
 
         Not before: lists need not be in the order of their changes. A system's own
         cursor moves with each page.
         """
-        settings, place = walk.settings, walk.place
+        settings, place = list_pass.settings, list_pass.place
         url: URL | None = first_url(self.settings.base_url, settings, place)
-        is_first, trail = True, Trail()
+        is_first, trail = True, PageTrail()
         while url is not None:
             trail.enter(url)
-            answer = await self._page(url, place if is_first else Place())
+            answer = await self._page(url, place if is_first else ListPosition())
             if answer.status == 304:
                 return
             document = answer.json()
-            items = _items(walk, document)
+            items = _items(list_pass, document)
             texts = list(map(text_of, items))
             trail.bring(texts)
             following = trail.onward(
                 next_url(settings, url, answer, document, len(items))
             )
-            records = walk.take(items, texts, is_last=following is None)
+            records = list_pass.take(items, texts, is_last=following is None)
             if settings.keep_cursor:
                 place = replace(place, next=cursor_in(settings, document) or place.next)
             if following is None:
                 etag = answer.headers.get("etag", "") if is_first else ""
                 place = replace(
-                    walk.reached(),
+                    list_pass.reached(),
                     next=place.next,
                     etag=etag,
                     url=str(url) if etag else "",
                 )
             *before, last = _chunks(records)
             for chunk in before:
-                yield chunk, walk.place
+                yield chunk, list_pass.place
             yield last, place
             url, is_first = following, False
 
-    async def _page(self, url: URL, place: Place) -> Answer:
+    async def _page(self, url: URL, place: ListPosition) -> Answer:
         known = place.etag if place.etag and place.url == str(url) else ""
         answer = await self._system.read(url, {"If-None-Match": known} if known else {})
         if answer.status == 404 or (answer.status == 304 and not known):
@@ -356,12 +358,12 @@ def _chunks(records: list[Record | Bad]) -> list[list[Record | Bad]]:
     return [records[start : start + BATCH_RECORDS] for start in starts]
 
 
-def _items(walk: Walk, document: Any) -> list[Any]:
+def _items(list_pass: ListPass, document: Any) -> list[Any]:
     try:
-        items = find(walk.settings.items, document)
+        items = find(list_pass.settings.items, document)
     except Unusable as error:
         raise ListFailed(str(error)) from None
     if not isinstance(items, list):
-        place = walk.settings.items
+        place = list_pass.settings.items
         raise ListFailed(f"there is no list at {place!r} of the answer")
     return items

@@ -29,7 +29,7 @@ MOST_EMPTY = 1_000
 _ADVICE = "; check paging"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ListPosition(Struct, frozen=True, kw_only=True):
     """How far one list was read.
 
     `since` is the latest change seen, `recent` the digests of the items that an
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True, kw_only=True):
         """Return from when to ask; empty for the beginning."""
         return _earlier(self.since, overlap_seconds) if self.since else ""
 
-    def trusted(self, latest: str) -> Place:
+    def trusted(self, latest: str) -> ListPosition:
         """Return the place, or the beginning if nothing can have changed at its time.
 
         What changed since was never asked for, and nobody knows since when.
@@ -56,7 +56,7 @@ class Place(Struct, frozen=True, kw_only=True):
             return self
         return replace(self, since="", recent={}, etag="", url="")
 
-    def moved(self, seen: Mapping[str, str], overlap_seconds: float) -> Place:
+    def moved(self, seen: Mapping[str, str], overlap_seconds: float) -> ListPosition:
         """Return the place after items: their digests, and when each changed."""
         everything = {**self.recent, **seen}
         since = max([self.since, *seen.values()])
@@ -66,19 +66,19 @@ class Place(Struct, frozen=True, kw_only=True):
         return replace(self, since=since, recent=recent)
 
 
-def places_of(text: str | None) -> dict[str, Place]:
+def positions_of(text: str | None) -> dict[str, ListPosition]:
     """Read the host's text; what cannot be read is the beginning.
 
     That is safe: what was taken before has the same keys.
     """
     try:
         found: dict[str, dict[str, Any]] = json.loads(text or "{}")
-        return {name: Place(**place) for name, place in found.items()}
+        return {name: ListPosition(**place) for name, place in found.items()}
     except UNREADABLE:
         return {}
 
 
-def cursor_of(places: Mapping[str, Place]) -> str:
+def cursor_of(places: Mapping[str, ListPosition]) -> str:
     """Return the text for the host."""
     shown = {name: asdict(place) for name, place in places.items()}
     return json.dumps(shown, separators=(",", ":"))
@@ -95,7 +95,7 @@ class ListFailed(CheckFailed):
     """What is wrong with one list; the others can be read."""
 
 
-class Trail:
+class PageTrail:
     """The pages of one walk. Raises ListFailed where they go round for ever."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Trail:
         self._brought = brought
 
 
-def first_url(base: str, settings: List, place: Place) -> URL:
+def first_url(base: str, settings: List, place: ListPosition) -> URL:
     """Return the URL of the first page after a place."""
     query = dict(settings.query)
     if settings.size_parameter:

@@ -50,12 +50,12 @@ def find(expression: str, document: Any) -> Any:
     """Return what is at a place of a document; None if nothing is. Raises Unusable."""
     names = _names(expression)
     try:
-        return _walk(names, document) if names else _compiled(expression)(document)
+        return _follow(names, document) if names else _compiled(expression)(document)
     except (JMESPathError, ArithmeticError, ValueError, TypeError) as error:
         raise Unusable(f"{expression} does not fit: {error}") from None
 
 
-def _walk(names: Sequence[str], document: Any) -> Any:
+def _follow(names: Sequence[str], document: Any) -> Any:
     for name in names:
         if not isinstance(document, dict):
             return None
@@ -89,7 +89,7 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]
 
 
-class Reader:
+class ItemParser:
     """Makes records of the items of one list; `now` is when the list was asked for.
 
     `number` is the level read last, before one below 0 became 0.
@@ -256,12 +256,12 @@ class Reader:
         return fields.reason(value, known, default, self._settings.reason_map)
 
 
-BUILDERS: Mapping[str, Callable[[Reader, Any, str], Record]] = {
-    "fulfillment": Reader.fulfillment,
-    "cancellation": Reader.cancellation,
-    "stock_adjustment": Reader.adjustment,
-    "stock_level": Reader.level,
-    "tracking": Reader.tracking,
+BUILDERS: Mapping[str, Callable[[ItemParser, Any, str], Record]] = {
+    "fulfillment": ItemParser.fulfillment,
+    "cancellation": ItemParser.cancellation,
+    "stock_adjustment": ItemParser.adjustment,
+    "stock_level": ItemParser.level,
+    "tracking": ItemParser.tracking,
 }
 
 

@@ -16,7 +16,7 @@ from pydantic import (
 
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import STRICT, TOPICS
-from backhaul_sdk.fields import known_reasons
+from backhaul_sdk.fields import checked_reason_map
 from backhaul_sdk.records import TRACKING_STATUSES
 
 PLACES = ("{id}", "{object_id}")
@@ -49,7 +49,7 @@ def _path(text: str) -> str:
 
 Expression = Annotated[str, AfterValidator(_expression)]
 UrlPath = Annotated[str, AfterValidator(_path)]
-ReasonMap = Annotated[dict[str, str], AfterValidator(known_reasons)]
+ReasonMap = Annotated[dict[str, str], AfterValidator(checked_reason_map)]
 
 
 class List(BaseModel):
@@ -176,7 +176,7 @@ class Push(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _can_be_told_apart(self) -> Push:
+    def _names_the_change(self) -> Push:
         if self.lookup_path and not any(p in self.lookup_path for p in PLACES):
             raise ValueError("lookup_path needs {id} or {object_id}")
         return self
@@ -236,7 +236,7 @@ class Settings(BaseModel):
             raise ValueError(f"no topic is called {', '.join(sorted(unknown))}")
         if not self.lists and not self.pushes:
             raise ValueError("nothing to do: name lists or pushes")
-        if self.settles_within < self.answer_seconds:
+        if self.late_request_seconds < self.answer_seconds:
             least = f"{self.answer_seconds:g}"
             raise ValueError(
                 f"set settle_seconds to {least} or more: so long may an answer take"
@@ -244,6 +244,6 @@ class Settings(BaseModel):
         return self
 
     @property
-    def settles_within(self) -> float:
+    def late_request_seconds(self) -> float:
         """Seconds after which a request whose line broke has an end over there."""
         return self.settle_seconds or 2 * self.answer_seconds

@@ -19,14 +19,14 @@ from backhaul_connectors.scanner.order_validation import (
     order_named,
     refuse_surplus,
 )
-from backhaul_connectors.scanner.scan import MODES, SEPARATOR, Refused, bare
+from backhaul_connectors.scanner.scan import MODES, SEPARATOR, ScanRefused, bare
 from backhaul_sdk import Fulfillment, Line, Record, StockAdjustment
 from backhaul_sdk.fields import Unusable, identifier, is_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_connectors.scanner.order_validation import Shop
+    from backhaul_connectors.scanner.order_validation import StoreLookup
     from backhaul_connectors.scanner.scan import Scan
 
 CLOSE, DROP = "BH-CLOSE", "BH-DROP"
@@ -35,7 +35,7 @@ COMMANDS = frozenset({CLOSE, DROP, *MODE_CODES})
 """Codes to print: they change what the device does."""
 
 
-class Action(Struct, frozen=True):
+class ScanAction(Struct, frozen=True):
     """What a scan does, and how a person calls it; `record` takes its key.
 
     One that `adds` does more when it is done twice: a whole order leaves only once.
@@ -65,7 +65,7 @@ def _cleaned(number: str) -> str | None:
     try:
         found = identifier(tracking_number(number), "tracking number", is_text=True)
     except Unusable as error:
-        raise Refused(422, str(error)) from None
+        raise ScanRefused(422, str(error)) from None
     return found or None
 
 
@@ -73,14 +73,14 @@ def _carrier(name: str | None) -> str | None:
     return None if name is None or is_placeholder(name) else name
 
 
-def action_of(scan: Scan, shop: Shop, *, numeric_skus: bool) -> Action:
+def action_of(scan: Scan, shop: StoreLookup, *, numeric_skus: bool) -> ScanAction:
     """Return what a scan in the mode `pack` or `receive` does. Raises Refused."""
     if scan.mode == "pack":
         return _pack(scan, shop, numeric_skus)
     return _receive(scan, shop, numeric_skus)
 
 
-def names_the_parcel(scan: Scan, shop: Shop) -> bool:
+def names_the_parcel(scan: Scan, shop: StoreLookup) -> bool:
     """Tell whether the code is the order's own or the parcel's label, no article."""
     code = plain(scan.code)
     if scan.order is None or scan.tracking_number in (code, scan.code):
@@ -98,12 +98,12 @@ def tracking_of(scan: Scan) -> str | None:
     return None if is_order else parcel_of(scan.code)
 
 
-def order_packed(scan: Scan, shop: Shop) -> str:
+def order_packed(scan: Scan, shop: StoreLookup) -> str:
     """Return the order that a scan packs. Raises Refused."""
     return order_named(scan.order or scan.code, shop)
 
 
-def _pack(scan: Scan, shop: Shop, numeric_skus: bool) -> Action:
+def _pack(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
     """Pack a whole order, or the units of one article that were scanned for it.
 
     Shipping cannot be undone: where both order and article are named, only what was
@@ -119,7 +119,7 @@ def _pack(scan: Scan, shop: Shop, numeric_skus: bool) -> Action:
         lines = (line,)
         what = f"{line.quantity} x {line.sku} of order {order} packed"
     number = tracking_of(scan) if not lines else scan.tracking_number
-    return Action(
+    return ScanAction(
         lambda key: Fulfillment(
             key=key,
             order=order,
@@ -139,14 +139,14 @@ def _pack(scan: Scan, shop: Shop, numeric_skus: bool) -> Action:
 def refuse_quantity(scan: Scan) -> None:
     """Refuse a number of units where no article is named."""
     if scan.quantity is not None:
-        raise Refused(
+        raise ScanRefused(
             422,
             "a quantity needs an article: put its SKU into code and the order's "
             "number into order",
         )
 
 
-def _line_of(scan: Scan, order: str, shop: Shop, numeric_skus: bool) -> Line:
+def _line_of(scan: Scan, order: str, shop: StoreLookup, numeric_skus: bool) -> Line:
     article = article_of(scan.code, numeric_skus=numeric_skus)
     name, units = shop.name_of(article), article.count(scan.quantity)
     known = shop.order(order)
@@ -156,20 +156,20 @@ def _line_of(scan: Scan, order: str, shop: Shop, numeric_skus: bool) -> Line:
     return Line(sku=name, quantity=units)
 
 
-def refuse_label(code: str, shop: Shop) -> None:
+def refuse_label(code: str, shop: StoreLookup) -> None:
     """Refuse a parcel's label where an article belongs. Raises Refused."""
     if not shop.is_article(code) and parcel_of(code) is not None:
         shown = plain(code).replace(SEPARATOR, "")
-        raise Refused(422, f"{shown} is the number of a parcel, not of an article")
+        raise ScanRefused(422, f"{shown} is the number of a parcel, not of an article")
 
 
-def _receive(scan: Scan, shop: Shop, numeric_skus: bool) -> Action:
+def _receive(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
     """Add what came in to the stock: a difference, never a level."""
     if not numeric_skus:
         refuse_label(scan.code, shop)
     article = article_of(scan.code, numeric_skus=numeric_skus)
     sku, units = shop.name_of(article), article.count(scan.quantity)
-    return Action(
+    return ScanAction(
         lambda key: StockAdjustment(
             key=key,
             sku=sku,

@@ -18,10 +18,10 @@ from backhaul_connectors.scanner.gs1 import (
     wrong_check_digit,
 )
 from backhaul_connectors.scanner.labels import label_of
-from backhaul_connectors.scanner.scan import SEPARATOR, Refused
+from backhaul_connectors.scanner.scan import SEPARATOR, ScanRefused
 
 if TYPE_CHECKING:
-    from backhaul_connectors.scanner.gs1 import Content
+    from backhaul_connectors.scanner.gs1 import Gs1Content
 
 GTIN_LENGTHS = (8, 12, 13, 14)
 _RETAIL_SYMBOLOGIES = ("]E", "]I1")
@@ -33,7 +33,7 @@ _NO_ORDER = re.compile(
 )
 
 
-class Article(Struct, frozen=True):
+class ScannedArticle(Struct, frozen=True):
     """What a code calls an article: a SKU or a GTIN.
 
     `others` are further readings of the same code. `units` is the number of units that
@@ -54,10 +54,10 @@ class Article(Struct, frozen=True):
         """Return the units that one scan stands for. Raises Refused."""
         if self.several and quantity is None:
             what = f"this code holds several units of {self.name} and states no number"
-            raise Refused(422, f"{what}: scan a single article, or send quantity")
+            raise ScanRefused(422, f"{what}: scan a single article, or send quantity")
         if self.units and quantity not in (None, self.units):
             what = f"the code itself says {self.units} units, quantity says {quantity}"
-            raise Refused(422, f"{what}: leave quantity out")
+            raise ScanRefused(422, f"{what}: leave quantity out")
         return self.units or quantity or 1
 
 
@@ -96,13 +96,13 @@ def _label_or_article(code: str, text: str) -> str | None:
             return f"{text} is a parcel's label ({label.kind}), not an order"
         if (content := content_of(code)) and content.gtin:
             return f"{text} is an article ({content.gtin}), not an order"
-    except Refused as refused:
+    except ScanRefused as refused:
         # Some marketplaces number their orders with as many digits as a label has.
         return None if text.isdigit() else f"this is not an order: {refused}"
     return None
 
 
-def article_of(code: str, *, numeric_skus: bool = False) -> Article:
+def article_of(code: str, *, numeric_skus: bool = False) -> ScannedArticle:
     """Return the SKU or GTIN that a code stands for. Raises Refused.
 
     A GTIN out of a GS1 code comes without the zeros that fill it up; lot, serial
@@ -111,17 +111,17 @@ def article_of(code: str, *, numeric_skus: bool = False) -> Article:
     if content := content_of(code):
         return _article_in(content)
     if is_link(code):
-        raise Refused(422, "this link names no article: it has no GTIN")
+        raise ScanRefused(422, "this link names no article: it has no GTIN")
     text = _printing(plain(code))
     if not (text.isascii() and text.isdigit()) or numeric_skus:
-        return Article(text)
+        return ScannedArticle(text)
     if len(text) == 8:
         return _short(text)
     if len(text) in GTIN_LENGTHS:
         _verify(text)
     if label_of(text) is not None:
-        raise Refused(422, f"{text} is the number of a parcel, not of an article")
-    return Article(text)
+        raise ScanRefused(422, f"{text} is the number of a parcel, not of an article")
+    return ScannedArticle(text)
 
 
 def parcel_of(code: str) -> str | None:
@@ -138,25 +138,25 @@ def warm() -> None:
     biip.parse("4006381333931")
 
 
-def _article_in(content: Content) -> Article:
+def _article_in(content: Gs1Content) -> ScannedArticle:
     if content.gtin is None:
-        raise Refused(422, "this GS1 code names no article: it has no GTIN")
-    return Article(content.gtin, units=content.units, several=content.several)
+        raise ScanRefused(422, "this GS1 code names no article: it has no GTIN")
+    return ScannedArticle(content.gtin, units=content.units, several=content.several)
 
 
-def _short(text: str) -> Article:
+def _short(text: str) -> ScannedArticle:
     """Read 8 digits: EAN-8, or UPC-E, which is a UPC of 12 digits in short.
 
     No EAN-8 that is sold begins with 0; there UPC-E goes first.
     """
     upc, is_ean = _expanded(text), _parses(text)
     if upc is None and not is_ean:
-        raise Refused(422, wrong_check_digit(text))
+        raise ScanRefused(422, wrong_check_digit(text))
     if upc is None:
-        return Article(text)
+        return ScannedArticle(text)
     if is_ean and not text.startswith("0"):
-        return Article(text, (upc,))
-    return Article(upc, (text,))
+        return ScannedArticle(text, (upc,))
+    return ScannedArticle(upc, (text,))
 
 
 def _expanded(text: str) -> str | None:
@@ -176,7 +176,7 @@ def _parses(text: str) -> bool:
 
 def _verify(text: str) -> None:
     if not _parses(text):
-        raise Refused(422, wrong_check_digit(text))
+        raise ScanRefused(422, wrong_check_digit(text))
 
 
 def _is_long_gtin(text: str) -> bool:
@@ -188,7 +188,9 @@ def _is_long_gtin(text: str) -> bool:
 def _order_in_link(text: str) -> str:
     found = _linked_order(text)
     if found is None:
-        raise Refused(422, "this link names no order: it has no /orders/NUMBER in it")
+        raise ScanRefused(
+            422, "this link names no order: it has no /orders/NUMBER in it"
+        )
     return _printing(found)
 
 
@@ -207,5 +209,5 @@ def _linked_order(text: str) -> str | None:
 
 def _printing(text: str) -> str:
     if not text.isprintable():
-        raise Refused(422, "code has characters that do not print")
+        raise ScanRefused(422, "code has characters that do not print")
     return text

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.scanner import codes, page
-from backhaul_connectors.scanner.intake import Intake, refusal_of
-from backhaul_connectors.scanner.mqtt import Broker
-from backhaul_connectors.scanner.scan import Refused, read_json
+from backhaul_connectors.scanner.intake import ScanIntake, refusal_of
+from backhaul_connectors.scanner.mqtt import MqttListener
+from backhaul_connectors.scanner.scan import ScanRefused, read_json
 from backhaul_connectors.scanner.settings import Devices, Settings, read_devices
 from backhaul_connectors.scanner.tcp_server import LineServer, tls_of
 from backhaul_sdk import (
@@ -26,8 +26,8 @@ from backhaul_sdk.clock import seconds_since_1970
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from backhaul_connectors.scanner.intake import Answer
-    from backhaul_sdk import Batch, Emit, NameInShop
+    from backhaul_connectors.scanner.intake import DeviceAnswer
+    from backhaul_sdk import Batch, Emit, NameInStore
 
 
 SPEC = Spec(
@@ -65,9 +65,9 @@ class Scanner(Connector["Settings"]):
     ) -> None:
         super().__init__(instance, settings)
         self._devices = Devices(settings.devices)
-        self.intake = Intake(settings, clock, wall, self._names)
+        self.intake = ScanIntake(settings, clock, wall, self._names)
         self.lines = LineServer(settings, self.intake, entrance_seconds)
-        self.broker = Broker(instance, settings, self.intake)
+        self.broker = MqttListener(instance, settings, self.intake)
 
     async def check(self) -> None:
         await asyncio.to_thread(read_devices, self.settings)
@@ -93,14 +93,14 @@ class Scanner(Connector["Settings"]):
 
     async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
         """Bring nothing but what is owed; say whether the broker is there."""
-        await self.intake.hand_in_what_is_owed()
+        await self.intake.submit_pending()
         if problem := self.broker.problem:
             raise CheckFailed(problem)
         async for batch in super().pull(cursor):
             yield batch
 
-    async def _names(self, names: Sequence[str]) -> Mapping[str, NameInShop] | None:
-        return await self.look_up(names)
+    async def _names(self, names: Sequence[str]) -> Mapping[str, NameInStore] | None:
+        return await self.find_in_store(names)
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         device = self._devices.of(request.headers)
@@ -111,19 +111,19 @@ class Scanner(Connector["Settings"]):
             raw = request.body.decode("utf-8", "replace").replace("\0", "\ufffd")
             document = read_json(request.body)
             return _response(await self.intake.take(document, device, raw))
-        except Refused as refused:
+        except ScanRefused as refused:
             return _response(refusal_of(refused))
 
 
 def _require_json(request: HttpRequest) -> None:
     if len(request.body) > MAX_BODY_BYTES:
-        raise Refused(413, f"the message is longer than {MAX_BODY_BYTES} bytes")
+        raise ScanRefused(413, f"the message is longer than {MAX_BODY_BYTES} bytes")
     kind = request.headers.get("content-type", "application/json")
     if kind.partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "the message must be sent as application/json")
+        raise ScanRefused(415, "the message must be sent as application/json")
 
 
-def _response(answer: Answer) -> HttpResponse:
+def _response(answer: DeviceAnswer) -> HttpResponse:
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     return HttpResponse(
         answer.status, answer.document, headers if answer.status == 503 else {}

@@ -17,20 +17,20 @@ UNANSWERED_SECONDS = 600.0
 """How long a scan is remembered that may or may not have been stored."""
 
 
-class Known(Struct):
+class IssuedKey(Struct):
     """A key given out, and until when it is given again."""
 
     key: str
     until: float
 
 
-class Repeats:
+class RecentScans:
     """Remembers the last scans until the program ends, where there is no folder."""
 
     def __init__(self, dedupe_seconds: float, clock: Callable[[], float]) -> None:
         self._dedupe_seconds = dedupe_seconds
         self._clock = clock
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, IssuedKey] = {}
 
     def key_of(self, scan: Scan) -> str:
         """Return the key of a scan that its device did not number."""
@@ -38,7 +38,7 @@ class Repeats:
         self._known = {
             i: known for i, known in self._known.items() if known.until > now
         }
-        fresh = Known(_fresh_key(scan), 0.0)
+        fresh = IssuedKey(_fresh_key(scan), 0.0)
         known = self._known.setdefault(scan.identity, fresh)
         if known is fresh:
             known.until = now + UNANSWERED_SECONDS
@@ -50,7 +50,7 @@ class Repeats:
             known.until = min(known.until, self._clock() + self._dedupe_seconds)
 
 
-class KeptRepeats:
+class StoredRecentScans:
     """Remembers the last scans in the file; one transaction for each.
 
     `second` is the time of day since 1970: it goes on while the program is away.

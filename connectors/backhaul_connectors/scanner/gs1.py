@@ -10,7 +10,7 @@ from biip.gs1_digital_link_uris import GS1DigitalLinkURI
 from biip.gs1_messages import GS1Message
 from msgspec import Struct
 
-from backhaul_connectors.scanner.scan import SEPARATOR, Refused
+from backhaul_connectors.scanner.scan import SEPARATOR, ScanRefused
 from backhaul_sdk.records import MAX_DELTA
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ SEPARATOR_HINT = (
 )
 
 
-class Unreadable(Refused):
+class InvalidGs1Code(ScanRefused):
     """A code begins like a GS1 code and is none."""
 
 
-class Content(Struct, frozen=True):
+class Gs1Content(Struct, frozen=True):
     """What a GS1 code identifies.
 
     `gtin` comes without the zeros that fill it up. `units` is the number of units that
@@ -63,7 +63,7 @@ def without_symbology(code: str) -> str:
     return text.lstrip(SEPARATOR)
 
 
-def content_of(code: str) -> Content | None:
+def content_of(code: str) -> Gs1Content | None:
     """Read a GS1 code; None for a code that is none.
 
     Raises Refused for a GS1 code that cannot be read, with what the scanner needs.
@@ -78,7 +78,7 @@ def content_of(code: str) -> Content | None:
         if is_message or _ELEMENTS.match(text):
             return _content(GS1Message.parse(text.strip(SEPARATOR)).element_strings)
     except biip.ParseError as error:
-        raise Unreadable(422, _unreadable(text, error)) from None
+        raise InvalidGs1Code(422, _unreadable(text, error)) from None
     return None
 
 
@@ -107,22 +107,22 @@ def _starts_like_gs1(text: str) -> bool:
     return re.match(r"^(?:10|11|13|15|17|21|37)", text) is not None
 
 
-def _content_of_link(code: str) -> Content | None:
+def _content_of_link(code: str) -> Gs1Content | None:
     try:
         return _content(GS1DigitalLinkURI.parse(code).element_strings)
     except (biip.ParseError, ValueError):  # the latter for no address at all
         return None
 
 
-def _content(elements: GS1ElementStrings) -> Content:
+def _content(elements: GS1ElementStrings) -> Gs1Content:
     sscc, gtin = elements.get(ai="00"), elements.get(ai="01")
     contained, count = elements.get(ai="02"), elements.get(ai="37")
     element = gtin or contained
     if element is not None and element.gtin is None:
-        raise Refused(422, wrong_check_digit(element.value))
+        raise ScanRefused(422, wrong_check_digit(element.value))
     if sscc is not None and sscc.sscc is None:
-        raise Refused(422, wrong_check_digit(sscc.value))
-    return Content(
+        raise ScanRefused(422, wrong_check_digit(sscc.value))
+    return Gs1Content(
         gtin=_without_filling(element.gtin) if element and element.gtin else None,
         units=_units(count.value) if gtin is None and count else None,
         several=elements.get(ai="30") is not None or bool(contained and not count),
@@ -133,10 +133,10 @@ def _content(elements: GS1ElementStrings) -> Content:
 
 def _units(text: str) -> int:
     if int(text) < 1:
-        raise Refused(422, "this GS1 code says that it holds 0 units (37)")
+        raise ScanRefused(422, "this GS1 code says that it holds 0 units (37)")
     if int(text) > MAX_DELTA:
         what = f"this GS1 code says that it holds more than {MAX_DELTA} units (37)"
-        raise Refused(422, what)
+        raise ScanRefused(422, what)
     return int(text)
 
 

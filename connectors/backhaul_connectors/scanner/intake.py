@@ -12,31 +12,35 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul_connectors.scanner.actions import COMMANDS, action_of, normalized
-from backhaul_connectors.scanner.deduplication import Repeats
+from backhaul_connectors.scanner.deduplication import RecentScans
 from backhaul_connectors.scanner.order_validation import (
-    Shop,
+    StoreLookup,
     names_in,
     refuse_wrong_layout,
 )
 from backhaul_connectors.scanner.scan import (
     MAX_TEXT,
     MODES,
-    Refused,
+    ScanRefused,
     read_line,
     scan_of,
 )
 from backhaul_connectors.scanner.session_store import fulfillment_of, write_count
-from backhaul_connectors.scanner.session_thread import Floor
-from backhaul_connectors.scanner.sessions import Collected, Complete, Rules
+from backhaul_connectors.scanner.session_thread import SessionThread
+from backhaul_connectors.scanner.sessions import (
+    ScanCollected,
+    SessionComplete,
+    SessionRules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backhaul_connectors.scanner.actions import Action
+    from backhaul_connectors.scanner.actions import ScanAction
     from backhaul_connectors.scanner.scan import Scan
     from backhaul_connectors.scanner.session_store import Session
     from backhaul_connectors.scanner.settings import Settings
-    from backhaul_sdk import Emit, Line, LookUp, Receipt
+    from backhaul_sdk import Emit, FindInStore, Line, Receipt
 
 
 NOT_STORED = "not stored, please try again in a moment"
@@ -46,7 +50,7 @@ MOST_BYTES = 4_096
 _WORDS = {200: "OK", 503: "AGAIN"}
 
 
-class Answer(Struct, frozen=True):
+class DeviceAnswer(Struct, frozen=True):
     """What the device is told; `order` is the one that it is picking."""
 
     status: int
@@ -63,15 +67,15 @@ class Answer(Struct, frozen=True):
         return {**told, "order": self.order} if self.order else told
 
 
-def refusal_of(refused: Refused) -> Answer:
+def refusal_of(refused: ScanRefused) -> DeviceAnswer:
     """Say why a scan cannot be used."""
-    return Answer(refused.status, str(refused))
+    return DeviceAnswer(refused.status, str(refused))
 
 
-class Intake:
+class ScanIntake:
     """Takes scans for the host, and keeps those that are collected until then.
 
-    `look_up` asks the host what texts name in the shop.
+    `find_in_store` asks the host what texts name in the shop.
     """
 
     def __init__(
@@ -79,14 +83,14 @@ class Intake:
         settings: Settings,
         clock: Callable[[], float],
         wall: Callable[[], float],
-        look_up: LookUp,
+        find_in_store: FindInStore,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._wall = wall
-        self._repeats = Repeats(settings.dedupe_seconds, clock)
-        self._floor: Floor | None = None
-        self._look_up = look_up
+        self._repeats = RecentScans(settings.dedupe_seconds, clock)
+        self._thread: SessionThread | None = None
+        self._look_up = find_in_store
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.emit: Emit | None = None
 
@@ -99,31 +103,35 @@ class Intake:
 
     async def open(self) -> None:
         """Open the folder of what is collected. Raises CheckFailed."""
-        if self._settings.folder is not None and self._floor is None:
-            rules = Rules(
+        if self._settings.folder is not None and self._thread is None:
+            rules = SessionRules(
                 self._settings.first_mode,
                 self._settings.dedupe_seconds,
                 self._settings.numeric_skus,
             )
-            self._floor = await asyncio.to_thread(
-                Floor, self._settings.folder, rules, self._clock, self._wall
+            self._thread = await asyncio.to_thread(
+                SessionThread, self._settings.folder, rules, self._clock, self._wall
             )
 
     async def close(self) -> None:
         """Close the folder. Safe to call twice."""
-        floor, self._floor = self._floor, None
+        floor, self._thread = self._thread, None
         if floor is not None:
             await asyncio.to_thread(floor.close)
 
-    async def take(self, document: Mapping[str, Any], device: str, raw: str) -> Answer:
+    async def take(
+        self, document: Mapping[str, Any], device: str, raw: str
+    ) -> DeviceAnswer:
         """Keep one scan and say what became of it. Raises Refused for a bad one."""
         return await self._answered(normalized(scan_of(document, device, raw)))
 
-    async def _answered(self, scan: Scan) -> Answer:
+    async def _answered(self, scan: Scan) -> DeviceAnswer:
         if self._settings.folder is not None:
-            return await self._take_on_the_floor(scan)
+            return await self._take_in_session(scan)
         if scan.mode in ("count", "pick") or scan.code in COMMANDS:
-            raise Refused(422, "nothing is picked or counted here: folder is not set")
+            raise ScanRefused(
+                422, "nothing is picked or counted here: folder is not set"
+            )
         scan = _in_mode(scan, self._settings.first_mode)
         action = self._action_of(scan, await self._shop_for(scan))
         key = scan.key
@@ -135,52 +143,52 @@ class Intake:
             return answer
         return replace(answer, what=f"{answer.what}; {UNNUMBERED}")
 
-    async def _take_on_the_floor(self, scan: Scan) -> Answer:
+    async def _take_in_session(self, scan: Scan) -> DeviceAnswer:
         try:
             # A device's scans are kept in their order, though each is looked up first.
             async with self._turns[scan.device]:
                 shop = await self._shop_for(scan)
-                kept = self._open_floor().take(scan, shop)
+                kept = self._open_thread().take(scan, shop)
             step = await kept
-        except Refused:
+        except ScanRefused:
             raise
         except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
-            return Answer(503, NOT_STORED)
-        if isinstance(step, Collected):
-            return Answer(200, step.what, step.order)
-        if isinstance(step, Complete):
-            return await self.hand_in(step.session)
+            return DeviceAnswer(503, NOT_STORED)
+        if isinstance(step, ScanCollected):
+            return DeviceAnswer(200, step.what, step.order)
+        if isinstance(step, SessionComplete):
+            return await self.submit(step.session)
         answer = await self._store(
             self._action_of(_in_mode(step.scan, ""), shop), step.key
         )
         if scan.key is None and answer.status != 503:
             # If this fails it stays known for longer, and its device is told so.
             with suppress(Exception):
-                await self._open_floor().answered(step.scan)
+                await self._open_thread().answered(step.scan)
         return answer
 
-    def _open_floor(self) -> Floor:
-        if self._floor is None:
+    def _open_thread(self) -> SessionThread:
+        if self._thread is None:
             raise OSError("the folder is not open")
-        return self._floor
+        return self._thread
 
-    async def _shop_for(self, scan: Scan) -> Shop:
+    async def _shop_for(self, scan: Scan) -> StoreLookup:
         """Return what the scan's texts name in the shop. Raises Refused."""
         if scan.code in COMMANDS:
-            return Shop()
+            return StoreLookup()
         names = names_in(scan, numeric_skus=self._settings.numeric_skus)
-        shop = Shop(await self._look_up(names))
+        shop = StoreLookup(await self._look_up(names))
         refuse_wrong_layout(scan, shop)
         return shop
 
-    def _action_of(self, scan: Scan, shop: Shop) -> Action:
+    def _action_of(self, scan: Scan, shop: StoreLookup) -> ScanAction:
         return action_of(scan, shop, numeric_skus=self._settings.numeric_skus)
 
-    async def _store(self, action: Action, key: str) -> Answer:
+    async def _store(self, action: ScanAction, key: str) -> DeviceAnswer:
         try:
             receipt = await self._emit()(action.record(key))
         except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
-            return Answer(503, NOT_STORED)
+            return DeviceAnswer(503, NOT_STORED)
         return _answer_to(receipt, action.what)
 
     def _emit(self) -> Emit:
@@ -188,22 +196,22 @@ class Intake:
             raise OSError("nobody takes records yet")
         return self.emit
 
-    async def hand_in(self, session: Session) -> Answer:
+    async def submit(self, session: Session) -> DeviceAnswer:
         """Give a complete order to the host, or a complete count to people."""
         try:
-            floor = self._open_floor()
+            floor = self._open_thread()
             lines = await floor.lines(session)
             if session.mode == "count":
-                answer = Answer(200, await self._write_count(session, lines))
+                answer = DeviceAnswer(200, await self._write_count(session, lines))
             else:
                 receipt = await self._emit()(fulfillment_of(session, lines))
                 units = sum(line.quantity for line in lines)
                 done = f"order {session.order} finished with {units} units"
                 answer = _answer_to(receipt, done)
             state = "done" if answer.status == 200 else "refused"
-            await floor.settle(session, state, answer.what)
+            await floor.record_result(session, state, answer.what)
         except Exception:  # noqa: BLE001 - whatever failed, the device must ask again
-            return Answer(503, NOT_STORED)
+            return DeviceAnswer(503, NOT_STORED)
         return answer
 
     async def _write_count(self, session: Session, lines: tuple[Line, ...]) -> str:
@@ -213,25 +221,25 @@ class Intake:
         file = await asyncio.to_thread(write_count, folder, session, lines)
         return f"the count of {len(lines)} articles is in {file}; stock is unchanged"
 
-    async def hand_in_what_is_owed(self) -> None:
+    async def submit_pending(self) -> None:
         """Hand in what was complete when the program ended, or the host failed."""
-        if self._floor is not None and self.emit is not None:
-            for session in await self._floor.owed():
-                await self.hand_in(session)
+        if self._thread is not None and self.emit is not None:
+            for session in await self._thread.owed():
+                await self.submit(session)
 
 
 def _in_mode(scan: Scan, first_mode: str) -> Scan:
     if scan.mode:
         return scan
     if not first_mode:
-        raise Refused(422, f"mode must be one of: {', '.join(MODES)}")
+        raise ScanRefused(422, f"mode must be one of: {', '.join(MODES)}")
     return scan._replace(mode=first_mode)
 
 
-def _answer_to(receipt: Receipt, done: str) -> Answer:
+def _answer_to(receipt: Receipt, done: str) -> DeviceAnswer:
     if receipt.state == "quarantined":
-        return Answer(422, receipt.what or "this cannot be used")
-    return Answer(200, _sentence(receipt, done))
+        return DeviceAnswer(422, receipt.what or "this cannot be used")
+    return DeviceAnswer(200, _sentence(receipt, done))
 
 
 def _sentence(receipt: Receipt, done: str) -> str:
@@ -242,10 +250,10 @@ def _sentence(receipt: Receipt, done: str) -> str:
     return f"{done}: {receipt.what}" if receipt.what else done
 
 
-class Reply(Struct, frozen=True):
+class DeviceReply(Struct, frozen=True):
     """An answer, and which scan it is for, as the device numbered it."""
 
-    answer: Answer
+    answer: DeviceAnswer
     sequence: object = None
 
     def formed_for(self, message: bytes) -> bytes:
@@ -259,19 +267,19 @@ class Reply(Struct, frozen=True):
         return json.dumps(document).encode()
 
 
-async def reply_to(message: bytes, device: str, intake: Intake) -> Reply:
+async def reply_to(message: bytes, device: str, intake: ScanIntake) -> DeviceReply:
     """Take one message."""
     if len(message) > MOST_BYTES:
         what = f"the line is longer than {MOST_BYTES} bytes"
-        return Reply(Answer(413, what))
+        return DeviceReply(DeviceAnswer(413, what))
     raw = message.decode("utf-8", "replace").replace("\0", "\ufffd").rstrip("\r")
     sequence: object = None
     try:
         document = read_line(message)
         sequence = _sequence_in(document)
-        return Reply(await intake.take(document, device, raw), sequence)
-    except Refused as refused:
-        return Reply(refusal_of(refused), sequence)
+        return DeviceReply(await intake.take(document, device, raw), sequence)
+    except ScanRefused as refused:
+        return DeviceReply(refusal_of(refused), sequence)
 
 
 def _sequence_in(document: Mapping[str, object]) -> object:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul_connectors.scanner.gs1 import (
-    Unreadable,
+    InvalidGs1Code,
     content_of,
     is_link,
     without_symbology,
     wrong_check_digit,
 )
-from backhaul_connectors.scanner.scan import SEPARATOR, Refused
+from backhaul_connectors.scanner.scan import SEPARATOR, ScanRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,10 +70,10 @@ def _number_of_label(given: str, text: str) -> str:
     try:
         if found := label_of(given):
             return found.number
-    except Unreadable:
+    except InvalidGs1Code:
         pass
     if is_link(text):
-        raise Refused(422, f"{text} is a web address, not a tracking number")
+        raise ScanRefused(422, f"{text} is a web address, not a tracking number")
     return text.replace(SEPARATOR, "")
 
 
@@ -87,7 +87,7 @@ def _postal(text: str) -> str | None:
         rest = text[3 + width :]
         if len(rest) in _POSTAL_LENGTHS and rest[0] == "9" and _mod10(rest):
             return rest
-    raise Refused(422, wrong_check_digit(text))
+    raise ScanRefused(422, wrong_check_digit(text))
 
 
 def _gs1_label(code: str) -> Label | None:
@@ -98,7 +98,7 @@ def _gs1_label(code: str) -> Label | None:
         return Label(f"00{content.sscc}", "SSCC")
     if content.postcode and content.gtin is None:
         what = "this is the postcode of a parcel's label, not its tracking number"
-        raise Refused(422, f"{what}: scan the label's other barcode")
+        raise ScanRefused(422, f"{what}: scan the label's other barcode")
     return None
 
 
@@ -107,7 +107,7 @@ def _is_sscc(text: str) -> bool:
     if len(text) != 18 or not text.isascii() or not text.isdigit():
         return False
     if not _mod10(text):
-        raise Refused(422, wrong_check_digit(text))
+        raise ScanRefused(422, wrong_check_digit(text))
     return True
 
 
@@ -125,7 +125,7 @@ def _ups(match: re.Match[str]) -> str:
     values = [int(c) if c.isdigit() else (ord(c) - 63) % 10 for c in text[2:-1]]
     weighed = sum(value * (1, 2)[place % 2] for place, value in enumerate(values))
     if (-weighed) % 10 != int(text[-1]):
-        raise Refused(422, wrong_check_digit(text))
+        raise ScanRefused(422, wrong_check_digit(text))
     return text
 
 
@@ -137,7 +137,7 @@ def _s10(match: re.Match[str]) -> str:
         for digit, weight in zip(text[2:10], (8, 6, 4, 2, 3, 5, 9, 7), strict=True)
     )
     if {10: 0, 11: 5}.get(rest := 11 - weighed % 11, rest) != int(text[10]):
-        raise Refused(422, wrong_check_digit(text))
+        raise ScanRefused(422, wrong_check_digit(text))
     return text
 
 
@@ -148,20 +148,20 @@ def _fedex_34(match: re.Match[str]) -> str:
         int(digit) * (1, 7, 3)[place % 3] for place, digit in enumerate(text[-14:-1])
     )
     if weighed % 11 % 10 != int(text[-1]):
-        raise Refused(422, wrong_check_digit(text))
+        raise ScanRefused(422, wrong_check_digit(text))
     return text[-12:] if text[-14:-12] == "00" else text[-14:]
 
 
 def _verified(match: re.Match[str]) -> str:
     if not _mod10(match[0]):
-        raise Refused(422, wrong_check_digit(match[0]))
+        raise ScanRefused(422, wrong_check_digit(match[0]))
     return match[0]
 
 
 def _fedex_22(match: re.Match[str]) -> str:
     number = match[0][7:]
     if not _mod10(number):
-        raise Refused(422, wrong_check_digit(match[0]))
+        raise ScanRefused(422, wrong_check_digit(match[0]))
     return number
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import aiomqtt
 
-from backhaul_connectors.scanner.intake import Answer, Reply, reply_to
+from backhaul_connectors.scanner.intake import DeviceAnswer, DeviceReply, reply_to
 from backhaul_sdk import CheckFailed
 
 if TYPE_CHECKING:
-    from backhaul_connectors.scanner.intake import Intake
+    from backhaul_connectors.scanner.intake import ScanIntake
     from backhaul_connectors.scanner.settings import Settings
 
 MOST_AT_ONCE = 500
@@ -39,10 +39,10 @@ class _Acknowledging(aiomqtt.Client):
         self._client.publish(topic, reply)
 
 
-class Broker:
+class MqttListener:
     """Keeps a session at the broker, which holds scans for us while we are away."""
 
-    def __init__(self, instance: str, settings: Settings, intake: Intake) -> None:
+    def __init__(self, instance: str, settings: Settings, intake: ScanIntake) -> None:
         self._settings = settings
         self._intake = intake
         self._name = settings.mqtt_client_id or f"backhaul-{instance}"
@@ -133,14 +133,14 @@ class Broker:
             reply = await self._reply_to(message, line)
         return reply.formed_for(line)
 
-    async def _reply_to(self, message: aiomqtt.Message, line: bytes) -> Reply:
+    async def _reply_to(self, message: aiomqtt.Message, line: bytes) -> DeviceReply:
         device = self._device_of(message.topic.value)
         if device not in self._settings.mqtt_devices:
             what = "this device is not known: name it in mqtt_devices"
-            return Reply(Answer(401, what))
+            return DeviceReply(DeviceAnswer(401, what))
         if message.retain:
             what = "a scan must not be retained: it would come again"
-            return Reply(Answer(422, what))
+            return DeviceReply(DeviceAnswer(422, what))
         return await reply_to(line, device, self._intake)
 
     def _device_of(self, topic: str) -> str:

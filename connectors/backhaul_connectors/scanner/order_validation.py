@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 
 from backhaul_connectors.scanner import keyboard_layouts
 from backhaul_connectors.scanner.codes import article_of, order_of, plain, why_no_order
-from backhaul_connectors.scanner.scan import SEPARATOR, Refused
-from backhaul_sdk import NameInShop
+from backhaul_connectors.scanner.scan import SEPARATOR, ScanRefused
+from backhaul_sdk import NameInStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from backhaul_connectors.scanner.codes import Article
+    from backhaul_connectors.scanner.codes import ScannedArticle
     from backhaul_connectors.scanner.scan import Scan
-    from backhaul_sdk import LineInShop, OrderInShop
+    from backhaul_sdk import LineInStore, OrderInStore
 
-NOTHING = NameInShop()
+NOTHING = NameInStore()
 
 
-class Shop:
+class StoreLookup:
     """What the texts of one scan name in the shop; `None`: the host cannot say."""
 
-    def __init__(self, named: Mapping[str, NameInShop] | None = None) -> None:
+    def __init__(self, named: Mapping[str, NameInStore] | None = None) -> None:
         self._named = named or {}
         self.is_known = named is not None
 
-    def named(self, text: str) -> NameInShop:
+    def named(self, text: str) -> NameInStore:
         """Return what a text names; nothing where it was not looked up."""
         return self._named.get(text, NOTHING)
 
-    def order(self, name: str) -> OrderInShop | None:
+    def order(self, name: str) -> OrderInStore | None:
         """Return the one order with a name; None for none, or for several."""
         orders = self.named(name).orders
         return orders[0] if len(orders) == 1 else None
@@ -40,7 +40,7 @@ class Shop:
         """Tell whether a code is an article's SKU or GTIN exactly as it was scanned."""
         return bool(self.named(_text(code)).variant_ids)
 
-    def name_of(self, article: Article) -> str:
+    def name_of(self, article: ScannedArticle) -> str:
         """Return the reading of a code that the shop knows, or else the likeliest."""
         known = (name for name in article.names if self.named(name).variant_ids)
         return next(known, article.name)
@@ -52,22 +52,22 @@ def names_in(scan: Scan, *, numeric_skus: bool) -> Sequence[str]:
     names += (text for _, text in keyboard_layouts.readings(scan.code))
     if scan.order is not None:
         names.append(scan.order)
-    with suppress(Refused):
+    with suppress(ScanRefused):
         names.append(order_of(scan.code))
-    with suppress(Refused):
+    with suppress(ScanRefused):
         names += article_of(scan.code, numeric_skus=numeric_skus).names
     return list(dict.fromkeys(names))
 
 
-def refuse_wrong_layout(scan: Scan, shop: Shop) -> None:
+def refuse_wrong_layout(scan: Scan, shop: StoreLookup) -> None:
     """Refuse a code whose digits came through another keyboard layout."""
     known = shop.named(_text(scan.code))
     found = keyboard_layouts.garbled(scan.code)
     if found and not known.orders and not known.variant_ids:
-        raise Refused(422, keyboard_layouts.words(scan.code, *found))
+        raise ScanRefused(422, keyboard_layouts.words(scan.code, *found))
 
 
-def order_named(code: str, shop: Shop) -> str:
+def order_named(code: str, shop: StoreLookup) -> str:
     """Return the order that a code names. Raises Refused where it is certainly none.
 
     An order that the shop knows by this name wins over every other reading. A name that
@@ -78,29 +78,29 @@ def order_named(code: str, shop: Shop) -> str:
         return text
     if named := shop.named(text).skus:
         sku = min(named)
-        raise Refused(422, f"{text} is the article {sku}: scan the order's number")
+        raise ScanRefused(422, f"{text} is the article {sku}: scan the order's number")
     if reason := why_no_order(code):
-        raise Refused(422, f"{reason}: scan the order's number")
+        raise ScanRefused(422, f"{reason}: scan the order's number")
     name = order_of(code)
     if not shop.named(name).orders:
         _refuse_garbled(code, shop)
     return name
 
 
-def refuse_unfit_order(name: str, shop: Shop) -> None:
+def refuse_unfit_order(name: str, shop: StoreLookup) -> None:
     """Refuse to begin an order that cannot ship. Raises Refused."""
     order = shop.order(name)
     if order is None:
         return
     if order.cancelled:
-        raise Refused(422, f"order {order.name} is cancelled: do not ship it")
+        raise ScanRefused(422, f"order {order.name} is cancelled: do not ship it")
     if not order.uncertain and not any(line.left > 0 for line in order.lines):
-        raise Refused(422, f"order {order.name} has nothing left to ship")
+        raise ScanRefused(422, f"order {order.name} has nothing left to ship")
 
 
 def fitting(
-    order: str, name: str, lines: Sequence[LineInShop] | None, shop: Shop
-) -> Sequence[LineInShop]:
+    order: str, name: str, lines: Sequence[LineInStore] | None, shop: StoreLookup
+) -> Sequence[LineInStore]:
     """Return the order's lines that an article belongs to.
 
     `lines` are those of the order, None where the order is not known yet. Raises
@@ -115,37 +115,37 @@ def fitting(
         return ()
     if named.orders and not named.variant_ids:
         what = f"{name} is an order's number: finish order {order} first"
-        raise Refused(422, f"{what} (BH-CLOSE, or its own number)")
+        raise ScanRefused(422, f"{what} (BH-CLOSE, or its own number)")
     _refuse_garbled(name, shop)
     if lines is not None:
-        raise Refused(
+        raise ScanRefused(
             422, f"order {order} has no article {name}: put it back and go on"
         )
     if not named.variant_ids:
-        raise Refused(422, f"the shop has no article {name}: put it back and go on")
+        raise ScanRefused(422, f"the shop has no article {name}: put it back and go on")
     return ()
 
 
 def refuse_surplus(
-    order: str, name: str, lines: Sequence[LineInShop], before: int, units: int
+    order: str, name: str, lines: Sequence[LineInStore], before: int, units: int
 ) -> None:
     """Refuse more units than the order's lines have left. Raises Refused."""
     left = sum(line.left for line in lines)
     if lines and before + units > left:
         so_far = f"{before} scanned so far" if before else "none scanned so far"
         what = f"order {order} has {left} x {name} left to ship, {so_far}"
-        raise Refused(422, f"{what}: {units} more are too many; go on without")
+        raise ScanRefused(422, f"{what}: {units} more are too many; go on without")
 
 
-def _refuse_garbled(text: str, shop: Shop) -> None:
+def _refuse_garbled(text: str, shop: StoreLookup) -> None:
     """Refuse a code that another keyboard layout would turn into a known one."""
     for layout, reading in keyboard_layouts.readings(text):
         found = shop.named(reading)
         if found.orders or found.variant_ids:
-            raise Refused(422, keyboard_layouts.words(text, layout, reading))
+            raise ScanRefused(422, keyboard_layouts.words(text, layout, reading))
 
 
-def _is_of(line: LineInShop, name: str, named: NameInShop) -> bool:
+def _is_of(line: LineInStore, name: str, named: NameInStore) -> bool:
     return (
         line.sku == name
         or line.sku in named.skus

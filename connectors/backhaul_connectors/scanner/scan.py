@@ -28,11 +28,11 @@ _OTHER_NAMES = {
     "carrier": "trackingCompany",
     "tracking": _SCANNED[2],
 }
-_MEANT = {name.casefold(): name for name in _FIELDS} | _OTHER_NAMES
+_OTHER_SPELLINGS = {name.casefold(): name for name in _FIELDS} | _OTHER_NAMES
 """What other spellings of a field mean, without case and underscores."""
 
 
-class Refused(Exception):
+class ScanRefused(Exception):
     """The scan cannot be used; the text is for the person with the scanner."""
 
     def __init__(self, status: int, what: str) -> None:
@@ -93,9 +93,11 @@ def read_json(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused(400, "the message is not JSON") from None
+        raise ScanRefused(400, "the message is not JSON") from None
     if not isinstance(document, dict):
-        raise Refused(400, 'the message must be a JSON object such as {"mode": "pack"}')
+        raise ScanRefused(
+            400, 'the message must be a JSON object such as {"mode": "pack"}'
+        )
     return document
 
 
@@ -106,7 +108,7 @@ def read_line(line: bytes) -> dict[str, Any]:
     try:
         return {"code": line.decode()}
     except UnicodeDecodeError:
-        raise Refused(400, "the line is not UTF-8 text") from None
+        raise ScanRefused(400, "the line is not UTF-8 text") from None
 
 
 def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
@@ -117,12 +119,12 @@ def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
     _refuse_spellings(document)
     named = _text(document, "device")
     if named is not None and named != device:
-        raise Refused(422, f"this device is {device}, not {named}")
+        raise ScanRefused(422, f"this device is {device}, not {named}")
     mode, code = (_text(document, "mode") or "").lower(), _text(document, "code")
     if mode and mode not in MODES:
-        raise Refused(422, f"mode must be one of: {', '.join(MODES)}")
+        raise ScanRefused(422, f"mode must be one of: {', '.join(MODES)}")
     if code is None:
-        raise Refused(422, "code is missing: it is what was scanned")
+        raise ScanRefused(422, "code is missing: it is what was scanned")
     return Scan(
         device=device,
         sequence=_sequence(document),
@@ -138,10 +140,10 @@ def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
 
 
 def _refuse_spellings(document: Mapping[str, Any]) -> None:
-    for name in document.keys() - _MEANT.values():
-        meant = _MEANT.get(name.casefold().replace("_", "").replace("-", ""))
+    for name in document.keys() - _OTHER_SPELLINGS.values():
+        meant = _OTHER_SPELLINGS.get(name.casefold().replace("_", "").replace("-", ""))
         if meant is not None and meant not in document:
-            raise Refused(422, f"{name[:60]} is not a field; write {meant}")
+            raise ScanRefused(422, f"{name[:60]} is not a field; write {meant}")
 
 
 def bare(order: str) -> str:
@@ -154,12 +156,14 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise Refused(422, f"{name} must be text in quotation marks")
+        raise ScanRefused(422, f"{name} must be text in quotation marks")
     # Scanners end what they read with a line end or a tab.
     text = value.strip(" \t\r\n\x00\x02\x03")
     shown = text.replace(SEPARATOR, "") if name in _SCANNED else text
     if len(text) > MAX_TEXT or not shown.isprintable():
-        raise Refused(422, f"{name} is too long or has characters that do not print")
+        raise ScanRefused(
+            422, f"{name} is too long or has characters that do not print"
+        )
     return text or None
 
 
@@ -168,7 +172,7 @@ def _sequence(document: Mapping[str, Any]) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and value < 10**18:
         return str(value)
     if value is not None and not isinstance(value, str):
-        raise Refused(422, "sequence must be a whole number or text")
+        raise ScanRefused(422, "sequence must be a whole number or text")
     return _text(document, "sequence")
 
 
@@ -177,9 +181,9 @@ def _quantity(document: Mapping[str, Any]) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Refused(422, "quantity must be a whole number")
+        raise ScanRefused(422, "quantity must be a whole number")
     if not 1 <= value <= MAX_DELTA:
-        raise Refused(422, f"quantity must be from 1 to {MAX_DELTA}")
+        raise ScanRefused(422, f"quantity must be from 1 to {MAX_DELTA}")
     return value
 
 
@@ -190,7 +194,9 @@ def _moment(document: Mapping[str, Any]) -> str | None:
     try:
         moment = parse_time(text)
         if moment.tzinfo is None:
-            raise Refused(422, "at needs its time zone, such as 2026-03-31T14:05:00Z")
+            raise ScanRefused(
+                422, "at needs its time zone, such as 2026-03-31T14:05:00Z"
+            )
         return rfc3339(moment)
     except (ValueError, OverflowError):
-        raise Refused(422, "at is no time such as 2026-03-31T14:05:00Z") from None
+        raise ScanRefused(422, "at is no time such as 2026-03-31T14:05:00Z") from None

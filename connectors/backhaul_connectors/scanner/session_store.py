@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backhaul_sdk import Fulfillment, Line, LineInShop
+from backhaul_sdk import Fulfillment, Line, LineInStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,11 +63,11 @@ class Session(Struct, frozen=True):
     wanted: bytes | None = None
 
     @property
-    def lines_in_shop(self) -> tuple[LineInShop, ...] | None:
+    def lines_in_shop(self) -> tuple[LineInStore, ...] | None:
         """The lines of the order as the shop had them when it was last looked up."""
         if self.wanted is None:
             return None
-        return msgspec.json.decode(self.wanted, type=tuple[LineInShop, ...])
+        return msgspec.json.decode(self.wanted, type=tuple[LineInStore, ...])
 
 
 def connect(folder: Path) -> sqlite3.Connection:
@@ -80,7 +80,7 @@ def connect(folder: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous=FULL")
     connection.executescript(_SCHEMA)
     _add_what_is_new(connection)
-    _forget(connection)
+    _delete_old(connection)
     return connection
 
 
@@ -91,7 +91,7 @@ def _add_what_is_new(connection: sqlite3.Connection) -> None:
         connection.execute("ALTER TABLE sessions ADD COLUMN wanted BLOB")
 
 
-def _forget(connection: sqlite3.Connection) -> None:
+def _delete_old(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
         """DELETE FROM sessions WHERE state IN ('done', 'dropped', 'refused')

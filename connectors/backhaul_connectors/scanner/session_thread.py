@@ -9,30 +9,30 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from backhaul_connectors.scanner.deduplication import KeptRepeats
+from backhaul_connectors.scanner.deduplication import StoredRecentScans
 from backhaul_connectors.scanner.session_store import connect, lines_of, sessions_in
-from backhaul_connectors.scanner.sessions import Collector
+from backhaul_connectors.scanner.sessions import ScanCollector
 from backhaul_sdk import CheckFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from backhaul_connectors.scanner.order_validation import Shop
+    from backhaul_connectors.scanner.order_validation import StoreLookup
     from backhaul_connectors.scanner.scan import Scan
     from backhaul_connectors.scanner.session_store import Session
     from backhaul_connectors.scanner.sessions import (
-        Alone,
-        Collected,
-        Complete,
-        Rules,
+        ScanCollected,
+        SessionComplete,
+        SessionRules,
+        StandaloneScan,
     )
     from backhaul_sdk import Line
 
 T = TypeVar("T")
 
 
-class Job:
+class SessionJob:
     """A piece of work on the connection, and who waits for it."""
 
     __slots__ = ("future", "loop", "work")
@@ -46,9 +46,9 @@ class Job:
         """Tell whoever still waits."""
         if self.loop.is_closed():
             return
-        self.loop.call_soon_threadsafe(self._tell, result)
+        self.loop.call_soon_threadsafe(self._resolve, result)
 
-    def _tell(self, result: object) -> None:
+    def _resolve(self, result: object) -> None:
         if self.future.done():
             return
         if isinstance(result, Exception):
@@ -57,20 +57,20 @@ class Job:
             self.future.set_result(result)
 
 
-class Floor:
+class SessionThread:
     """What each device is at. A result is given after the commit; `close` is final."""
 
     def __init__(
         self,
         folder: Path,
-        rules: Rules,
+        rules: SessionRules,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._rules = rules
         self._clock = clock
         self._wall = wall
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[SessionJob | None] = queue.SimpleQueue()
         try:
             self._connection = connect(folder)
         except (OSError, sqlite3.Error) as error:
@@ -86,16 +86,20 @@ class Floor:
         self._jobs.put(None)
         self._thread.join()
 
-    def take(self, scan: Scan, shop: Shop) -> Awaitable[Collected | Complete | Alone]:
+    def take(
+        self, scan: Scan, shop: StoreLookup
+    ) -> Awaitable[ScanCollected | SessionComplete | StandaloneScan]:
         """Keep a scan, after all that were handed in before.
 
         Waiting raises Refused, or sqlite3.Error where it could not be kept.
         """
 
-        def work(connection: sqlite3.Connection) -> Collected | Complete | Alone:
-            repeats = KeptRepeats(connection, self._wall())
+        def work(
+            connection: sqlite3.Connection,
+        ) -> ScanCollected | SessionComplete | StandaloneScan:
+            repeats = StoredRecentScans(connection, self._wall())
             second = self._clock()
-            collector = Collector(connection, self._rules, second, repeats, shop)
+            collector = ScanCollector(connection, self._rules, second, repeats, shop)
             return collector.take(scan)
 
         return self._do(work)
@@ -104,7 +108,7 @@ class Floor:
         """Remember that the device of a scan without a number is told of it now."""
 
         def work(connection: sqlite3.Connection) -> None:
-            repeats = KeptRepeats(connection, self._wall())
+            repeats = StoredRecentScans(connection, self._wall())
             repeats.answered(scan, self._rules.dedupe_seconds)
 
         await self._do(work)
@@ -117,7 +121,7 @@ class Floor:
         """Return what was collected."""
         return await self._do(lambda connection: lines_of(connection, session.id))
 
-    async def settle(self, session: Session, state: str, what: str) -> None:
+    async def record_result(self, session: Session, state: str, what: str) -> None:
         """Remember what became of it when it was handed in."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -129,7 +133,7 @@ class Floor:
         await self._do(work)
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        job = Job(work)
+        job = SessionJob(work)
         self._jobs.put(job)
         return cast("asyncio.Future[T]", job.future)
 
@@ -143,7 +147,7 @@ class Floor:
                 last = None in jobs
                 self._commit([job for job in jobs if job is not None])
 
-    def _commit(self, jobs: list[Job]) -> None:
+    def _commit(self, jobs: list[SessionJob]) -> None:
         """Do all in one transaction, so that they share the wait for the disk."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -156,7 +160,7 @@ class Floor:
         for job, result in zip(jobs, results, strict=True):
             job.end(result)
 
-    def _result(self, job: Job) -> object:
+    def _result(self, job: SessionJob) -> object:
         self._connection.execute("SAVEPOINT job")
         try:
             result = job.work(self._connection)

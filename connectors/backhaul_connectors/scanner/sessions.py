@@ -26,7 +26,7 @@ from backhaul_connectors.scanner.order_validation import (
     refuse_surplus,
     refuse_unfit_order,
 )
-from backhaul_connectors.scanner.scan import Refused, bare
+from backhaul_connectors.scanner.scan import ScanRefused, bare
 from backhaul_connectors.scanner.session_store import (
     Session,
     lines_of,
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from backhaul_connectors.scanner.deduplication import KeptRepeats
-    from backhaul_connectors.scanner.order_validation import Shop
+    from backhaul_connectors.scanner.deduplication import StoredRecentScans
+    from backhaul_connectors.scanner.order_validation import StoreLookup
     from backhaul_connectors.scanner.scan import Scan
-    from backhaul_sdk import LineInShop
+    from backhaul_sdk import LineInStore
 
 
-class Collected(Struct, frozen=True):
+class ScanCollected(Struct, frozen=True):
     """The scan is kept, nothing else has to be done; `order` is the one at work."""
 
     what: str
     order: str = ""
 
 
-class Complete(Struct, frozen=True):
+class SessionComplete(Struct, frozen=True):
     """An order or a count is complete and has to be handed in."""
 
     session: Session
 
 
-class Alone(Struct, frozen=True):
+class StandaloneScan(Struct, frozen=True):
     """The scan stands for itself; `scan` says its mode, `key` makes it one."""
 
     scan: Scan
     key: str
 
 
-class Rules(Struct, frozen=True):
+class SessionRules(Struct, frozen=True):
     """The settings that matter here."""
 
     first_mode: str
@@ -72,7 +72,7 @@ class Rules(Struct, frozen=True):
     numeric_skus: bool
 
 
-class Collector:
+class ScanCollector:
     """One scan on one connection, at a moment in seconds that never go back.
 
     `shop` knows what the texts of this scan name.
@@ -81,10 +81,10 @@ class Collector:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        rules: Rules,
+        rules: SessionRules,
         second: float,
-        repeats: KeptRepeats,
-        shop: Shop,
+        repeats: StoredRecentScans,
+        shop: StoreLookup,
     ) -> None:
         self._db = connection
         self._rules = rules
@@ -92,13 +92,13 @@ class Collector:
         self._repeats = repeats
         self._shop = shop
 
-    def take(self, scan: Scan) -> Collected | Complete | Alone:
+    def take(self, scan: Scan) -> ScanCollected | SessionComplete | StandaloneScan:
         """Keep the scan, if it is one to be collected. Raises Refused."""
         if known := self._known(scan):
             return known
         if scan.code in COMMANDS:
             return self._command(scan)
-        scan = scan._replace(mode=scan.mode or self._desk(scan.device)[0])
+        scan = scan._replace(mode=scan.mode or self._device_state(scan.device)[0])
         if scan.mode == "pick":
             return self._pick(scan)
         if scan.mode == "count":
@@ -107,7 +107,7 @@ class Collector:
             return self._pack(scan)
         return self._alone(scan)
 
-    def _known(self, scan: Scan) -> Collected | Complete | None:
+    def _known(self, scan: Scan) -> ScanCollected | SessionComplete | None:
         row = self._db.execute(
             "SELECT session, what FROM scans WHERE key = ?", (scan.key,)
         ).fetchone()
@@ -115,29 +115,29 @@ class Collector:
             return None
         found = session(self._db, row[0]) if row[0] is not None else None
         if found is not None and found.state == "closed":
-            return Complete(found)
+            return SessionComplete(found)
         if found is not None and found.state == "refused":
-            raise Refused(422, found.what)
+            raise ScanRefused(422, found.what)
         order = found.order if found is not None and found.state == "open" else ""
-        return Collected(f"known already, not counted again: {row[1]}", order)
+        return ScanCollected(f"known already, not counted again: {row[1]}", order)
 
-    def _desk(self, device: str) -> tuple[str, int | None]:
+    def _device_state(self, device: str) -> tuple[str, int | None]:
         row = self._db.execute(
             "SELECT mode, session FROM desks WHERE device = ?", (device,)
         ).fetchone()
         mode, at_work = row or (self._rules.first_mode, None)
         return mode, at_work
 
-    def _put_desk(self, device: str, mode: str, at_work: int | None) -> None:
+    def _put_device_state(self, device: str, mode: str, at_work: int | None) -> None:
         self._db.execute(
             "INSERT OR REPLACE INTO desks VALUES (?, ?, ?)", (device, mode, at_work)
         )
 
-    def _command(self, scan: Scan) -> Collected | Complete:
+    def _command(self, scan: Scan) -> ScanCollected | SessionComplete:
         command = scan.code
         if command in MODE_CODES:
             mode = MODE_CODES[command]
-            self._put_desk(scan.device, mode, None)
+            self._put_device_state(scan.device, mode, None)
             return self._remember(scan, None, f"{scan.device} is set to {mode} now")
         found = self._at_work(scan)
         if command == DROP:
@@ -147,7 +147,7 @@ class Collector:
 
     def _at_work(self, scan: Scan) -> Session:
         """Return what the device is at; if nothing, what it could not hand in."""
-        mode = scan.mode or self._desk(scan.device)[0]
+        mode = scan.mode or self._device_state(scan.device)[0]
         if mode == "count":
             at_work = self._open_count(scan.device)
         else:
@@ -157,10 +157,10 @@ class Collector:
         owed = sessions_in(self._db, "closed", "device = ?", scan.device)
         if owed and scan.code == CLOSE:
             return owed[0]
-        raise Refused(422, f"nothing is begun on {scan.device}: nothing to finish")
+        raise ScanRefused(422, f"nothing is begun on {scan.device}: nothing to finish")
 
     def _order_at_work(self, device: str) -> Session | None:
-        at_work = self._desk(device)[1]
+        at_work = self._device_state(device)[1]
         found = session(self._db, at_work) if at_work is not None else None
         return found if found is not None and found.mode == "pick" else None
 
@@ -168,9 +168,9 @@ class Collector:
         found = sessions_in(self._db, "open", "mode = 'count' AND device = ?", device)
         return found[0] if found else None
 
-    def _close(self, scan: Scan, found: Session) -> Complete:
+    def _close(self, scan: Scan, found: Session) -> SessionComplete:
         if found.state == "open" and not lines_of(self._db, found.id):
-            raise Refused(
+            raise ScanRefused(
                 422, f"{_called(found)}: nothing was scanned yet; {DROP} gives it up"
             )
         if scan.at and found.mode != "count":
@@ -179,7 +179,7 @@ class Collector:
             )
         self._finish(found, "closed")
         self._remember(scan, found.id, f"{_called(found)} finished")
-        return Complete(session(self._db, found.id))
+        return SessionComplete(session(self._db, found.id))
 
     def _finish(self, found: Session, state: str) -> None:
         self._db.execute(
@@ -189,7 +189,7 @@ class Collector:
             "UPDATE desks SET session = NULL WHERE session = ?", [found.id]
         )
 
-    def _pick(self, scan: Scan) -> Collected | Complete:
+    def _pick(self, scan: Scan) -> ScanCollected | SessionComplete:
         if scan.order is not None:
             found = self._order_session(scan.device, scan.order, "pick")
         elif (at_work := self._order_at_work(scan.device)) is not None:
@@ -201,11 +201,11 @@ class Collector:
             return self._close(scan, found)
         return self._collect(scan, found)
 
-    def _begin(self, scan: Scan) -> Collected:
+    def _begin(self, scan: Scan) -> ScanCollected:
         refuse_quantity(scan)
         order = order_named(scan.code, self._shop)
         if self._was_just_finished(scan, order):
-            return Collected(f"known already: order {order} was just finished")
+            return ScanCollected(f"known already: order {order} was just finished")
         refuse_unfit_order(order, self._shop)
         found = self._order_session(scan.device, order, "pick")
         units = sum(line.quantity for line in lines_of(self._db, found.id))
@@ -217,7 +217,7 @@ class Collector:
         """Return the device's open session of an order, with its lines in the shop."""
         name = order_named(name, self._shop)
         found = self._session("pick", device, name)
-        self._put_desk(device, mode, found.id)
+        self._put_device_state(device, mode, found.id)
         order = self._shop.order(name)
         if order is None or order.uncertain:
             return found
@@ -236,7 +236,7 @@ class Collector:
         repeated = self._db.execute(query, values).fetchone() is not None
         return repeated and scan.sequence is None
 
-    def _pack(self, scan: Scan) -> Collected | Complete | Alone:
+    def _pack(self, scan: Scan) -> ScanCollected | SessionComplete | StandaloneScan:
         """Collect an article for its order; the order itself, or its label, ends it."""
         order = order_packed(scan, self._shop)
         if not names_the_parcel(scan, self._shop):
@@ -249,8 +249,8 @@ class Collector:
         self._note_parcel(scan._replace(tracking_number=tracking_of(scan)), gathered)
         return self._close(scan, gathered)
 
-    def _alone(self, scan: Scan) -> Alone:
-        return Alone(scan, scan.key or self._repeats.key_of(scan))
+    def _alone(self, scan: Scan) -> StandaloneScan:
+        return StandaloneScan(scan, scan.key or self._repeats.key_of(scan))
 
     def _gathered(self, order: str) -> Session | None:
         """Make one of all that was collected for an order, with whatever device."""
@@ -265,11 +265,11 @@ class Collector:
             self._finish(other, "dropped")
         return found[0] if found else None
 
-    def _count(self, scan: Scan) -> Collected:
+    def _count(self, scan: Scan) -> ScanCollected:
         found = self._open_count(scan.device) or self._session(
             "count", scan.device, "", new=True
         )
-        self._put_desk(scan.device, "count", found.id)
+        self._put_device_state(scan.device, "count", found.id)
         return self._collect(scan, found)
 
     def _session(
@@ -288,7 +288,7 @@ class Collector:
         )
         return session(self._db, cursor.lastrowid or 0)
 
-    def _collect(self, scan: Scan, found: Session) -> Collected:
+    def _collect(self, scan: Scan, found: Session) -> ScanCollected:
         if found.mode == "pick" and (number := self._label(scan.code)):
             return self._collect_label(scan, number, found)
         if found.mode == "count" and not self._rules.numeric_skus:
@@ -299,7 +299,7 @@ class Collector:
         sku = next((line.sku for line in lines if line.sku), sku)
         if found.mode != "count" and self._was_just_scanned(scan, found, sku, units):
             what = f"{sku} was just scanned for order {found.order}, not counted again"
-            return Collected(f"known already: {what}", found.order)
+            return ScanCollected(f"known already: {what}", found.order)
         before = self._units_of(found, sku)
         refuse_surplus(found.order, sku, lines, before, units)
         self._note_parcel(scan, found)
@@ -309,7 +309,7 @@ class Collector:
     def _label(self, code: str) -> str | None:
         return None if self._shop.is_article(code) else parcel_of(code)
 
-    def _collect_label(self, scan: Scan, number: str, found: Session) -> Collected:
+    def _collect_label(self, scan: Scan, number: str, found: Session) -> ScanCollected:
         refuse_quantity(scan)
         self._note_parcel(scan._replace(tracking_number=number), found)
         what = f"parcel {number} for order {found.order}"
@@ -317,7 +317,7 @@ class Collector:
             what = f"{what}, instead of {found.tracking_number}"
         return self._remember(scan, found.id, what)
 
-    def _lines_for(self, sku: str, found: Session) -> Sequence[LineInShop]:
+    def _lines_for(self, sku: str, found: Session) -> Sequence[LineInStore]:
         if found.mode == "count":
             return ()
         return fitting(found.order, sku, found.lines_in_shop, self._shop)
@@ -352,7 +352,7 @@ class Collector:
 
     def _remember(
         self, scan: Scan, id_: int | None, what: str, sku: str = "", units: int = 0
-    ) -> Collected:
+    ) -> ScanCollected:
         key = scan.key or f"once:{secrets.token_hex(12)}"
         self._db.execute(
             """INSERT INTO scans (key, session, sku, quantity, what, second)
@@ -361,7 +361,7 @@ class Collector:
         )
         found = session(self._db, id_) if id_ is not None else None
         at_work = found is not None and found.state == "open"
-        return Collected(what, found.order if found is not None and at_work else "")
+        return ScanCollected(what, found.order if found is not None and at_work else "")
 
 
 def _called(found: Session) -> str:

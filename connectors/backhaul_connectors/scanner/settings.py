@@ -121,7 +121,7 @@ class Settings(BaseModel):
 
     @field_validator("devices")
     @classmethod
-    def _can_be_told_apart(cls, devices: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    def _are_distinct(cls, devices: dict[str, SecretStr]) -> dict[str, SecretStr]:
         if problem := problem_of(devices):
             raise ValueError(problem)
         return devices

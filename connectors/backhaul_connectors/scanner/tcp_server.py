@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from backhaul_connectors.scanner.intake import Intake
+    from backhaul_connectors.scanner.intake import ScanIntake
     from backhaul_connectors.scanner.settings import Devices, Settings
 
 CHUNK_BYTES = 65_536
@@ -37,7 +37,7 @@ class LineServer:
     """
 
     def __init__(
-        self, settings: Settings, intake: Intake, entrance_seconds: float
+        self, settings: Settings, intake: ScanIntake, entrance_seconds: float
     ) -> None:
         self._settings = settings
         self._intake = intake
@@ -96,7 +96,7 @@ class LineServer:
             # Whoever hangs up, stalls or talks nonsense concerns nobody else.
             with suppress(OSError, TimeoutError, asyncio.CancelledError):
                 _notice_who_is_gone(writer.get_extra_info("socket"))
-                await _Talk(reader, writer, self._intake).hold(
+                await _DeviceConnection(reader, writer, self._intake).hold(
                     self._who, self._entrance_seconds
                 )
         finally:
@@ -130,14 +130,14 @@ def _device_at(address: str, allowed: dict[str, str]) -> str | None:
     return next((name for name, known in allowed.items() if known == wanted), None)
 
 
-class _Talk:
+class _DeviceConnection:
     """One connection: what comes in together shares a commit."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        intake: Intake,
+        intake: ScanIntake,
     ) -> None:
         self._reader = reader
         self._writer = writer

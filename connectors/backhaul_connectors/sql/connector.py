@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from backhaul_connectors.sql.cursor import Cursor, Overlap
+from backhaul_connectors.sql.cursor import OverlapWindow, SqlCursor
 from backhaul_connectors.sql.database import Database, words
-from backhaul_connectors.sql.parsing import Rules
-from backhaul_connectors.sql.reader import Reader
+from backhaul_connectors.sql.parsing import ParsingRules
+from backhaul_connectors.sql.reader import SourceReader
 from backhaul_connectors.sql.settings import TOPICS, Settings, zone
-from backhaul_connectors.sql.stock_list import Progress
-from backhaul_connectors.sql.writer import Writer
+from backhaul_connectors.sql.stock_list import ListProgress
+from backhaul_connectors.sql.writer import TableWriter
 from backhaul_sdk import Batch, Capability, CheckFailed, Connector, Spec, Uncertain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from backhaul_connectors.sql.reader import Page
+    from backhaul_connectors.sql.reader import RowPage
     from backhaul_sdk import Bad, Change, LookedUp, Pushed
 
 
@@ -80,7 +80,7 @@ class Sql(Connector["Settings"]):
         self._database = Database(instance, settings)
         family = self._database.family
         own = zone(settings.timezone), settings.batch_rows
-        rules = self._rules = Rules(
+        rules = self._rules = ParsingRules(
             settings.negative_is_zero,
             settings.reason_map,
             settings.same_sku,
@@ -88,13 +88,13 @@ class Sql(Connector["Settings"]):
             settings.absent_limit,
         )
         self._readers = [
-            Reader(kind, source, family, *own, rules)
+            SourceReader(kind, source, family, *own, rules)
             for kind, source in settings.sources().items()
         ]
-        self._writer = Writer(settings.write, family)
+        self._writer = TableWriter(settings.write, family)
         self._lag = timedelta(seconds=settings.lag_seconds)
         self._overlaps = {
-            reader.kind: Overlap(settings.overlap_seconds, clock)
+            reader.kind: OverlapWindow(settings.overlap_seconds, clock)
             for reader in self._readers
         }
         self._told: set[str] = set()
@@ -119,7 +119,7 @@ class Sql(Connector["Settings"]):
         await self._database.close()
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
-        read = Cursor.from_text(cursor)
+        read = SqlCursor.from_text(cursor)
         failed: list[str] = []
         for reader in self._readers:
             try:
@@ -157,8 +157,8 @@ class Sql(Connector["Settings"]):
             yield f"write: {problem}"
 
     async def _batches(
-        self, reader: Reader, read: Cursor
-    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        self, reader: SourceReader, read: SqlCursor
+    ) -> AsyncGenerator[tuple[Batch, SqlCursor]]:
         if bad := await self._unplaced(reader):
             yield Batch(records=bad, cursor=read.to_text()), read
             self._remember(bad)
@@ -173,7 +173,7 @@ class Sql(Connector["Settings"]):
             async for each in batches:
                 yield each
 
-    async def _unplaced(self, reader: Reader) -> list[Bad]:
+    async def _unplaced(self, reader: SourceReader) -> list[Bad]:
         """Return, once after `open`, the rows of which no page would ever tell."""
         if reader.kind in self._told:
             return []
@@ -192,8 +192,8 @@ class Sql(Connector["Settings"]):
         self._unread.update(each.key for each in bad[:room])
 
     async def _changed(
-        self, reader: Reader, read: Cursor
-    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        self, reader: SourceReader, read: SqlCursor
+    ) -> AsyncGenerator[tuple[Batch, SqlCursor]]:
         async with aclosing(self._late(reader, read)) as batches:
             async for batch, read in batches:
                 yield batch, read
@@ -213,8 +213,8 @@ class Sql(Connector["Settings"]):
                 self._remember(bad)
 
     async def _late(
-        self, reader: Reader, read: Cursor
-    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        self, reader: SourceReader, read: SqlCursor
+    ) -> AsyncGenerator[tuple[Batch, SqlCursor]]:
         """Hand over the rows that were committed late; the place stays."""
         place, overlap = read.places.get(reader.kind), self._overlaps[reader.kind]
         if place is None or not overlap.is_due(place):
@@ -238,8 +238,8 @@ class Sql(Connector["Settings"]):
         overlap.was_read(place, is_past=page.is_past)
 
     async def _unprocessed(
-        self, reader: Reader, read: Cursor
-    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        self, reader: SourceReader, read: SqlCursor
+    ) -> AsyncGenerator[tuple[Batch, SqlCursor]]:
         place, more = None, True
         while more:
             page = await self._database.run(partial(reader.unprocessed, place=place))
@@ -249,10 +249,10 @@ class Sql(Connector["Settings"]):
                 yield Batch(records=page.records, cursor=read.to_text(), ack=ack), read
 
     async def _whole(
-        self, reader: Reader, read: Cursor
-    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        self, reader: SourceReader, read: SqlCursor
+    ) -> AsyncGenerator[tuple[Batch, SqlCursor]]:
         more, listed = True, await self._database.run(reader.begin_list)
-        progress = Progress(read.places.get(reader.kind) is None)
+        progress = ListProgress(read.places.get(reader.kind) is None)
         while more:
             place = read.places.get(reader.kind)
             page = await self._database.run(
@@ -267,12 +267,12 @@ class Sql(Connector["Settings"]):
             if records or place is not None:
                 yield Batch(records=records, cursor=read.to_text()), read
 
-    async def _mark(self, reader: Reader, page: Page) -> None:
+    async def _mark(self, reader: SourceReader, page: RowPage) -> None:
         try:
             await self._database.run(partial(reader.mark, ids=page.ids))
         except SQLAlchemyError as error:
             raise CheckFailed(_failure(reader, error)) from None
 
 
-def _failure(reader: Reader, error: SQLAlchemyError) -> str:
+def _failure(reader: SourceReader, error: SQLAlchemyError) -> str:
     return f"{reader.kind}: {reader.name} cannot be used: {words(error)}"

@@ -35,7 +35,7 @@ REST_SECONDS = 10.0
 """How long the window is left alone after it was read."""
 
 
-class Place(Struct, frozen=True):
+class RowPosition(Struct, frozen=True):
     """The row read last: its time and id. `at` is the row's `changed_at`.
 
     Of levels that are read as a whole, `at` is when the reading began. `recent` holds
@@ -52,21 +52,21 @@ class Place(Struct, frozen=True):
         return [*place, b64encode(self.recent).decode()] if self.recent else place
 
 
-class Cursor(Struct, frozen=True):
+class SqlCursor(Struct, frozen=True):
     """The place in each source, by its kind."""
 
-    places: dict[str, Place]
+    places: dict[str, RowPosition]
 
-    def moved(self, kind: str, place: Place | None) -> Cursor:
+    def moved(self, kind: str, place: RowPosition | None) -> SqlCursor:
         """Return the cursor with another place; None forgets it."""
         others = {name: each for name, each in self.places.items() if name != kind}
-        return Cursor(others if place is None else {**others, kind: place})
+        return SqlCursor(others if place is None else {**others, kind: place})
 
     def to_text(self) -> str:
         return to_json({kind: p.plain() for kind, p in sorted(self.places.items())})
 
     @classmethod
-    def from_text(cls, text: str | None) -> Cursor:
+    def from_text(cls, text: str | None) -> SqlCursor:
         """Read the host's text; anything else means from the beginning.
 
         That is safe: what was taken before has the same keys.
@@ -75,7 +75,7 @@ class Cursor(Struct, frozen=True):
             found = json.loads(text or "{}")
             return cls(
                 {
-                    str(kind): Place(
+                    str(kind): RowPosition(
                         from_plain(at), from_plain(id_), b64decode("".join(recent))
                     )
                     for kind, (at, id_, *recent) in found.items()
@@ -85,7 +85,7 @@ class Cursor(Struct, frozen=True):
             return cls({})
 
 
-class Overlap:
+class OverlapWindow:
     """The window of one source: what was handed over, and when to read it again.
 
     `clock` returns seconds that never go back.
@@ -98,21 +98,21 @@ class Overlap:
         self._read_at: float | None = None
         self._finished: tuple[Any, Any] | None = None
 
-    def resume(self, place: Place) -> None:
+    def resume(self, place: RowPosition) -> None:
         """Take over what the cursor knows, unless more is known already."""
         if not self._handed_over:
             kept = place.recent
             for start in range(0, len(kept), DIGEST_BYTES):
                 self._handed_over[kept[start : start + DIGEST_BYTES]] = place.at
 
-    def is_due(self, place: Place) -> bool:
+    def is_due(self, place: RowPosition) -> bool:
         """Tell whether the window before a place is to be read now."""
         if not self.seconds or (place.at, place.id) == self._finished:
             return False
         read_at = self._read_at
         return read_at is None or self._clock() - read_at >= REST_SECONDS
 
-    def was_read(self, place: Place, *, is_past: bool) -> None:
+    def was_read(self, place: RowPosition, *, is_past: bool) -> None:
         """Note that the window was read; `is_past`: nothing can be added to it."""
         self._read_at = self._clock()
         if is_past:
@@ -123,7 +123,7 @@ class Overlap:
         known = self._handed_over
         return [record for _, record in rows if _digest(record) not in known]
 
-    def remember(self, rows: Sequence[Row], place: Place) -> Place:
+    def remember(self, rows: Sequence[Row], place: RowPosition) -> RowPosition:
         """Note that these rows are handed over; return the place that says so."""
         if not self.seconds:
             return place
@@ -132,12 +132,12 @@ class Overlap:
             self._handed_over.pop(digest, None)
             self._handed_over[digest] = at
         start = earlier(place.at, self.seconds)
-        self._forget(start)
+        self._drop_old(start)
         last = islice(reversed(self._handed_over.items()), MOST_KEPT)
         recent = [digest for digest, at in last if not _is_before(at, start)]
-        return Place(place.at, place.id, b"".join(reversed(recent)))
+        return RowPosition(place.at, place.id, b"".join(reversed(recent)))
 
-    def _forget(self, start: Any) -> None:
+    def _drop_old(self, start: Any) -> None:
         """Forget the oldest rows: those before the window, or beyond the limit."""
         while self._handed_over:
             digest, at = next(iter(self._handed_over.items()))

@@ -40,7 +40,7 @@ _NO_ARTICLE = (
 )
 
 
-class Rules(Struct, frozen=True):
+class ParsingRules(Struct, frozen=True):
     """What the settings say about values, whichever table they are in."""
 
     negative_is_zero: bool = True
@@ -50,10 +50,10 @@ class Rules(Struct, frozen=True):
     absent_limit: float = 0.1
 
 
-DEFAULT_RULES = Rules()
+DEFAULT_RULES = ParsingRules()
 
 
-class Origin(Struct, frozen=True):
+class RowOrigin(Struct, frozen=True):
     """Which row it was: its place, its id, when it changed, and the zone of times.
 
     `read_at` (RFC 3339) is when the list was read that the row is part of. Rows that
@@ -65,7 +65,7 @@ class Origin(Struct, frozen=True):
     changed_at: Any
     zone: tzinfo
     read_at: str = ""
-    rules: Rules = Rules()
+    rules: ParsingRules = ParsingRules()
     in_order: bool = False
 
     @property
@@ -73,7 +73,7 @@ class Origin(Struct, frozen=True):
         return f"{self.place} {shown(self.id)}"
 
 
-def record_of(kind: str, values: Values, origin: Origin) -> Record | Bad:
+def record_of(kind: str, values: Values, origin: RowOrigin) -> Record | Bad:
     """Return what the row says."""
     raw = to_json(values)
     try:
@@ -95,7 +95,7 @@ def key_of(kind: str, *content: object) -> str:
     return f"{kind}:{text}"
 
 
-def _fulfillment(values: Values, origin: Origin, raw: str) -> Fulfillment:
+def _fulfillment(values: Values, origin: RowOrigin, raw: str) -> Fulfillment:
     lines = _lines(values)
     return Fulfillment(
         key=key_of("fulfillment", origin.id),
@@ -114,7 +114,7 @@ def _carrier(values: Values) -> str:
     return fields.label(_letters(values.get("tracking_company"), "carrier"), "carrier")
 
 
-def _shipped_at(values: Values, origin: Origin) -> str | None:
+def _shipped_at(values: Values, origin: RowOrigin) -> str | None:
     """Return when the parcel left; None also for a time that may be two.
 
     The platform is not told of it, so it keeps no shipment back.
@@ -161,7 +161,7 @@ def _line(values: Values) -> Line:
     return Line(sku=_code(values, "sku"), quantity=quantity)
 
 
-def _cancellation(values: Values, origin: Origin, raw: str) -> Cancellation:
+def _cancellation(values: Values, origin: RowOrigin, raw: str) -> Cancellation:
     return Cancellation(
         key=key_of("cancellation", origin.id),
         order=_code(values, "order"),
@@ -172,7 +172,7 @@ def _cancellation(values: Values, origin: Origin, raw: str) -> Cancellation:
     )
 
 
-def _stock_delta(values: Values, origin: Origin, raw: str) -> StockAdjustment:
+def _stock_delta(values: Values, origin: RowOrigin, raw: str) -> StockAdjustment:
     delta = _whole(values["adjustment"], "adjustment")
     if delta == 0:
         raise Unusable("adjustment is 0, so nothing would change")
@@ -188,7 +188,7 @@ def _stock_delta(values: Values, origin: Origin, raw: str) -> StockAdjustment:
     )
 
 
-def _stock_level(values: Values, origin: Origin, raw: str) -> StockLevel:
+def _stock_level(values: Values, origin: RowOrigin, raw: str) -> StockLevel:
     number = _whole(values["quantity"], "quantity")
     negative_is_zero = origin.rules.negative_is_zero
     quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
@@ -208,7 +208,7 @@ def _stock_level(values: Values, origin: Origin, raw: str) -> StockLevel:
     )
 
 
-def _counted_at(values: Values, origin: Origin) -> str:
+def _counted_at(values: Values, origin: RowOrigin) -> str:
     counted = values.get("as_of")
     counted = origin.changed_at if counted is None else counted
     if times.day_alone(counted) is not None:
@@ -238,7 +238,9 @@ def _whole(value: object, name: str) -> int:
     return fields.whole_number(value, name, "system")
 
 
-def _reason(values: Values, origin: Origin, known: frozenset[str], default: str) -> str:
+def _reason(
+    values: Values, origin: RowOrigin, known: frozenset[str], default: str
+) -> str:
     value = _letters(values.get("reason"), "reason")
     return fields.reason(value, known, default, origin.rules.reason_map)
 
@@ -250,7 +252,7 @@ def _letters(value: object, name: str) -> object:
     return value
 
 
-_BUILDERS: dict[str, Callable[[Values, Origin, str], Record]] = {
+_BUILDERS: dict[str, Callable[[Values, RowOrigin, str], Record]] = {
     "fulfillments": _fulfillment,
     "cancellations": _cancellation,
     "stock_deltas": _stock_delta,

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, func, not_, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 
-from backhaul_connectors.sql.cursor import Place
+from backhaul_connectors.sql.cursor import RowPosition
 from backhaul_connectors.sql.database import lack, quoted_column, table_of, words
 from backhaul_connectors.sql.dialects import (
     CLOCKS,
@@ -22,13 +22,13 @@ from backhaul_connectors.sql.dialects import (
 )
 from backhaul_connectors.sql.parsing import (
     DEFAULT_RULES,
-    Origin,
-    Rules,
+    ParsingRules,
+    RowOrigin,
     key_of,
     record_of,
 )
 from backhaul_connectors.sql.settings import columns_of, seeks_reason
-from backhaul_connectors.sql.stock_list import StockList, repeated_in
+from backhaul_connectors.sql.stock_list import StockListRows, repeated_in
 from backhaul_connectors.sql.values import (
     Bytes,
     earlier,
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from backhaul_sdk import Record
 
 MOST_TOLD = 100
-FAR = timedelta(days=1)
+FAR_AHEAD = timedelta(days=1)
 """A row that is further ahead than any zone or clock makes it is told of."""
 _COLON = re.compile(r"(?<!:):(?!:)(?=\w)")
 
 
-class Page(Struct, frozen=True):
+class RowPage(Struct, frozen=True):
     """Rows as records, the place behind them, and whether there may be more.
 
     `unread` are rows that are told of only; more is to be asked for `behind` them.
@@ -64,10 +64,10 @@ class Page(Struct, frozen=True):
 
     records: Sequence[Record | Bad]
     ids: Sequence[Any]
-    place: Place | None
+    place: RowPosition | None
     more: bool
     unread: Sequence[Bad] = ()
-    behind: Place | None = None
+    behind: RowPosition | None = None
     is_past: bool = False
     times: Sequence[Any] = ()
 
@@ -77,7 +77,7 @@ class Page(Struct, frozen=True):
         return list(zip(self.times, self.records, strict=True))
 
 
-class Reader:
+class SourceReader:
     """The statements of one source. Every method blocks."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Reader:
         family: str,
         zone: tzinfo,
         limit: int,
-        rules: Rules = DEFAULT_RULES,
+        rules: ParsingRules = DEFAULT_RULES,
     ) -> None:
         self.kind = kind
         self.source = source
@@ -119,10 +119,10 @@ class Reader:
     def changed(
         self,
         engine: Engine,
-        place: Place | None,
-        behind: Place | None,
+        place: RowPosition | None,
+        behind: RowPosition | None,
         lag: timedelta,
-    ) -> Page:
+    ) -> RowPage:
         """Return the next rows by `changed_at` that have been there for `lag`.
 
         They are those behind the page before, `behind`, else behind the kept place.
@@ -132,7 +132,7 @@ class Reader:
             now = self._now(connection)
             rows = self._rows(connection, behind or self._trusted(place, now))
         settled, unread, waits = self._judged(rows, now, lag)
-        last = Place(rows[-1][1], rows[-1][0]) if rows else None
+        last = RowPosition(rows[-1][1], rows[-1][0]) if rows else None
         more = len(rows) == self._limit and not waits and last != behind
         page = self._page(settled, more, settled[-1][1] if settled else None)
         return replace(page, unread=unread, behind=last)
@@ -140,11 +140,11 @@ class Reader:
     def window(
         self,
         engine: Engine,
-        place: Place,
-        behind: Place | None,
+        place: RowPosition,
+        behind: RowPosition | None,
         seconds: float,
         lag: timedelta,
-    ) -> Page:
+    ) -> RowPage:
         """Return the next rows that lie up to `seconds` before the place, and its own.
 
         The pages begin at the earliest row, then go on `behind` the page before. The
@@ -155,40 +155,44 @@ class Reader:
         with engine.connect() as connection:
             now = self._now(connection)
             if start is None or self._trusted(place, now) is None:
-                return Page((), (), None, False, is_past=True)
+                return RowPage((), (), None, False, is_past=True)
             statement = self._select(behind)
             if behind is None:
                 statement = statement.where(self._at >= bound(self._family, start))
             end = later(self._family, self._at, self._id, place)
             rows = list(connection.execute(statement.where(not_(end))).all())
         settled, _, waits = self._judged(rows, now, lag)
-        last = Place(rows[-1][1], rows[-1][0]) if rows else None
+        last = RowPosition(rows[-1][1], rows[-1][0]) if rows else None
         more = len(rows) == self._limit and not waits and last != behind
         is_past = now - self._latest(place.at) > timedelta(seconds=seconds) + lag
         page = self._page(settled, more, None)
         return replace(page, behind=last, is_past=is_past and not waits)
 
-    def unprocessed(self, engine: Engine, place: Place | None) -> Page:
+    def unprocessed(self, engine: Engine, place: RowPosition | None) -> RowPage:
         """Return the next rows that nobody has taken."""
         with engine.connect() as connection:
             rows = self._rows(connection, place)
         return self._page(rows, len(rows) == self._limit, None)
 
-    def begin_list(self, engine: Engine) -> StockList:
+    def begin_list(self, engine: Engine) -> StockListRows:
         """Return when a whole list begins to be read, and what it names twice."""
         with engine.connect() as connection:
             now = self._now(connection)
             every = select(func.count()).select_from(self._from)
             rows = int(connection.execute(every).scalar_one())
             if "as_of" in self._meanings:
-                return StockList(now, rows)
+                return StockListRows(now, rows)
             names = {"id": self.source.id} | {
                 name: self._meanings[name] for name in ("sku", "quantity")
             }
             columns = {name: self._column(each) for name, each in names.items()}
-            return StockList(now, rows, repeated_in(connection, self._from, columns))
+            return StockListRows(
+                now, rows, repeated_in(connection, self._from, columns)
+            )
 
-    def whole(self, engine: Engine, place: Place | None, listed: StockList) -> Page:
+    def whole(
+        self, engine: Engine, place: RowPosition | None, listed: StockListRows
+    ) -> RowPage:
         """Return the next rows of all, as of when the list began to be read."""
         with engine.connect() as connection:
             rows = self._rows(connection, place)
@@ -295,7 +299,7 @@ class Reader:
         columns = [self._id, self._at, *map(self._column, self._meanings.values())]
         return [each.label(f"c{number}") for number, each in enumerate(columns)]
 
-    def _select(self, place: Place | None) -> Select[Any]:
+    def _select(self, place: RowPosition | None) -> Select[Any]:
         statement = self._base().where(self._id.is_not(None))
         if self.source.processed_at:
             processed = self._column(self.source.processed_at)
@@ -308,14 +312,14 @@ class Reader:
             statement = statement.where(self._id > bound(self._family, place.id))
         return statement.order_by(self._id).limit(self._limit)
 
-    def _rows(self, connection: Connection, place: Place | None) -> list[Any]:
+    def _rows(self, connection: Connection, place: RowPosition | None) -> list[Any]:
         return list(connection.execute(self._select(place)).all())
 
     def _now(self, connection: Connection) -> datetime:
         seconds = connection.execute(text(CLOCKS[self._family])).scalar_one()
         return datetime.fromtimestamp(float(seconds), UTC)
 
-    def _trusted(self, place: Place | None, now: datetime) -> Place | None:
+    def _trusted(self, place: RowPosition | None, now: datetime) -> RowPosition | None:
         """Return the kept place; the beginning if no row can have stood there.
 
         That was read before it had been there for long: the clock was set back since,
@@ -348,7 +352,7 @@ class Reader:
             except Unusable as error:
                 unread.append(self._unread(row, f"{error}, so the row is not read"))
                 continue
-            if at > now + FAR:
+            if at > now + FAR_AHEAD:
                 said = f"{self.source.changed_at} lies ahead: {shown(row[1])!r}"
                 unread.append(self._unread(row, f"{said}, so the row waits till then"))
                 continue
@@ -371,19 +375,21 @@ class Reader:
 
     def _page(
         self, rows: Sequence[Any], more: bool, at: Any, read_at: str = ""
-    ) -> Page:
+    ) -> RowPage:
         in_order, rules = bool(self.source.processed_at), self._rules
         records = [
             record_of(
                 self.kind,
                 self._values(row),
-                Origin(self.name, row[0], row[1], self._zone, read_at, rules, in_order),
+                RowOrigin(
+                    self.name, row[0], row[1], self._zone, read_at, rules, in_order
+                ),
             )
             for row in rows
         ]
-        place = Place(at, rows[-1][0]) if rows else None
+        place = RowPosition(at, rows[-1][0]) if rows else None
         times = [row[1] for row in rows]
-        return Page(records, [row[0] for row in rows], place, more, times=times)
+        return RowPage(records, [row[0] for row in rows], place, more, times=times)
 
     def _values(self, row: Any) -> Mapping[str, Any]:
         return dict(zip(self._meanings, row[2:], strict=True))

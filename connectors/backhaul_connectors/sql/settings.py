@@ -18,7 +18,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from backhaul_sdk.contract import STRICT
-from backhaul_sdk.fields import known_reasons
+from backhaul_sdk.fields import checked_reason_map
 
 DRIVERS = {
     "postgresql": "postgresql+psycopg",
@@ -44,7 +44,7 @@ REASON = (
 )
 
 
-def named(name: str) -> str:
+def column_named(name: str) -> str:
     """Return the name of a column as it stands. Raises ValueError for none."""
     if not name or not name.isprintable() or len(name) > LONGEST_NAME:
         raise ValueError(f"{name!r} cannot be the name of a column or table")
@@ -54,13 +54,13 @@ def named(name: str) -> str:
 def table_named(name: str) -> str:
     """Return `table` or `schema.table` as it stands. Raises ValueError for neither."""
     for part in name.split("."):
-        named(part)
+        column_named(part)
     if name.count(".") > 1:
         raise ValueError(f"{name!r} is no table; write it as table or schema.table")
     return name
 
 
-def asked(query: str) -> str:
+def checked_query(query: str) -> str:
     """Return a query without the semicolon at its end. Raises ValueError."""
     text = query.strip().rstrip(";").rstrip()
     if text.partition(" ")[0].split("\n")[0].lower() not in ("select", "with"):
@@ -68,8 +68,10 @@ def asked(query: str) -> str:
     return text
 
 
-Column: TypeAlias = Annotated[str, AfterValidator(named)]
-Optional: TypeAlias = Annotated[str, AfterValidator(lambda text: text and named(text))]
+Column: TypeAlias = Annotated[str, AfterValidator(column_named)]
+Optional: TypeAlias = Annotated[
+    str, AfterValidator(lambda text: text and column_named(text))
+]
 Table: TypeAlias = Annotated[str, AfterValidator(table_named)]
 
 
@@ -153,7 +155,7 @@ class Source(BaseModel):
     table: Annotated[str, AfterValidator(lambda t: t and table_named(t))] = Field(
         default="", description="Table or view, or schema.table."
     )
-    query: Annotated[str, AfterValidator(lambda t: t and asked(t))] = Field(
+    query: Annotated[str, AfterValidator(lambda t: t and checked_query(t))] = Field(
         default="", description="A SELECT whose rows are read, instead of `table`."
     )
     id: Column = Field(
@@ -183,7 +185,7 @@ class Source(BaseModel):
 
 class _Followed(Source):
     @model_validator(mode="after")
-    def _tells_new_rows(self) -> _Followed:
+    def _has_order(self) -> _Followed:
         if not self.changed_at and not self.processed_at:
             raise ValueError("set changed_at or processed_at, to tell what is new")
         return self
@@ -221,13 +223,13 @@ class StockLevels(Source):
     )
 
     @model_validator(mode="after")
-    def _tells_when(self) -> StockLevels:
+    def _has_count_time(self) -> StockLevels:
         if self.processed_at and not self.columns.as_of:
             raise ValueError("processed_at needs columns.as_of: when was it counted?")
         return self
 
 
-class Target(BaseModel):
+class WriteTarget(BaseModel):
     """A table that news of the store are written to."""
 
     model_config = STRICT
@@ -270,7 +272,7 @@ class Target(BaseModel):
         return columns
 
     @model_validator(mode="after")
-    def _has_each_column_once(self) -> Target:
+    def _has_each_column_once(self) -> WriteTarget:
         own = [self.change_column, self.object_column, *self.columns]
         if twice := [name for name in self.columns if own.count(name) > 1]:
             raise ValueError(f"column {twice[0]!r} is filled already")
@@ -302,7 +304,7 @@ class Settings(BaseModel):
     stock_levels: StockLevels | None = Field(
         default=None, description="Where levels of stock are read from."
     )
-    write: tuple[Target, ...] = Field(
+    write: tuple[WriteTarget, ...] = Field(
         default=(), description="Tables that news of the store are written to."
     )
     lag_seconds: float = Field(
@@ -321,7 +323,7 @@ class Settings(BaseModel):
         default="UTC",
         description="Time zone of times that do not name theirs, such as Asia/Kolkata.",
     )
-    reason_map: Annotated[dict[str, str], AfterValidator(known_reasons)] = Field(
+    reason_map: Annotated[dict[str, str], AfterValidator(checked_reason_map)] = Field(
         default_factory=dict,
         description="What the system's words for a reason mean; `*` is any other.",
     )

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, FromClause, Select
 
-    from backhaul_connectors.sql.parsing import Rules
+    from backhaul_connectors.sql.parsing import ParsingRules
     from backhaul_sdk import Record
 
 MOST_NAMED = 5
 
 
-class Progress(Struct):
+class ListProgress(Struct):
     """How far a whole list was read, from its beginning or not."""
 
     from_beginning: bool
@@ -37,7 +37,9 @@ class Progress(Struct):
         self.rows += page_rows
         self.bad += sum(isinstance(each, Bad) for each in records)
 
-    def end_of(self, listed: StockList, rules: Rules, name: str) -> list[FullList]:
+    def end_of(
+        self, listed: StockListRows, rules: ParsingRules, name: str
+    ) -> list[FullList]:
         """Return the end of a full list; none of one that may lack an article.
 
         Rows that have no id, or that came or went meanwhile, make another number.
@@ -61,7 +63,7 @@ class _Row(NamedTuple):
     number: int | None
 
 
-class StockList(Struct, frozen=True):
+class StockListRows(Struct, frozen=True):
     """When a list is read, and its articles that stand in several rows.
 
     `rows` is how many rows the source has at that moment, those without an id too.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, TableClause
 
-    from backhaul_connectors.sql.settings import Target
+    from backhaul_connectors.sql.settings import WriteTarget
     from backhaul_sdk import Change, LookedUp, Pushed
 
 LOCK_SECONDS = 10
@@ -37,10 +37,10 @@ CHECK_FAILED = (3819, 4025)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,6})?)Z")
 
 
-class Writer:
+class TableWriter:
     """The tables that a topic goes to; all are written in one transaction."""
 
-    def __init__(self, targets: Sequence[Target], family: str) -> None:
+    def __init__(self, targets: Sequence[WriteTarget], family: str) -> None:
         self._targets = targets
         self._family = family
 
@@ -55,7 +55,7 @@ class Writer:
             return NotSent(f"the database cannot be reached: {words(error)}")
         with connection:
             try:
-                self._fence(connection, change)
+                self._lock(connection, change)
                 for target in targets:
                     connection.execute(self._upsert(target, change))
             except DBAPIError as error:
@@ -65,10 +65,10 @@ class Writer:
     def lookup(self, engine: Engine, change: Change) -> LookedUp:
         """Look for the change, after whatever still writes it has ended."""
         with engine.connect() as connection:
-            if not self._fence(connection, change):
+            if not self._lock(connection, change):
                 return Unknown("the database is still busy with it")
             found = [self._holds(connection, each, change) for each in self._of(change)]
-            self._release(connection, change)
+            self._unlock(connection, change)
         return Found(change.object_id) if any(found) else Absent()
 
     def problems(self, engine: Engine) -> list[str]:
@@ -77,7 +77,7 @@ class Writer:
             found = [_problem(connection, target) for target in self._targets]
         return [problem for problem in found if problem]
 
-    def _of(self, change: Change) -> list[Target]:
+    def _of(self, change: Change) -> list[WriteTarget]:
         return [each for each in self._targets if change.topic in each.news]
 
     def _commit(self, connection: Connection, change: Change) -> Pushed:
@@ -88,13 +88,13 @@ class Writer:
         except SQLAlchemyError as error:
             return Uncertain(f"it broke while it committed: {words(error)}")
         try:
-            self._release(connection, change)
+            self._unlock(connection, change)
         except SQLAlchemyError:
             # The lock ends with the connection; the change is in.
             connection.invalidate()
         return Applied(change.object_id)
 
-    def _upsert(self, target: Target, change: Change) -> Any:
+    def _upsert(self, target: WriteTarget, change: Change) -> Any:
         into = _into(target)
         values = {
             into.c[name]: bindparam(f"v{number}", value, type_=NullType())
@@ -119,7 +119,9 @@ class Writer:
         names = [each.name for each in values if each is not key]
         return other.on_duplicate_key_update({n: other.inserted[n] for n in names})
 
-    def _holds(self, connection: Connection, target: Target, change: Change) -> bool:
+    def _holds(
+        self, connection: Connection, target: WriteTarget, change: Change
+    ) -> bool:
         into = _into(target)
         own = into.c[target.change_column]
         wanted = select(own).where(own == bindparam("own", type_=NullType()))
@@ -132,7 +134,7 @@ class Writer:
             values["object"] = change.object_id
         return connection.execute(wanted.limit(1), values).first() is not None
 
-    def _fence(self, connection: Connection, change: Change) -> bool:
+    def _lock(self, connection: Connection, change: Change) -> bool:
         """Wait until nobody else writes this change: a lost connection may still."""
         if self._family == SQLITE:
             return True  # what another thread or process writes is not ours
@@ -144,22 +146,22 @@ class Writer:
         values = {"name": _lock_name(change), "seconds": LOCK_SECONDS}
         return bool(connection.execute(locking, values).scalar())
 
-    def _release(self, connection: Connection, change: Change) -> None:
+    def _unlock(self, connection: Connection, change: Change) -> None:
         if self._family not in (POSTGRES, SQLITE):
             releasing = text("SELECT release_lock(:name)")
             connection.execute(releasing, {"name": _lock_name(change)}).all()
 
 
-def _columns_of(target: Target) -> list[str]:
+def _columns_of(target: WriteTarget) -> list[str]:
     keys = [target.change_column, target.object_column]
     return [name for name in (*keys, *target.columns) if name]
 
 
-def _into(target: Target) -> TableClause:
+def _into(target: WriteTarget) -> TableClause:
     return table_of(target.table, _columns_of(target))
 
 
-def filled(target: Target, change: Change, family: str) -> dict[str, Any]:
+def filled(target: WriteTarget, change: Change, family: str) -> dict[str, Any]:
     """Return what each column is set to."""
     values = {target.change_column: change.id}
     if target.object_column:
@@ -216,7 +218,7 @@ def _lock_name(change: Change) -> str:
     return f"backhaul:{lock_number(change.id)}"
 
 
-def _problem(connection: Connection, target: Target) -> str:
+def _problem(connection: Connection, target: WriteTarget) -> str:
     if missing := lack(connection, target.table, _columns_of(target)):
         return missing
     key = target.object_column or target.change_column

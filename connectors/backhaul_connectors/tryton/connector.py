@@ -7,9 +7,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from backhaul_connectors.tryton.orders import Orders
-from backhaul_connectors.tryton.reader import Cursor, Reader
-from backhaul_connectors.tryton.rpc import NotNow, Refused, Server, may_have_arrived
+from backhaul_connectors.tryton.orders import TrytonSales
+from backhaul_connectors.tryton.reader import TrytonCursor, TrytonReader
+from backhaul_connectors.tryton.rpc import (
+    NotNow,
+    RequestRefused,
+    TrytonClient,
+    may_have_arrived,
+)
 from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import (
     Absent,
@@ -24,7 +29,7 @@ from backhaul_sdk import (
     Spec,
     Uncertain,
 )
-from backhaul_sdk.calls import Settling
+from backhaul_sdk.calls import LateArrivals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -56,27 +61,27 @@ class Tryton(Connector["Settings"]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(instance, settings)
-        self._server = Server(settings, clock)
-        self._reader = Reader(self._server, settings)
-        self._orders = Orders(self._server, settings)
-        self._settling = Settling(settings.settle_seconds, clock)
+        self._server = TrytonClient(settings, clock)
+        self._reader = TrytonReader(self._server, settings)
+        self._orders = TrytonSales(self._server, settings)
+        self._late_arrivals = LateArrivals(settings.settle_seconds, clock)
 
     async def check(self) -> None:
-        server = Server(self.settings)
+        server = TrytonClient(self.settings)
         try:
             await server.call("model.res.user.get_preferences", True)
         finally:
             await server.close()
 
     async def open(self) -> None:
-        self._settling.may_go_on()
+        self._late_arrivals.request_may_run()
         await self._server.open()
 
     async def close(self) -> None:
         await self._server.close()
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
-        read, more = Cursor.from_text(cursor), self.settings.shipments
+        read, more = TrytonCursor.from_text(cursor), self.settings.shipments
         while more:
             page = await self._reader.shipments(read)
             moved, read, more = page.cursor != read, page.cursor, page.more
@@ -103,23 +108,23 @@ class Tryton(Connector["Settings"]):
                 sale = await self._orders.cancel(change)
                 return Applied(None if sale is None else str(sale))
             return Applied(str(await self._orders.place(change)))
-        except Refused as error:
+        except RequestRefused as error:
             return Rejected(str(error))
         except NotNow as error:
             return NotSent(str(error), error.retry_after_seconds)
         except CheckFailed as error:
             if not may_have_arrived(error):
                 return NotSent(str(error))
-            self._settling.may_go_on()
+            self._late_arrivals.request_may_run()
             return Uncertain(str(error))
         except asyncio.CancelledError:
-            self._settling.may_go_on()
+            self._late_arrivals.request_may_run()
             raise
 
     async def lookup(self, change: Change) -> LookedUp:
-        return await self._settling.settled(partial(self._look, change))
+        return await self._late_arrivals.lookup(partial(self._find_sale, change))
 
-    async def _look(self, change: Change) -> LookedUp:
+    async def _find_sale(self, change: Change) -> LookedUp:
         sale = await self._orders.find(change.object_id)
         if sale is None:
             return Absent()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from backhaul_connectors.tryton.rpc import Refused
+from backhaul_connectors.tryton.rpc import RequestRefused
 
 if TYPE_CHECKING:
-    from backhaul_connectors.tryton.rpc import Server
+    from backhaul_connectors.tryton.rpc import TrytonClient
     from backhaul_connectors.tryton.settings import Settings
     from backhaul_sdk import Change
 
@@ -17,10 +17,10 @@ STATES = ("draft", "quotation", "confirmed", "processing", "done")
 """How far a sale may be, in order; `cancelled` stands apart."""
 
 
-class Orders:
+class TrytonSales:
     """The sales of one party. What cannot be done for good raises Refused."""
 
-    def __init__(self, server: Server, settings: Settings) -> None:
+    def __init__(self, server: TrytonClient, settings: Settings) -> None:
         self._server = server
         self._settings = settings
 
@@ -58,7 +58,7 @@ class Orders:
         if sale is None:
             return None
         if sale["state"] in ("processing", "done"):
-            raise Refused(
+            raise RequestRefused(
                 f"sale {sale['number']} is {sale['state']} and can no longer be "
                 "cancelled; stop its shipment in Tryton"
             )
@@ -105,7 +105,9 @@ class Orders:
             *([["code", "=", code]], 0, 1, None, ["addresses"]),
         )
         if not found or not found[0]["addresses"]:
-            raise Refused(f"there is no party {code!r} with an address in Tryton")
+            raise RequestRefused(
+                f"there is no party {code!r} with an address in Tryton"
+            )
         return found[0]["id"], found[0]["addresses"][0]
 
     async def _currency(self, code: str) -> int:
@@ -113,7 +115,7 @@ class Orders:
             "model.currency.currency.search", *([["code", "=", code]], 0, 1, None)
         )
         if not found:
-            raise Refused(f"there is no currency {code} in Tryton")
+            raise RequestRefused(f"there is no currency {code} in Tryton")
         currency: int = found[0]
         return currency
 
@@ -129,13 +131,13 @@ class Orders:
         )
         found = {row["code"]: row for row in rows}
         if missing := sorted(wanted - found.keys()):
-            raise Refused(f"there is no product {missing[0]!r} in Tryton")
+            raise RequestRefused(f"there is no product {missing[0]!r} in Tryton")
         return found
 
 
 def _sku(item: Any) -> str:
     if not item.get("sku"):
-        raise Refused(f"the article {item.get('title')!r} has no SKU")
+        raise RequestRefused(f"the article {item.get('title')!r} has no SKU")
     return str(item["sku"])
 
 
@@ -161,7 +163,7 @@ def _amount(value: object) -> Decimal:
     try:
         return Decimal(str(value))
     except InvalidOperation:
-        raise Refused(f"{value!r} is no amount of money") from None
+        raise RequestRefused(f"{value!r} is no amount of money") from None
 
 
 def _delivery(document: Any) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_connectors.tryton.rpc import Refused
+from backhaul_connectors.tryton.rpc import RequestRefused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
 from backhaul_sdk.fields import UNREADABLE, Unusable, is_placeholder, stock_of
 from backhaul_sdk.times import rfc3339
@@ -17,7 +17,7 @@ from backhaul_sdk.times import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from backhaul_connectors.tryton.rpc import Server
+    from backhaul_connectors.tryton.rpc import TrytonClient
     from backhaul_connectors.tryton.settings import Settings
     from backhaul_sdk import Record
 
@@ -25,7 +25,7 @@ SHIPMENT = "stock.shipment.out"
 MOVES_AT_ONCE = 1_000
 
 
-class Cursor(Struct, frozen=True):
+class TrytonCursor(Struct, frozen=True):
     """How far was read: the shipment written last, and the stock.
 
     `product` is the one read last while the stock is being read, `counted` is when the
@@ -41,7 +41,7 @@ class Cursor(Struct, frozen=True):
         return json.dumps([self.written, self.shipment, self.product, self.counted])
 
     @classmethod
-    def from_text(cls, text: str | None) -> Cursor:
+    def from_text(cls, text: str | None) -> TrytonCursor:
         """Read the host's text; anything else means from the beginning."""
         try:
             written, shipment, product, counted = json.loads(text or "")
@@ -51,22 +51,22 @@ class Cursor(Struct, frozen=True):
             return cls()
 
 
-class Page(Struct, frozen=True):
+class RecordPage(Struct, frozen=True):
     """Records, the place behind them, and whether there may be more."""
 
     records: Sequence[Record | Bad]
-    cursor: Cursor
+    cursor: TrytonCursor
     more: bool
 
 
-class Reader:
+class TrytonReader:
     """What is read of one database."""
 
-    def __init__(self, server: Server, settings: Settings) -> None:
+    def __init__(self, server: TrytonClient, settings: Settings) -> None:
         self._server = server
         self._settings = settings
 
-    async def shipments(self, cursor: Cursor) -> Page:
+    async def shipments(self, cursor: TrytonCursor) -> RecordPage:
         """Return the next shipments that are done.
 
         Where the server's clock was set back, what is written from now on sorts
@@ -88,7 +88,7 @@ class Reader:
             *(0, size, [["write_date", "ASC"], ["id", "ASC"]], fields),
         )
         if not rows:
-            return Page((), cursor, more=False)
+            return RecordPage((), cursor, more=False)
         shipments = [row["id"] for row in rows]
         sold, carriers = await self._sold(shipments), await self._carriers(shipments)
         told = [{**row, "carrier": carriers.get(row["id"])} for row in rows]
@@ -97,7 +97,7 @@ class Reader:
         place = replace(
             cursor, written=last["write_date"].isoformat(), shipment=last["id"]
         )
-        return Page(records, place, len(rows) == size)
+        return RecordPage(records, place, len(rows) == size)
 
     async def _carriers(self, shipments: list[int]) -> dict[int, str]:
         """Return by shipment who carries it, where Tryton knows.
@@ -111,18 +111,18 @@ class Reader:
         name = ["carrier.party.name"]
         try:
             rows = await self._server.call(f"{model}.read", shipments, name)
-        except Refused:
+        except RequestRefused:
             return {}
         return {row["id"]: said for row in rows if (said := _carrier(row))}
 
-    def is_stock_due(self, cursor: Cursor) -> bool:
+    def is_stock_due(self, cursor: TrytonCursor) -> bool:
         """Tell whether the stock is to be read, or to be read on."""
         every = self._settings.stock_seconds
         since = self._server.now.timestamp() - cursor.counted
         # A clock that was set back must not put the stock off until the old time.
         return bool(every) and (cursor.product > 0 or abs(since) >= every)
 
-    async def stock(self, cursor: Cursor) -> Page:
+    async def stock(self, cursor: TrytonCursor) -> RecordPage:
         """Return the next levels, as of the moment they are asked for."""
         places = await self._house()
         as_of, size = self._server.now, self._settings.batch_rows
@@ -141,7 +141,7 @@ class Reader:
         counted = cursor.counted if cursor.product else as_of.timestamp()
         product = rows[-1]["id"] if more else 0
         behind = replace(cursor, product=product, counted=counted)
-        return Page([_level(row, as_of) for row in rows], behind, more)
+        return RecordPage([_level(row, as_of) for row in rows], behind, more)
 
     async def _house(self) -> list[int]:
         """Return the locations where goods are until they leave: stored, or picked."""
@@ -220,11 +220,11 @@ class Reader:
             )
 
 
-def _written(cursor: Cursor) -> datetime:
+def _written(cursor: TrytonCursor) -> datetime:
     return datetime.fromisoformat(cursor.written or "1970-01-01").astimezone(UTC)
 
 
-def _behind(cursor: Cursor) -> list[Any]:
+def _behind(cursor: TrytonCursor) -> list[Any]:
     if not cursor.written:
         return []
     at = _written(cursor)

@@ -27,7 +27,7 @@ Who asks more often than that is never let in again.
 """
 
 
-class Refused(CheckFailed):
+class RequestRefused(CheckFailed):
     """The server understood and refused; nothing was done. The text is its own."""
 
 
@@ -39,19 +39,19 @@ class NotNow(CheckFailed):
         self.retry_after_seconds = retry_after_seconds
 
 
-class Failed(CheckFailed):
+class ServerFailed(CheckFailed):
     """The server broke while it worked, or answered what nobody understands."""
 
 
-class NotLetIn(CheckFailed):
+class LoginRefused(CheckFailed):
     """User, password or database is wrong."""
 
 
-class Expired(NotLetIn):
+class SessionExpired(LoginRefused):
     """The session is no more; nothing was done."""
 
 
-class Server:
+class TrytonClient:
     """A database of a server, with a session that is renewed when it has expired.
 
     `clock` returns seconds that never go back.
@@ -87,7 +87,7 @@ class Server:
         """Call a method that only reads: with a session that expired, a second time."""
         try:
             return await self.write(method, *parameters, **context)
-        except Expired:
+        except SessionExpired:
             return await self.write(method, *parameters, **context)
 
     async def write(self, method: str, *parameters: Any, **context: Any) -> Any:
@@ -104,7 +104,7 @@ class Server:
         )
         if answer.status == 401:
             self._session = None
-            raise Expired("the session has expired")
+            raise SessionExpired("the session has expired")
         return self._result(answer)
 
     async def _log_in(self) -> None:
@@ -116,13 +116,13 @@ class Server:
             settings.database, "common.db.login", [settings.user, secret], {}
         )
         if answer.status == 404:
-            raise NotLetIn(await self._not_served())
+            raise LoginRefused(await self._not_served())
         if answer.status == 429:
             rest = answer.retry_after_seconds or LOGIN_REST_SECONDS
             self._shut_out_until = self._clock() + rest
             raise NotNow("too many logins failed; wait a while", rest)
         if answer.status in (401, 403):
-            raise NotLetIn(
+            raise LoginRefused(
                 f"{self._base} does not let {settings.user} in: check user and password"
             )
         user_id, key, *_ = self._result(answer)
@@ -158,14 +158,14 @@ class Server:
             body=body,
         )
         if answer.is_success:
-            self._look_at_the_clock(answer)
+            self._read_clock(answer)
         return answer
 
-    def _look_at_the_clock(self, answer: Answer) -> None:
+    def _read_clock(self, answer: Answer) -> None:
         try:
             self.now = parsedate_to_datetime(answer.headers.get("date", ""))
         except (ValueError, TypeError):
-            raise Failed("the server does not say what time it is") from None
+            raise ServerFailed("the server does not say what time it is") from None
 
     def _result(self, answer: Answer) -> Any:
         if not answer.is_success:
@@ -173,9 +173,9 @@ class Server:
         try:
             document = untyped(answer.json())
         except NotJson as error:
-            raise Failed(f"{self._base}: {error}") from None
+            raise ServerFailed(f"{self._base}: {error}") from None
         if not isinstance(document, dict) or not {"result", "error"} & {*document}:
-            raise Failed(f"{self._base} answered what is no JSON-RPC")
+            raise ServerFailed(f"{self._base} answered what is no JSON-RPC")
         if "error" in document:
             raise _refusal(document["error"])
         return document["result"]
@@ -187,15 +187,15 @@ def _failure(where: str, answer: Answer) -> CheckFailed:
     if isinstance(said, NotSent):
         return NotNow(f"{where}: {said.reason}", said.retry_after_seconds)
     if isinstance(said, Rejected):
-        return Refused(f"{where}: {said.reason}")
-    return Failed(f"{where} answered {answer.words()}")
+        return RequestRefused(f"{where}: {said.reason}")
+    return ServerFailed(f"{where} answered {answer.words()}")
 
 
 _MEANINGS: dict[object, type[CheckFailed]] = {
-    "UserError": Refused,
-    "UserWarning": Refused,
+    "UserError": RequestRefused,
+    "UserWarning": RequestRefused,
     "ConcurrencyException": NotNow,
-    "LoginException": NotLetIn,
+    "LoginException": LoginRefused,
 }
 """What may be raised on purpose; all else is a fault in the server."""
 
@@ -205,7 +205,7 @@ def _refusal(error: Any) -> CheckFailed:
     kind, *more = error if isinstance(error, list) and error else [error]
     meaning = _MEANINGS.get(kind) if isinstance(kind, str) else None
     if meaning is None:
-        return Failed(f"Tryton failed: {kind}")
+        return ServerFailed(f"Tryton failed: {kind}")
     words = more[0] if more else kind
     texts = words if isinstance(words, list) else [words]
     said = " ".join(str(text) for text in texts if isinstance(text, str) and text)
@@ -248,4 +248,4 @@ def untyped(value: Any) -> Any:
 
 def may_have_arrived(error: CheckFailed) -> bool:
     """Tell whether a call that failed may have taken effect, or still may."""
-    return isinstance(error, NoAnswer | Failed)
+    return isinstance(error, NoAnswer | ServerFailed)

@@ -11,7 +11,7 @@ One that carries changes out (one that does both has two such classes):
 
     class TestMyPush(PushContract):
         @pytest.fixture
-        async def bench(self, server: MyServer) -> SinkBench:
+        async def bench(self, server: MyServer) -> PushBench:
             return MySinkBench(server)
 
 `pytest.register_assert_rewrite("backhaul_sdk.testing")` in a conftest.py lets a failure
@@ -29,7 +29,7 @@ from backhaul_sdk.testing.bench import (
     Bench,
     Counterpart,
     Failure,
-    SinkBench,
+    PushBench,
     sample_change,
 )
 from backhaul_sdk.testing.memory_host import MemoryHost
@@ -46,8 +46,8 @@ __all__ = [
     "Interrupted",
     "MemoryHost",
     "PullContract",
+    "PushBench",
     "PushContract",
-    "SinkBench",
     "cancelled_at",
     "opened",
     "sample_change",

@@ -37,13 +37,14 @@ HOST_KEYS = frozenset(
         "begin",
     }
 )
-"""The keys of `[connectors.NAME]` that are the host's; a connector has no such."""
+"""The host's own keys of `[connectors.NAME]`; a connector has no setting of that
+name."""
 _QUIET = logging.DEBUG
 MOST_WAITS = 500
 
 
 class AnyConnector:
-    """What holds for a connector, whichever way its data goes."""
+    """Tests for every connector, whether it reads or writes."""
 
     @pytest.fixture
     def bench(self) -> Any:
@@ -71,19 +72,19 @@ class AnyConnector:
 
 
 async def opened(bench: Counterpart) -> Connector[Any]:
-    """Return a new connector that is ready."""
+    """Return a new connector, opened."""
     connector = bench.connector()
     await connector.open()
     return connector
 
 
 def traces(connector: Connector[Any]) -> list[str]:
-    """Return what a connector shows of itself, to a log or a debugger."""
+    """Return what a connector shows of itself to a log or a debugger."""
     return [repr(connector), repr(connector.settings), repr(vars(connector))]
 
 
 def assert_hidden(bench: Counterpart, seen: Sequence[str]) -> None:
-    """Fail where a secret of the settings shows."""
+    """Fail if a secret of the settings is visible."""
     for secret in bench.secrets:
         assert [text for text in seen if secret in text] == []
 
@@ -91,14 +92,14 @@ def assert_hidden(bench: Counterpart, seen: Sequence[str]) -> None:
 def assert_quiet(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Fail where a connector said that it is down or up: the host says so, once."""
+    """Fail if a connector logged that it is down or up: the host logs that, once."""
     said = [line.getMessage() for line in caplog.records if line.levelno > _QUIET]
     assert said == []
     assert [text for text in capfd.readouterr() if text] == []
 
 
 class Interrupted:
-    """Awaits something, and cancels it at its wait number `waits` (from 0)."""
+    """Awaits something, and cancels it at its await number `waits` (from 0)."""
 
     def __init__(self, waits: int, work: Coroutine[Any, Any, Any]) -> None:
         self._waits = waits
@@ -120,27 +121,27 @@ class Interrupted:
             try:
                 yield waited_for
                 go_on = partial(next, steps)
-            except BaseException as error:  # noqa: BLE001 - handed to the work itself
+            except BaseException as error:  # noqa: BLE001 - passed to the work itself
                 go_on = partial(steps.throw, error)
 
 
 async def cancelled_at(waits: int, work: Coroutine[Any, Any, Any]) -> bool:
-    """Cancel the work at one of its waits; tell whether it ended before.
+    """Cancel the work at one of its awaits; return True if it had ended before.
 
-    Work that goes on although it was cancelled would hold up the end of the program.
+    Work that continues after a cancellation would delay the end of the program.
     """
     interrupted = Interrupted(waits, work)
     try:
         await interrupted
     except asyncio.CancelledError:
-        _forget_cancellation()
+        _clear_cancellation()
         return False
     if interrupted.cancelled:
-        _forget_cancellation()
-        pytest.fail(f"it went on although it was cancelled at its wait {waits}")
+        _clear_cancellation()
+        pytest.fail(f"it continued after a cancellation at its await {waits}")
     return True
 
 
-def _forget_cancellation() -> None:
+def _clear_cancellation() -> None:
     if task := asyncio.current_task():
         task.uncancel()

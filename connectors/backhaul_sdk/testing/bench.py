@@ -1,4 +1,4 @@
-"""Test benches: the counterpart of a connector, and sample changes."""
+"""Test benches: the system on the other side of a connector, and sample changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT = "2026-01-01T12:00:00.000Z"
 
 
 def sample_change(number: int, topic: str = "order.placed") -> Change:
-    """Return change `number` of a topic; one number is always one object."""
+    """Return change `number` of a topic; equal numbers are the same object."""
     document = _DOCUMENTS[topic](number)
     return Change(
         id=f"sample:{topic}:{number}",
@@ -129,108 +129,110 @@ _DOCUMENTS: Mapping[str, Callable[[int], dict[str, Any]]] = {
 
 
 class Counterpart(ABC):
-    """A connector's counterpart, and what a person or program does to it."""
+    """The system on the other side of a connector, and actions of its users."""
 
     secrets: Sequence[str] = ()
-    """Secrets of the connector's settings, which must never show."""
+    """Secrets of the connector's settings, which must never appear anywhere."""
     unpluggings = 50
-    """How often it is unplugged."""
+    """How often a test disconnects the system."""
 
     @abstractmethod
     def connector(self) -> Connector[Any]:
-        """Return a new instance, as after a restart."""
+        """Return a new connector, as after a restart."""
 
     @abstractmethod
     def state(self) -> object:
-        """Return all that a connector could change at its counterpart."""
+        """Return all of the system's data that a connector could change."""
 
     @abstractmethod
     def example(self) -> Mapping[str, object]:
         """Return the table `[connectors.NAME]` of the documentation."""
 
     async def provoke(self) -> Sequence[str]:
-        """Make things fail; return what a person, a log or a peer would see."""
+        """Make operations fail; return everything that a person or log would see."""
         return ()
 
     async def unplug(self) -> None:
-        """Let the counterpart vanish: it cannot be reached, and open lines break."""
+        """Make the system unreachable, and break open connections."""
         raise NotImplementedError("override unplug() and plug_in()")
 
     async def plug_in(self) -> None:
-        """Bring the counterpart back as it was, ready when this returns."""
+        """Make the system reachable again; it is ready when this returns."""
         raise NotImplementedError("override unplug() and plug_in()")
 
 
 class Bench(Counterpart):
-    """The counterpart of a connector that brings records in."""
+    """The counterpart of a connector that reads records."""
 
     many_records = 100_000
-    """So many are offered to show that memory does not grow with them."""
+    """How many records are offered to show that memory does not grow with them."""
 
     @abstractmethod
     def offer(self, first: int, number: int) -> None:
-        """Offer good records `first`, `first + 1`, …; a number is always one event."""
+        """Offer valid records `first`, `first + 1`, …; a number is always one event."""
 
     @abstractmethod
     def offer_a_bad_one_among(self, good: int) -> None:
-        """Offer that many good records with one that cannot be used in the middle."""
+        """Offer `good` valid records with one unusable record in the middle."""
 
     @abstractmethod
     def offer_with_unknown_field(self, number: int) -> None:
-        """Offer a good record that has a field the connector does not know."""
+        """Offer a valid record with a field that the connector does not know."""
 
     @abstractmethod
     def complaints(self, host: MemoryHost) -> Sequence[str]:
-        """Return what people were told of records that cannot be used."""
+        """Return the messages about unusable records."""
 
     async def take_in(self, connector: Connector[Any], host: MemoryHost) -> None:
-        """Let the connector take what is offered; pulls, unless overridden."""
+        """Let the connector read what is offered; pulls, unless overridden."""
         await host.pull(connector)
 
 
 class Failure(Enum):
-    """A way in which a counterpart that is there fails."""
+    """A way in which a reachable system fails."""
 
     REFUSES = auto()
     """It understands the change and refuses it for good: `Rejected`."""
     BUSY = auto()
-    """It asks to be left alone for a while and takes nothing: `NotSent`."""
+    """It asks for a wait and accepts nothing: `NotSent`."""
     BREAKS = auto()
-    """The line breaks on the way and nothing is taken: `Uncertain` or `NotSent`."""
+    """The connection breaks and nothing is accepted: `Uncertain` or `NotSent`."""
     LOSES_ANSWER = auto()
-    """The change is taken, but the line breaks before the answer: `Uncertain`."""
+    """The change is accepted, but the connection breaks before the answer:
+    `Uncertain`."""
     BABBLES = auto()
-    """The change is taken, but nobody understands the answer: `Uncertain`."""
+    """The change is accepted, but the answer is unreadable: `Uncertain`."""
 
 
-class SinkBench(Counterpart):
-    """The counterpart of a connector that carries changes out."""
+class PushBench(Counterpart):
+    """The counterpart of a connector that writes changes."""
 
     failures: Sequence[Failure] = tuple(Failure)
     """The ways in which it can fail; at least one."""
 
     @abstractmethod
     async def effects(self) -> Sequence[int]:
-        """Return the number of every change that took effect, as often as it did."""
+        """Return the number of each change that took effect, once for each time."""
 
     @abstractmethod
     def tries(self) -> int:
-        """Return how often anything was tried to be written, in vain or not.
+        """Return how many writes were attempted, successful or not.
 
-        Requests that write, files begun, transactions: whatever shows a second try.
+        Count whatever reveals a second attempt: write requests, files begun,
+        transactions.
         """
 
     @abstractmethod
     async def fail(self, failure: Failure) -> None:
-        """Fail in that way from now on, until `mend`."""
+        """Fail in that way until `recover` is called."""
 
     @abstractmethod
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         """Work again."""
 
     def change(self, number: int, topic: str | None = None) -> Change:
-        """Return change `number` of a topic; the first that the connector names."""
+        """Return change `number` of a topic; by default the connector's first topic."""
         return sample_change(number, topic or min(self.connector().spec.topics))
 
     async def at_rest(self) -> None:
-        """Wait until the counterpart is done with all that has reached it."""
+        """Wait until the system has finished everything that reached it."""

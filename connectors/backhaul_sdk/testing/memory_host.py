@@ -1,4 +1,4 @@
-"""A host for tests that keeps its data in memory."""
+"""A host for tests that stores its data in memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 class MemoryHost(Struct):
     """A host whose database is a dict: equal keys collapse, as in the real one.
 
-    A bad row that was mended at its source is a record like any other.
-
-    `deliveries` has the state of each change that was to be carried out, by its id:
-    `planned`, `applied`, `rejected`, `uncertain` or `parked`.
+    A bad row that was corrected at its source is a record like any other. `deliveries`
+    has the state of each change, by its id: `planned`, `applied`, `rejected`,
+    `uncertain` or `parked`.
     """
 
     records: dict[str, Record] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class MemoryHost(Struct):
             self.cursor = batch.cursor
 
     async def emit(self, record: Record | Bad) -> Receipt:
-        """Take one record of a connector that listens."""
+        """Store one record of a connector that listens."""
         # A real host waits for its commit: a cancellation may come before or after.
         await asyncio.sleep(0)
         known = record.key in self.records
@@ -59,13 +58,13 @@ class MemoryHost(Struct):
         return Receipt("accepted", "")
 
     async def pull(self, connector: Connector[Any]) -> None:
-        """Take everything there is, acknowledging each batch after its commit."""
+        """Store everything there is, acknowledging each batch after its commit."""
         async for batch in connector.pull(self.cursor):
             self.commit(batch)
             await batch.ack()
 
     async def apply(self, connector: Connector[Any], key: str) -> None:
-        """Let the connector apply a bad record, as an operator decided."""
+        """Let the connector apply a bad record that an operator approved."""
         bad = self.bad[key]
         wanted = Rejection(bad.key, bad.raw, bad.reason, bad.locator)
         async for batch in connector.apply(wanted, self.cursor):
@@ -75,16 +74,16 @@ class MemoryHost(Struct):
     async def deliver(self, connector: Connector[Any], change: Change) -> str:
         """Take one step with a change, as the real host would; return its state.
 
-        It is pushed where that is safe. One that is in doubt is looked up, and what
-        cannot be told is parked.
+        The host pushes a change if that is safe. It calls `lookup` for an uncertain
+        change, and parks the change if the outcome remains unknown.
         """
         state = self.deliveries.get(change.id, "planned")
         if state == "uncertain":
-            state = await _cleared_up(connector, change)
+            state = await _checked_state(connector, change)
         elif state == "planned":
-            # A program that dies from here on finds it so.
+            # After a kill from here on, the change has this state.
             self.deliveries[change.id] = "uncertain"
-            state = _settled(await pushed(connector, change))
+            state = _resolved_state(await push_result(connector, change))
         self.deliveries[change.id] = state
         return state
 
@@ -98,32 +97,32 @@ class MemoryHost(Struct):
             self.bad.pop(record.key, None)
 
 
-async def pushed(connector: Connector[Any], change: Change) -> Pushed:
-    """Return what `push` says; what it raises counts as Uncertain."""
+async def push_result(connector: Connector[Any], change: Change) -> Pushed:
+    """Return the result of `push`; an exception counts as Uncertain."""
     try:
         return await connector.push(change)
     except Exception as error:  # noqa: BLE001 - the contract says so
         return Uncertain(f"{type(error).__name__}: {error}")
 
 
-async def looked_up(connector: Connector[Any], change: Change) -> LookedUp:
-    """Return what `lookup` says; what it raises counts as Unknown."""
+async def lookup_result(connector: Connector[Any], change: Change) -> LookedUp:
+    """Return the result of `lookup`; an exception counts as Unknown."""
     try:
         return await connector.lookup(change)
     except Exception as error:  # noqa: BLE001 - the contract says so
         return Unknown(f"{type(error).__name__}: {error}")
 
 
-def _settled(said: Pushed) -> str:
+def _resolved_state(said: Pushed) -> str:
     states = {Applied: "applied", Rejected: "rejected", NotSent: "planned"}
     return states.get(type(said), "uncertain")
 
 
-async def _cleared_up(connector: Connector[Any], change: Change) -> str:
+async def _checked_state(connector: Connector[Any], change: Change) -> str:
     if connector.spec.takes_once:
         return "planned"
     try:
         said = await connector.lookup(change)
-    except Exception:  # noqa: BLE001 - whatever is raised, it was no look
+    except Exception:  # noqa: BLE001 - any error means that the lookup failed
         return "uncertain"
     return {Found: "applied", Absent: "planned"}.get(type(said), "parked")

@@ -1,4 +1,4 @@
-"""Tests that a connector which brings in records must pass."""
+"""Tests that a connector that reads records must pass."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -36,7 +36,7 @@ MOST_GROWTH_BYTES = 40_000_000
 
 
 class ConnectorContract(AnyConnector):
-    """The invariants of a connector that takes records in."""
+    """Tests for a connector that submits records."""
 
     async def test_check_changes_nothing(self, bench: Bench) -> None:
         bench.offer(0, 3)
@@ -79,7 +79,7 @@ class ConnectorContract(AnyConnector):
             assert len(host.records) == 30 * (waits + 1)
             if done:
                 return
-        pytest.fail("it waits too often to be tried")
+        pytest.fail("it has too many awaits to test")
 
     async def test_no_secret_shows(
         self,
@@ -107,7 +107,7 @@ class ConnectorContract(AnyConnector):
 
 
 class PullContract(ConnectorContract):
-    """The invariants of a connector that is asked for its records."""
+    """Tests for a connector that is polled for its records."""
 
     def test_it_says_that_it_pulls(self, bench: Bench) -> None:
         assert Capability.PULL in bench.connector().spec.capabilities
@@ -154,7 +154,7 @@ class PullContract(ConnectorContract):
             assert not await works(connector, host), "an error must reach the host"
             await bench.plug_in()
             bench.offer(number, 1)
-            assert await works(connector, host), "it must work again by itself"
+            assert await works(connector, host), "it must recover automatically"
         assert len(host.records) == bench.unpluggings
         assert_quiet(caplog, capfd)
 
@@ -175,7 +175,7 @@ class PullContract(ConnectorContract):
 
 
 async def works(connector: Connector[Any], host: MemoryHost) -> bool:
-    """Pull once; tell whether that worked."""
+    """Pull once; return True if that worked."""
     try:
         await host.pull(connector)
     except Exception:  # noqa: BLE001 - whatever a connector raises
@@ -184,7 +184,7 @@ async def works(connector: Connector[Any], host: MemoryHost) -> bool:
 
 
 async def pulled(connector: Connector[Any], cursor: str | None) -> list[Record | Bad]:
-    """Return what comes after the cursor, acknowledging nothing."""
+    """Return everything after the cursor, without acknowledging it."""
     return [
         record async for batch in connector.pull(cursor) for record in batch.records
     ]
@@ -193,7 +193,7 @@ async def pulled(connector: Connector[Any], cursor: str | None) -> list[Record |
 async def pull_until_killed(
     connector: Connector[Any], host: MemoryHost, acknowledged: int, stored: bool
 ) -> None:
-    """Take `acknowledged` batches; then die before the next is acknowledged."""
+    """Take `acknowledged` batches; then stop before the next acknowledgement."""
     number = 0
     async for batch in connector.pull(host.cursor):
         if number == acknowledged:

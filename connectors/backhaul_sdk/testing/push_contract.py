@@ -1,4 +1,4 @@
-"""Tests that a connector which pushes changes must pass."""
+"""Tests that a connector that writes changes must pass."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -33,11 +33,11 @@ from backhaul_sdk.testing.base_contract import (
     traces,
 )
 from backhaul_sdk.testing.bench import Failure
-from backhaul_sdk.testing.memory_host import MemoryHost, looked_up, pushed
+from backhaul_sdk.testing.memory_host import MemoryHost, lookup_result, push_result
 
 if TYPE_CHECKING:
     from backhaul_sdk.contract import Change, Connector, Pushed
-    from backhaul_sdk.testing.bench import SinkBench
+    from backhaul_sdk.testing.bench import PushBench
 
 MANY_CHANGES = 40
 MOST_KEPT = 3
@@ -50,31 +50,32 @@ CLASSES: dict[Failure, tuple[type, ...]] = {
     Failure.LOSES_ANSWER: (Uncertain, Applied),
     Failure.BABBLES: (Uncertain, Applied),
 }
-"""What `push` may say of each failure; it must be true besides."""
+"""The results that `push` may return for each failure; the result must be true as
+well."""
 
 
 class _Document(dict[str, Any]):
-    """A document that can be watched."""
+    """A document whose lifetime a test can watch."""
 
     __slots__ = ("__weakref__",)
 
 
 class PushContract(AnyConnector):
-    """The invariants of a connector that carries changes out."""
+    """Tests for a connector that writes changes."""
 
-    def test_it_says_what_it_takes(self, bench: SinkBench) -> None:
+    def test_it_says_what_it_takes(self, bench: PushBench) -> None:
         spec = bench.connector().spec
         assert Capability.PUSH in spec.capabilities
         assert spec.topics
         assert spec.topics <= set(TOPICS)
 
-    async def test_check_changes_nothing(self, bench: SinkBench) -> None:
+    async def test_check_changes_nothing(self, bench: PushBench) -> None:
         before = bench.state()
         await bench.connector().check()
         await bench.connector().check()
         assert bench.state() == before
 
-    async def test_each_change_takes_effect_once(self, bench: SinkBench) -> None:
+    async def test_each_change_takes_effect_once(self, bench: PushBench) -> None:
         connector = await opened(bench)
         for number in range(5):
             said = await connector.push(bench.change(number))
@@ -82,34 +83,34 @@ class PushContract(AnyConnector):
         await bench.at_rest()
         assert sorted(await bench.effects()) == list(range(5))
 
-    async def test_every_topic_it_names_is_taken(self, bench: SinkBench) -> None:
+    async def test_every_topic_it_names_is_taken(self, bench: PushBench) -> None:
         connector = await opened(bench)
         for topic in sorted(connector.spec.topics, key=TOPICS.index):
             said = await connector.push(bench.change(0, topic))
             assert isinstance(said, Applied | Rejected), f"{topic}: {said}"
 
-    async def test_unknown_fields_are_tolerated(self, bench: SinkBench) -> None:
+    async def test_unknown_fields_are_tolerated(self, bench: PushBench) -> None:
         change = bench.change(0)
         document = {**change.document, "giftWrap": {"paper": "blue"}}
         said = await (await opened(bench)).push(replace(change, document=document))
         assert isinstance(said, Applied), said
 
     async def test_every_failure_is_classified_and_nothing_tried_twice(
-        self, bench: SinkBench
+        self, bench: PushBench
     ) -> None:
         assert bench.failures
         for number, failure in enumerate(bench.failures):
             connector, before = await opened(bench), bench.tries()
             await bench.fail(failure)
             said = await connector.push(bench.change(number))
-            assert bench.tries() - before <= 1, f"{failure}: it was tried again"
+            assert bench.tries() - before <= 1, f"{failure}: the connector tried again"
             await bench.at_rest()
-            await bench.mend()
+            await bench.recover()
             assert isinstance(said, CLASSES[failure]), f"{failure}: {said}"
             assert_true(said, list(await bench.effects()).count(number))
             await connector.close()
 
-    async def test_what_cannot_be_reached_is_not_sent(self, bench: SinkBench) -> None:
+    async def test_what_cannot_be_reached_is_not_sent(self, bench: PushBench) -> None:
         connector, before = await opened(bench), bench.tries()
         await bench.unplug()
         said = await connector.push(bench.change(0))
@@ -118,7 +119,7 @@ class PushContract(AnyConnector):
         assert isinstance(said, NotSent | Uncertain), said
         assert_true(said, list(await bench.effects()).count(0))
 
-    async def test_lookup_finds_what_push_did(self, bench: SinkBench) -> None:
+    async def test_lookup_finds_what_push_did(self, bench: PushBench) -> None:
         change, other = bench.change(0), bench.change(1)
         connector = await opened(bench)
         said = await connector.push(change)
@@ -132,28 +133,28 @@ class PushContract(AnyConnector):
             assert isinstance(await asked.lookup(other), Absent | Unknown)
         assert bench.state() == before, "a lookup must not change anything"
 
-    async def test_lookup_never_guesses(self, bench: SinkBench) -> None:
+    async def test_lookup_never_guesses(self, bench: PushBench) -> None:
         connector, change = await opened(bench), bench.change(0)
         await connector.push(change)
         await bench.at_rest()
         await bench.unplug()
-        said = await looked_up(connector, change)
+        said = await lookup_result(connector, change)
         await bench.plug_in()
         assert not isinstance(said, Absent), "it could not be read"
 
     async def test_nothing_is_lost_or_doubled_by_failures(
-        self, bench: SinkBench
+        self, bench: PushBench
     ) -> None:
         host, connector = MemoryHost(), await opened(bench)
         for number, failure in enumerate(bench.failures):
             await bench.fail(failure)
             await host.deliver(connector, bench.change(number))
             await bench.at_rest()
-            await bench.mend()
-            await settle(host, connector, bench, number)
+            await bench.recover()
+            await resolve(host, connector, bench, number)
 
     async def test_cancellation_anywhere_loses_and_doubles_nothing(
-        self, bench: SinkBench
+        self, bench: PushBench
     ) -> None:
         for waits in range(MOST_WAITS):
             host, connector = MemoryHost(), await opened(bench)
@@ -161,14 +162,14 @@ class PushContract(AnyConnector):
             done = await cancelled_at(waits, work)
             await connector.close()
             await bench.at_rest()
-            await settle(host, await opened(bench), bench, waits)
+            await resolve(host, await opened(bench), bench, waits)
             if done:
                 return
         pytest.fail("it waits too often to be tried")
 
     async def test_unplugged_often_it_says_nothing_and_works_again(
         self,
-        bench: SinkBench,
+        bench: PushBench,
         caplog: pytest.LogCaptureFixture,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
@@ -179,10 +180,10 @@ class PushContract(AnyConnector):
             state = await host.deliver(connector, bench.change(number))
             assert state in {"planned", "uncertain"}
             await bench.plug_in()
-            await settle(host, connector, bench, number)
+            await resolve(host, connector, bench, number)
         assert_quiet(caplog, capfd)
 
-    async def test_it_keeps_nothing_of_a_change(self, bench: SinkBench) -> None:
+    async def test_it_keeps_nothing_of_a_change(self, bench: PushBench) -> None:
         connector = await opened(bench)
         seen: list[weakref.ref[_Document]] = []
         for number in range(MANY_CHANGES):
@@ -196,7 +197,7 @@ class PushContract(AnyConnector):
 
     async def test_no_secret_shows(
         self,
-        bench: SinkBench,
+        bench: PushBench,
         caplog: pytest.LogCaptureFixture,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
@@ -206,14 +207,14 @@ class PushContract(AnyConnector):
         for number, failure in enumerate(bench.failures):
             await bench.fail(failure)
             seen += await both(connector, bench.change(number))
-            await bench.mend()
+            await bench.recover()
         await bench.unplug()
         seen += await both(connector, bench.change(len(bench.failures)))
         await bench.plug_in()
         seen += [*traces(connector), *await bench.provoke()]
         assert_hidden(bench, [*seen, caplog.text, *capfd.readouterr()])
 
-    async def test_open_and_close_may_be_repeated(self, bench: SinkBench) -> None:
+    async def test_open_and_close_may_be_repeated(self, bench: PushBench) -> None:
         connector = await opened(bench)
         await connector.push(bench.change(0))
         await connector.close()
@@ -222,10 +223,10 @@ class PushContract(AnyConnector):
         assert isinstance(await connector.push(bench.change(1)), Applied)
 
 
-async def settle(
-    host: MemoryHost, connector: Connector[Any], bench: SinkBench, number: int
+async def resolve(
+    host: MemoryHost, connector: Connector[Any], bench: PushBench, number: int
 ) -> None:
-    """Go on with a change until it is settled: it took effect as often as is said."""
+    """Continue with a change until its outcome is known, and check its effects."""
     change = bench.change(number)
     for _ in range(MOST_STEPS):
         state = await host.deliver(connector, change)
@@ -239,7 +240,7 @@ async def settle(
 
 
 def assert_true(said: Pushed, effects: int) -> None:
-    """Hold what `push` said against what the counterpart has."""
+    """Fail if the result of `push` contradicts the effects in the counterpart."""
     possible = {Applied: {1}, Rejected: {0}, NotSent: {0}, Uncertain: {0, 1}}
     assert effects in possible[type(said)], f"{said}, with {effects} effects"
     if isinstance(said, NotSent) and said.retry_after_seconds is not None:
@@ -250,6 +251,9 @@ def assert_true(said: Pushed, effects: int) -> None:
 
 
 async def both(connector: Connector[Any], change: Change) -> list[str]:
-    """Push and look up; return all that could be written down of it."""
-    said = [await pushed(connector, change), await looked_up(connector, change)]
+    """Push and look up; return everything that could be stored of the change."""
+    said = [
+        await push_result(connector, change),
+        await lookup_result(connector, change),
+    ]
     return [*map(repr, said), repr(change.id)]

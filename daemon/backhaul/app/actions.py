@@ -11,7 +11,7 @@ import msgspec
 
 from backhaul.admin import accounts
 from backhaul.admin.accounts import Passwords
-from backhaul.connect.quarantine_retry import mended
+from backhaul.connect.quarantine_retry import edited_record
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
@@ -175,7 +175,7 @@ async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> A
 async def _edit_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Give the quarantined `row` these `fields`, of a `kind`, and match it again."""
     found = await parts.store.quarantine.find(asked["row"])
-    payload = mended(found, asked["kind"], asked["fields"])
+    payload = edited_record(found, asked["kind"], asked["fields"])
     return await _try_again(parts, asked, payload)
 
 

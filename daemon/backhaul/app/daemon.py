@@ -31,7 +31,7 @@ from backhaul.app.wiring import (
 from backhaul.connect import lifecycle, registry
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
-from backhaul.connect.quarantine_retry import WaitingRoom
+from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.core.clock import SystemClock, is_told_to_end, to_text
 from backhaul.errors import Busy, first_of
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.app.wiring import Shop
-    from backhaul.connect.delivery_worker import Sink
+    from backhaul.connect.delivery_worker import DeliveryWorker
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
@@ -107,7 +107,7 @@ class Daemon:
         self._keyrings = build_keyrings(settings, hide)
         self._shops: dict[str, Shop] = {}
         self._hosts: list[Host] = []
-        self._sinks: list[Sink] = []
+        self._sinks: list[DeliveryWorker] = []
         self._rereaders: list[Refetcher] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
@@ -259,9 +259,9 @@ class Daemon:
         keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
         self._backer = BackupWorker(BackupPlan(store.path, folder, keep), self._clock)
         self._indexer = Indexer(store.search, self._clock)
-        self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
+        self._waiting = UnmatchedRetry(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
-        self._sinks = lifecycle.sinks_of(
+        self._sinks = lifecycle.delivery_workers(
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
@@ -302,7 +302,7 @@ class Daemon:
         )
 
     async def _ask_connector(self, name: str) -> dict[str, int]:
-        return await lifecycle.ask(self._hosts, name)
+        return await lifecycle.poll_now(self._hosts, name)
 
     def _receiver(self, store: SqliteStore, drain: FoldWorker) -> Receiver:
         signers, answers = self._signers, self._answers
@@ -373,7 +373,7 @@ class Daemon:
                 self.stop()
                 if not is_told_to_end():  # a while ago perhaps: then nothing waits
                     await ending
-                    await lifecycle.end(self._sinks, sinks)
+                    await lifecycle.stop_all(self._sinks, sinks)
                 for task in (*senders, *endless, *sinks):
                     task.cancel()
                 with contextlib.suppress(Busy):

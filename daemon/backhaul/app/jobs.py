@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from backhaul.app.schedule import Schedule
-    from backhaul.connect.polling import Polls
+    from backhaul.connect.polling import PollSchedule
     from backhaul.core.clock import Clock
     from backhaul.push.dispatcher import Dispatcher
     from backhaul.settings import Scheduled, Settings
@@ -74,7 +74,7 @@ class Jobs:
         self._works[name, store] = JobWork(lambda _: start())
         return partial(self._ended, (name, store))
 
-    def polls(self, connector: str, polls: Polls) -> Told:
+    def polls(self, connector: str, polls: PollSchedule) -> Told:
         """Let a job poll a connector; return how to tell that a poll is over."""
         key = (polling_job(connector), "")
         job = self._jobs[key]

@@ -62,7 +62,7 @@ def settings(config: Path | None) -> Settings:
     return load_settings(
         config,
         validate_connector=_check_connector,
-        validate_together=registry.check_together,
+        validate_together=registry.check_shared_sources,
         secret_options=registry.secret_fields,
     )
 

@@ -11,7 +11,7 @@ from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.history import Wanted
-from backhaul.traffic.network_faults import Disorder
+from backhaul.traffic.network_faults import NetworkFaults
 
 # What the commands do is in `playing`, which loads the store, the fold and the HTTP
 # client: no other command should wait for these.
@@ -92,7 +92,7 @@ def replay(
     from backhaul.cli import traffic_commands  # see above
 
     _refuse_idle(to, into=into, against=against, speed=speed, secret_file=secret_file)
-    disorder = Disorder(shuffle, duplicate, drop, until)
+    disorder = NetworkFaults(shuffle, duplicate, drop, until)
     if to is not None:
         traffic_commands.send(
             capture_file, disorder, to, secret_file, config, speed, as_json=as_json

@@ -29,13 +29,13 @@ from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.differences import Difference, differences
 from backhaul.store.sqlite.history import History, Wanted
 from backhaul.traffic import capture_files, sample_events
-from backhaul.traffic.capture_files import Receiving
+from backhaul.traffic.capture_files import ReplayTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.settings import Settings
-    from backhaul.traffic.network_faults import Disorder
+    from backhaul.traffic.network_faults import NetworkFaults
 
 
 MOST_DIFFERENCES = 200
@@ -53,7 +53,7 @@ def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> 
             for name, text in history.facts().items()
         }
         now = to_text(SystemClock().now())
-        head = capture_files.Head(capture_files.FORMAT, now, facts)
+        head = capture_files.CaptureHeader(capture_files.FORMAT, now, facts)
         with query.open_output(None if str(out) == "-" else out) as stream:
             count = capture_files.write(head, history.arrivals(wanted), stream)
             if wanted.store is not None and not count:
@@ -69,7 +69,7 @@ def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> 
 
 
 def compare(
-    file: Path, disorder: Disorder, into: Path | None, mirror: Path, as_json: bool
+    file: Path, disorder: NetworkFaults, into: Path | None, mirror: Path, as_json: bool
 ) -> None:
     """Play into a database, which is kept where it is named; print how they differ."""
     head = capture_files.read_head(file)
@@ -83,7 +83,7 @@ def compare(
 
 def _compare(
     run: list[Arrival],
-    head: capture_files.Head,
+    head: capture_files.CaptureHeader,
     into: Path,
     mirror: Path,
     as_json: bool,
@@ -113,7 +113,7 @@ def _told(difference: Difference) -> dict[str, object]:
 
 def send(
     file: Path,
-    disorder: Disorder,
+    disorder: NetworkFaults,
     to: str,
     secret_file: Path | None,
     config: Path | None,
@@ -125,7 +125,9 @@ def send(
     run = disorder.apply(capture_files.read(file))
     sent = capture_files.deliveries_to(to, run)
     secret = secrets.secret(secret_file, config, lambda known: _signer(known, to, sent))
-    sending = capture_files.replay_to(Receiving(to, secret), sent, SystemClock(), speed)
+    sending = capture_files.replay_to(
+        ReplayTarget(to, secret), sent, SystemClock(), speed
+    )
     answers = asyncio.run(sending)
     reads = sum(arrival.kind != "delivery" for arrival in run)
     others = len(run) - reads - len(sent)
@@ -178,7 +180,7 @@ def trigger(
     secret = secrets.secret(
         secret_file, config, lambda known: context.one_store(known, store)
     )
-    receiving = Receiving(address, secret)
+    receiving = ReplayTarget(address, secret)
     arrival = Arrival(store or "", "delivery", topic, to_text(now), b"{}", body)
     (status,) = asyncio.run(
         capture_files.replay_to(receiving, [arrival], SystemClock())

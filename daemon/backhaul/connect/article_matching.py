@@ -1,4 +1,4 @@
-"""Matches stock counts and changes to articles, by SKU or GTIN."""
+"""Matches stock counts and adjustments to variants, by SKU or GTIN."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from backhaul.store.contract import MatchReader, WaitingRecord
     from backhaul_sdk import StockAdjustment, StockLevel
 
-EARLIEST = "2000-01-01"
-"""Nothing was counted before: years 1, 1601, 1899 and 1970 stand for no time at all."""
-MOST_AHEAD = timedelta(days=1)
-"""Clocks and time zones may be so wrong."""
+EARLIEST_COUNT = "2000-01-01"
+"""No count is older: the years 1, 1601, 1899 and 1970 stand for a missing time."""
+MAX_AHEAD = timedelta(days=1)
+"""A clock or a time zone may be wrong by this much."""
 AHEAD = (
     "it was counted at {}, more than a day ahead, and no count until then would be "
     "newer; correct the time (of the row, or of its file) and send the count again"
@@ -30,8 +30,8 @@ AHEAD = (
 def adjustment_payload(
     waiting: WaitingRecord, record: StockAdjustment, mirror: MatchReader
 ) -> tuple[str, dict[str, Any]] | Unmatched:
-    """Return the product and what the command asks for."""
-    found = variant_called(waiting, record.sku, mirror)
+    """Return the product id and the payload of the adjust command."""
+    found = find_variant(waiting, record.sku, mirror)
     if isinstance(found, Unmatched):
         return found
     product, variant = found
@@ -45,26 +45,26 @@ def adjustment_payload(
 def level_payload(
     waiting: WaitingRecord, record: StockLevel, mirror: MatchReader
 ) -> tuple[str, dict[str, Any]] | Unmatched:
-    """Return the product and what the stock target asks for."""
+    """Return the product id and the payload of the stock target."""
     if record.quantity < 0:
         return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
     as_of = _counted_at(record, waiting)
     if isinstance(as_of, Unmatched):
         return as_of
-    found = variant_called(waiting, record.sku, mirror)
+    found = find_variant(waiting, record.sku, mirror)
     if isinstance(found, Unmatched):
         return found
     product, variant = found
     listed_at = listed_at_of(record)
     others = mirror.levels_listed(waiting, variant, as_of, listed_at)
-    if contradicting := [each for each in others if _differs(record, each)]:
+    if contradicting := [each for each in others if _contradicts(record, each)]:
         return _contradiction(waiting, record, contradicting)
     payload: dict[str, Any] = {
         "variant_id": variant,
         "quantity": record.quantity,
         "as_of": as_of,
     }
-    # Absent where it says nothing: older commands have none.
+    # Left out when empty: older commands have no such member.
     return product, payload | ({"listed_at": listed_at} if listed_at else {})
 
 
@@ -72,29 +72,29 @@ def _counted_at(record: StockLevel, waiting: WaitingRecord) -> str | Unmatched:
     try:
         as_of = normalize(record.as_of)
     except ValueError:
-        return Unmatched(f"as_of {record.as_of!r:.60} is no time", final=True)
-    if as_of < EARLIEST:
-        said = "the time of a program that has none: state when it was counted"
+        return Unmatched(f"as_of {record.as_of!r:.60} is not a time", final=True)
+    if as_of < EARLIEST_COUNT:
+        said = "a program's placeholder for a missing time; send the time of the count"
         return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
-    latest = to_text(from_text(waiting.received_at) + MOST_AHEAD)
+    latest = to_text(from_text(waiting.received_at) + MAX_AHEAD)
     if max(as_of, listed_at_of(record)) > latest:
         return Unmatched(AHEAD.format(max(as_of, listed_at_of(record))), final=True)
     return as_of
 
 
 def listed_at_of(record: StockLevel) -> str:
-    """Return when the record's list was written; empty where that is not known."""
+    """Return when the record's list was written; an empty text if unknown."""
     try:
         return normalize(record.listed_at) if record.listed_at else ""
     except ValueError:
         return ""
 
 
-def _differs(record: StockLevel, other: ListedLevel) -> bool:
+def _contradicts(record: StockLevel, other: ListedLevel) -> bool:
     """Return True if another level of the same list contradicts the record.
 
-    The same row told again is a newer statement of that row, and so is the later entry
-    of a journal. Without a list an equal quantity is the same statement.
+    A row that is sent again replaces the same row, and a later entry of a journal
+    replaces an earlier one. Without a list, an equal quantity is no contradiction.
     """
     if record.in_order:
         return False
@@ -110,9 +110,9 @@ def _contradiction(
     told = [f"{each.quantity} ({each.locator or 'another row'})" for each in others]
     kept = [each for each in others if not each.can_withdraw and not each.withdrawn]
     ending = (
-        f"the stock target of {kept[0].quantity} has left already"
+        f"the stock target of {kept[0].quantity} was already sent"
         if kept
-        else "none of them is taken"
+        else "none of them is used"
     )
     reason = (
         f"SKU {record.sku!r} is counted several times in one list: {record.quantity} "
@@ -123,10 +123,10 @@ def _contradiction(
     return Unmatched(reason, final=True, withdraw=withdraw)
 
 
-def variant_called(
+def find_variant(
     waiting: WaitingRecord, sku: str, mirror: MatchReader
 ) -> tuple[str, str] | Unmatched:
-    """Return the ids of the product and variant that an article is."""
+    """Return the product id and the variant id of an article."""
     variants = mirror.variants_with_sku(waiting.store, sku)
     if not variants:
         hint = near_hint(sku, mirror.skus_near(waiting.store, sku))
@@ -141,5 +141,5 @@ def variant_called(
 
 def _wrong_digit(sku: str) -> str:
     if sku_matching.looks_like_one(sku) and sku_matching.normalized(sku) is None:
-        return "; as a GTIN its check digit is wrong"
+        return "; if it is a GTIN, its check digit is wrong"
     return ""

@@ -12,8 +12,8 @@ from backhaul.connect.health import (
     BASE_SECONDS,
     CAP_SECONDS,
     ConnectorFailed,
+    error_text,
     guarded,
-    words,
 )
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
@@ -41,20 +41,21 @@ if TYPE_CHECKING:
     from backhaul.store.deliveries import Deliveries, Outgoing, Subscriber
 
 SLICE_SECONDS = 0.005
-LOOK_SECONDS = 1.0
-"""Even if nothing changes, what waited for a command or its time is looked for."""
+POLL_SECONDS = 1.0
+"""How often due deliveries are polled, even if nothing wakes the worker."""
 IDLE_SECONDS = 30.0
-"""Where nothing waits: a lost wake costs no more than this."""
+"""The poll interval without deliveries; it bounds the cost of a lost wake."""
 PUSH_SECONDS = 120.0
-"""Longer than that no answer is waited for: it may have arrived."""
+"""Timeout of a push. After it the change may have arrived."""
 LOOKUP_SECONDS = 720.0
-"""A look lasts no longer; it may wait until a lost request has its end over there."""
-LOOKS_SECONDS = (0.0, 120.0, 600.0)
-"""When a change in doubt is looked up; what cannot be told at the last is parked."""
+"""Timeout of a lookup; it may wait until a lost request has ended in the system."""
+CHECK_AFTER_SECONDS = (0.0, 120.0, 600.0)
+"""When an uncertain delivery is checked; if the last check cannot determine the
+outcome, the delivery is parked."""
 
 
-class Sink:
-    """One instance's deliveries, one at a time; its failures are its own."""
+class DeliveryWorker:
+    """Delivers to one connection, one change at a time; its failures stay its own."""
 
     def __init__(
         self,
@@ -82,58 +83,61 @@ class Sink:
 
     @property
     def instance(self) -> str:
-        """Whom it tells."""
+        """The name of the connection that it delivers to."""
         return self._subscriber.instance
 
     def state(self) -> dict[str, object]:
-        """Return whether the news get through, and if not, why."""
+        """Return whether deliveries succeed, and if not, why."""
         return {"up": self.health.up, "reason": self.health.reason}
 
     def wake(self) -> None:
-        """Tell that the mirror or a delivery has changed."""
+        """Check for work now: the mirror or a delivery has changed."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Ask `run` to end once what is under way is marked."""
+        """Ask `run` to end once the outcome of the current delivery is stored."""
         self._stopping = True
         self._wake.set()
 
     async def subscribe(self) -> None:
-        """Count from now on, the first time; to be called before anything is folded."""
+        """Receive changes from now on, if the connection is new.
+
+        Call it before the first event is folded.
+        """
         await self._deliveries.subscribe(self._subscriber)
 
     async def run(self) -> None:
-        """Deliver until `stop`. A cancellation leaves what is being sent in doubt."""
+        """Deliver until `stop`. A cancelled delivery becomes uncertain."""
         while not self._stopping:
             self._wake.clear()
             if not await self._one_step():
                 await self._rest()
 
     async def _one_step(self) -> bool:
-        """Do one thing; where that meets what nobody foresaw, rest, and say so."""
+        """Do one step; after an unexpected error, log it and wait."""
         try:
             return await self.step()
         except Busy:
             raise
-        except Exception as error:  # noqa: BLE001 - it must not end what others do
+        except Exception as error:  # noqa: BLE001 - one connection must not end the others
             if self.health.up:
                 self._log.bind(action="delivery.failed").opt(exception=error).error(
-                    "{}: a delivery met what nobody foresaw: {}; tried until it works",
+                    "{}: unexpected error in a delivery: {}; retrying",
                     self.instance,
-                    words(error),
+                    error_text(error),
                 )
-            self._leave_alone(words(error))
-            # What was under way is in doubt, as at a start.
+            self._wait_after(error_text(error))
+            # The interrupted delivery is uncertain, as after a restart.
             await self.subscribe()
             return False
 
     async def step(self) -> bool:
-        """Do one thing; tell whether there may be more at once."""
+        """Do one step; return True if more work may be due now."""
         more = await self._deliveries.follow(self._subscriber, SLICE_SECONDS)
         if self._dry_run or self._clock.monotonic() < self._rests_until:
             return more
         if doubtful := await self._deliveries.doubtful(self._subscriber.instance):
-            await self._clear_up(doubtful)
+            await self._resolve(doubtful)
             return True
         if not await self._ready():
             return more
@@ -144,33 +148,33 @@ class Sink:
 
     async def _rest(self) -> None:
         waits = await self._deliveries.any_open(self._subscriber.instance)
-        seconds = LOOK_SECONDS if waits else IDLE_SECONDS
+        seconds = POLL_SECONDS if waits else IDLE_SECONDS
         try:
-            async with asyncio.timeout(self.health.look() or seconds):
+            async with asyncio.timeout(self.health.log_recovery() or seconds):
                 await self._wake.wait()
         except TimeoutError:
             return
 
     async def _ready(self) -> bool:
-        """Open the connector; nothing is claimed for one that is not open."""
+        """Open the connector; nothing is claimed for a connector that is not open."""
         try:
             await self._open()
         except ConnectorFailed as error:
-            self._leave_alone(str(error))
+            self._wait_after(str(error))
             return False
         return True
 
     async def _open(self) -> None:
-        """Open it unless it is open. Raises ConnectorFailed, and Busy."""
+        """Open the connector unless it is open. Raises ConnectorFailed and Busy."""
         try:
             await guarded(self._opened())
         except ConnectorFailed:
             self._shut = True
             raise
-        # There may be no news for days that would tell that it can be reached.
+        # No delivery may come for days that would show that it is reachable.
         if self._shut:
             self._shut = False
-            self.health.rose()
+            self.health.worked()
 
     async def _push(self, delivery: Outgoing) -> None:
         said: object
@@ -179,56 +183,58 @@ class Sink:
                 said = await guarded(self._connector.push(_change(delivery)))
         except (ConnectorFailed, TimeoutError) as error:
             reason = str(error) or f"no answer within {PUSH_SECONDS:.0f} s"
-            self._leave_alone(reason)
+            self._wait_after(reason)
             said = Uncertain(reason)
         except Busy as error:
             said = Uncertain(str(error))
-        await self._mark(delivery, self._judge_push(delivery, said))
+        await self._store_outcome(delivery, self._handle_push(delivery, said))
 
-    def _judge_push(self, delivery: Outgoing, said: object) -> Mark:
+    def _handle_push(self, delivery: Outgoing, said: object) -> Mark:
         if isinstance(said, Applied):
-            self.health.rose()
+            self.health.worked()
             reference = _text(said.reference)
             return Mark(cause=Cause.CONFIRMED, reason="taken", reference=reference)
         if isinstance(said, Rejected):
-            self.health.rose()
+            self.health.worked()
             return Mark(cause=Cause.REFUSED, reason=_text(said.reason) or "refused")
         if isinstance(said, NotSent):
             reason = _text(said.reason) or "not sent"
-            return self._later(delivery, reason, said.retry_after_seconds)
+            return self._retry_later(delivery, reason, said.retry_after_seconds)
         doubt = _text(said.reason) if isinstance(said, Uncertain) else None
         reason = doubt or f"push returned {type(said).__name__}"
         if self._connector.spec.takes_once:
-            return self._later(delivery, reason)
+            return self._retry_later(delivery, reason)
         if type(self._connector).lookup is Connector.lookup:
-            reason = f"{reason}; this system cannot be asked whether it arrived"
+            reason = f"{reason}; this connector cannot check whether it arrived"
             return Mark(cause=Cause.UNDECIDABLE, reason=reason)
         failures = delivery.failures + 1
         return Mark(cause=Cause.UNKNOWN, reason=reason, failures=failures)
 
-    def _later(
+    def _retry_later(
         self, delivery: Outgoing, reason: str, wanted: float | None = None
     ) -> Mark:
-        """Hand it over again; it did not arrive, or arriving twice does no harm."""
-        wait, failures = self._leave_alone(reason, wanted), delivery.failures + 1
+        """Deliver it again later: it did not arrive, or a repeat does no harm."""
+        wait, failures = self._wait_after(reason, wanted), delivery.failures + 1
         if wanted is None:
-            wait += _alone_seconds(failures)
+            wait += _yield_seconds(failures)
         return Mark(
             cause=Cause.NOT_SENT,
             reason=reason,
-            due_at=self._in(wait),
+            due_at=self._time_in(wait),
             failures=failures,
         )
 
-    async def _clear_up(self, delivery: Outgoing) -> None:
-        """Find out what became of one in doubt, where that matters."""
+    async def _resolve(self, delivery: Outgoing) -> None:
+        """Determine the outcome of an uncertain delivery, where it matters."""
         if self._connector.spec.takes_once:
-            mark = Mark(cause=Cause.PROVED_ABSENT, reason="an id is taken once")
-            await self._mark(delivery, mark)
+            mark = Mark(
+                cause=Cause.PROVED_ABSENT, reason="the receiver ignores a repeated id"
+            )
+            await self._store_outcome(delivery, mark)
         else:
-            await self._look_up(delivery)
+            await self._lookup(delivery)
 
-    async def _look_up(self, delivery: Outgoing) -> None:
+    async def _lookup(self, delivery: Outgoing) -> None:
         try:
             await self._open()
             async with asyncio.timeout(LOOKUP_SECONDS):
@@ -236,53 +242,57 @@ class Sink:
         except (ConnectorFailed, TimeoutError, Busy) as error:
             reason = str(error) or f"no answer within {LOOKUP_SECONDS:.0f} s"
             failures = delivery.failures + 1
-            wait = self._leave_alone(reason) + _alone_seconds(failures)
+            wait = self._wait_after(reason) + _yield_seconds(failures)
             mark = Mark(
                 cause=Cause.UNKNOWN,
                 reason=reason,
-                due_at=self._in(wait),
+                due_at=self._time_in(wait),
                 failures=failures,
                 looks=delivery.looks,
             )
         else:
-            mark = self._judge_look(delivery, said)
-        await self._mark(delivery, mark)
+            mark = self._handle_lookup(delivery, said)
+        await self._store_outcome(delivery, mark)
 
-    def _judge_look(self, delivery: Outgoing, said: object) -> Mark:
-        self.health.rose()
+    def _handle_lookup(self, delivery: Outgoing, said: object) -> Mark:
+        self.health.worked()
         if isinstance(said, Found):
             reference = _text(said.reference)
             return Mark(
-                cause=Cause.PROVED_APPLIED, reason="found there", reference=reference
+                cause=Cause.PROVED_APPLIED,
+                reason="found in the receiving system",
+                reference=reference,
             )
         if isinstance(said, Absent):
             again = delivery.attempts - 1
-            # What the system breaks on each time is not sent at once without end.
-            due_at = self._in(_alone_seconds(again)) if again > 0 else None
+            # A change that breaks the system each time is not sent in a tight loop.
+            due_at = self._time_in(_yield_seconds(again)) if again > 0 else None
             return Mark(
-                cause=Cause.PROVED_ABSENT, reason="it is not there", due_at=due_at
+                cause=Cause.PROVED_ABSENT,
+                reason="not found in the receiving system",
+                due_at=due_at,
             )
         reason = _text(said.reason) if isinstance(said, Unknown) else None
         reason = reason or f"lookup returned {type(said).__name__}"
         looks = delivery.looks + 1
-        if looks >= len(LOOKS_SECONDS):
+        if looks >= len(CHECK_AFTER_SECONDS):
             return Mark(cause=Cause.UNDECIDABLE, reason=reason, looks=looks)
-        wait = LOOKS_SECONDS[looks] - LOOKS_SECONDS[looks - 1]
+        wait = CHECK_AFTER_SECONDS[looks] - CHECK_AFTER_SECONDS[looks - 1]
         return Mark(
-            cause=Cause.UNKNOWN, reason=reason, due_at=self._in(wait), looks=looks
+            cause=Cause.UNKNOWN, reason=reason, due_at=self._time_in(wait), looks=looks
         )
 
-    async def _mark(self, delivery: Outgoing, mark: Mark) -> None:
-        """Write down what became of it, however long the database refuses."""
+    async def _store_outcome(self, delivery: Outgoing, mark: Mark) -> None:
+        """Store the outcome; retry for as long as the database refuses."""
         while True:
             try:
                 instance = self._subscriber.instance
                 if not await self._deliveries.mark(instance, delivery, mark):
-                    return  # a person has decided meanwhile, and was told
+                    return  # an operator has decided it in the meantime
                 break
             except Busy as error:
                 self._log.bind(action="delivery.busy").warning("{}", error)
-                await self._clock.sleep(LOOK_SECONDS)
+                await self._clock.sleep(POLL_SECONDS)
         state, level = _TOLD[mark.cause]
         logger.bind(action=f"delivery.{state}", instance=self.instance).log(
             level,
@@ -293,17 +303,17 @@ class Sink:
             mark.reason,
         )
 
-    def _leave_alone(self, reason: str, wanted: float | None = None) -> float:
-        wait = self.health.fell(reason, wanted)
+    def _wait_after(self, reason: str, wanted: float | None = None) -> float:
+        wait = self.health.failed(reason, wanted)
         self._rests_until = self._clock.monotonic() + wait
         return wait
 
-    def _in(self, seconds: float) -> str:
+    def _time_in(self, seconds: float) -> str:
         return to_text(self._clock.now() + timedelta(seconds=seconds))
 
 
-def _alone_seconds(failures: int) -> float:
-    """Return for how long one that fails again and again lets news of others pass."""
+def _yield_seconds(failures: int) -> float:
+    """Return how long a change that keeps failing lets other objects' changes pass."""
     return delay_seconds(
         failures, base_seconds=BASE_SECONDS, cap_seconds=CAP_SECONDS, chance=1.0
     )
@@ -332,7 +342,7 @@ def _change(delivery: Outgoing) -> Change:
 
 
 def _text(said: object) -> str | None:
-    """Return a connector's words as text that can be stored."""
+    """Return a connector's text in a form that the database can store."""
     if said is None:
         return None
     return storable(str(said))

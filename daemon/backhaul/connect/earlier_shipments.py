@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Resolve: TypeAlias = Callable[[Iterable[Line]], Units | None]
 
 _CORRECTION = (
-    "so nobody knows whether this is a corrected row or a further parcel. A further "
-    "parcel: retry ships it. A correction: drop it, the first shipment counts; change "
+    "so it is unknown whether this row is a correction or a further parcel. If it is a "
+    "further parcel, retry ships it. If it is a correction, discard the row and change "
     "the parcel in the store's dashboard"
 )
 CORRECTED = (
@@ -41,94 +41,95 @@ RENUMBERED = (
     f"is not in this file, {_CORRECTION}"
 )
 TWO_SOURCES = (
-    "order {order} was reported with {earlier}, and only a number could tell whether "
-    "this is the same parcel. A further parcel: retry ships it. The same parcel: drop "
-    "it, the first shipment counts"
+    "order {order} was reported with {earlier}, and without a tracking number it is "
+    "unknown whether this is the same parcel. If it is a further parcel, retry ships "
+    "it. If it is the same parcel, discard the row"
 )
 UNKNOWN_UNITS = (
-    "order {order} has parcel {number} already, and the store does not say what is in "
-    "it. A further part of it: retry ships it. The same goods: drop it"
+    "order {order} already has parcel {number}, and the store does not say what is in "
+    "it. If these are further units, retry ships them. If they are the same units, "
+    "discard the row"
 )
 
 
-class Part(Struct, frozen=True):
-    """A part of a shipment: every key it may be known by, and its units by article.
+class ShipmentPart(Struct, frozen=True):
+    """One part of a shipment: its possible keys, and its units by article.
 
-    `units` is None where it holds everything that was left.
+    `units` is None if the part holds everything that was open.
     """
 
     keys: frozenset[str]
     units: Units | None
 
 
-class Shipment(Struct, frozen=True):
-    """A shipment that was, or is to be, reported, its articles resolved."""
+class ResolvedShipment(Struct, frozen=True):
+    """A shipment, reported before or new, with its articles resolved to order lines."""
 
     record: Fulfillment
-    parts: tuple[Part, ...]
+    parts: tuple[ShipmentPart, ...]
     by_key: bool
-    """Whether its source gave it a key, so that equal content proves nothing."""
+    """Whether its source gave it a key; equal content then proves nothing."""
 
     @property
     def number(self) -> str:
-        return same_number(self.record.tracking_number)
+        return normalized_number(self.record.tracking_number)
 
     @property
     def carrier(self) -> str:
-        return same_number(self.record.tracking_company)
+        return normalized_number(self.record.tracking_company)
 
 
-class Earlier(Struct, frozen=True):
-    """A shipment of the same order that has a command by now."""
+class EarlierShipment(Struct, frozen=True):
+    """A shipment of the same order that already has a command."""
 
     reported: ReportedShipment
-    shipment: Shipment
+    shipment: ResolvedShipment
 
 
-def same_number(text: str | None) -> str:
-    """Return a number or a name without what makes no difference."""
+def normalized_number(text: str | None) -> str:
+    """Return a tracking number or carrier in a form for comparison."""
     return "".join((text or "").casefold().split())
 
 
-def shipment_of(record: Fulfillment, resolve: Resolve) -> Shipment:
-    """Return a record with its parts; one without parts is one itself."""
+def shipment_of(record: Fulfillment, resolve: Resolve) -> ResolvedShipment:
+    """Return the resolved shipment; a record without parts is its own only part."""
     parts = [
-        Part(
+        ShipmentPart(
             frozenset({part.key, *filter(None, part.earlier_keys)}), resolve(part.lines)
         )
         for part in record.parts
     ]
-    whole = Part(frozenset({record.key}), resolve(record.lines))
+    whole = ShipmentPart(frozenset({record.key}), resolve(record.lines))
     by_key = record.beside is not None and not record.by_content
-    return Shipment(record, tuple(parts) or (whole,), by_key)
+    return ResolvedShipment(record, tuple(parts) or (whole,), by_key)
 
 
-def earlier_of(reported: ReportedShipment, resolve: Resolve) -> Earlier:
-    """Return what was reported, as `payload` keeps it."""
+def earlier_of(reported: ReportedShipment, resolve: Resolve) -> EarlierShipment:
+    """Return an earlier shipment from its stored report."""
     document = msgspec.json.decode(reported.payload)
     record = msgspec.convert(document["record"], Fulfillment)
-    return Earlier(reported, shipment_of(record, resolve))
+    return EarlierShipment(reported, shipment_of(record, resolve))
 
 
 def new_units(
-    own: Shipment,
+    own: ResolvedShipment,
     wanted: Units,
     waiting: WaitingRecord,
-    earlier: Sequence[Earlier],
+    earlier: Sequence[EarlierShipment],
     parcels: Sequence[OrderParcel],
     order: OrderSummary,
 ) -> Units | Known | Unmatched:
     """Return the units that are not in the parcel of this number yet.
 
-    Each source reports a parcel once, be it in pieces. So what this source has reported
-    of the parcel in all is compared with what is in it.
+    Each source reports a parcel once, perhaps in pieces. So all that this source has
+    reported of the parcel is compared with the content of the parcel.
     """
     if not own.number or own.record.everything:
         return wanted
     same = [each for each in earlier if each.shipment.number == own.number]
     mine = [each for each in same if each.reported.instance == waiting.instance]
     others = [each for each in same if each.reported.instance != waiting.instance]
-    shown = [each for each in parcels if same_number(each.number) == own.number]
+    shown = [each for each in parcels if normalized_number(each.number) == own.number]
     if not others and (mine or not shown):
         return wanted
     if not others and any(each.units is None for each in shown):
@@ -147,20 +148,24 @@ def new_units(
     return {places: units for places, units in left.items() if units} or known
 
 
-def _left(units: int, inside: int, mine: Sequence[Earlier], places: Places) -> int:
+def _left(
+    units: int, inside: int, mine: Sequence[EarlierShipment], places: Places
+) -> int:
     reported = sum(_units(each, places) for each in mine)
     return min(units, max(0, reported + units - inside))
 
 
-def _units(earlier: Earlier, places: Places) -> int:
+def _units(earlier: EarlierShipment, places: Places) -> int:
     parts = earlier.shipment.parts
     return sum((part.units or {}).get(places, 0) for part in parts)
 
 
-def _inside(same: Sequence[Earlier], shown: Sequence[OrderParcel]) -> dict[str, int]:
+def _inside(
+    same: Sequence[EarlierShipment], shown: Sequence[OrderParcel]
+) -> dict[str, int]:
     """Return the units of each order line in the parcels of one number.
 
-    A command and the parcel that the store shows for it are the same units.
+    A command and the parcel that the store shows for it count once.
     """
     sent: dict[str, int] = {}
     commands = {each.reported.command_id: each.reported.lines for each in same}
@@ -176,23 +181,25 @@ def _inside(same: Sequence[Earlier], shown: Sequence[OrderParcel]) -> dict[str, 
     }
 
 
-def _known(own: Shipment, others: Sequence[Earlier], order: OrderSummary) -> Known:
+def _known(
+    own: ResolvedShipment, others: Sequence[EarlierShipment], order: OrderSummary
+) -> Known:
     number = own.record.tracking_number
     if not others:
-        said = f"order {order.name} shows parcel {number} with these units already"
+        said = f"order {order.name} already has these units in parcel {number}"
         return Known(None, said)
     first = others[0].reported
     said = f"known from {first.instance} {first.locator or first.key}: parcel {number}"
     return Known(first.command_id, said)
 
 
-def in_question(
-    own: Shipment,
+def operator_question(
+    own: ResolvedShipment,
     waiting: WaitingRecord,
-    earlier: Sequence[Earlier],
+    earlier: Sequence[EarlierShipment],
     order: OrderSummary,
 ) -> Unmatched | Known | None:
-    """Return what makes it doubtful that a shipment is a further one, if anything."""
+    """Return the question to an operator if it may not be a further shipment."""
     keys = {key for part in own.parts for key in part.keys}
     listed = keys | set(own.record.beside or ())
     found: Unmatched | Known | None
@@ -211,51 +218,59 @@ def in_question(
 
 
 def _from_two_sources(
-    own: Shipment, earlier: Earlier, order: OrderSummary
+    own: ResolvedShipment, earlier: EarlierShipment, order: OrderSummary
 ) -> Unmatched | None:
-    """Ask where two sources report the same units, and not both say the number."""
+    """Ask if two sources report the same units and one of them has no number."""
     if own.number and earlier.shipment.number:
         return None
-    is_same = _any_equal(own.parts, earlier.shipment.parts)
-    return _ask(TWO_SOURCES, earlier, order) if is_same else None
+    is_same = _any_equal_part(own.parts, earlier.shipment.parts)
+    return _question(TWO_SOURCES, earlier, order) if is_same else None
 
 
 def _corrected(
-    own: Shipment, earlier: Earlier, listed: set[str], order: OrderSummary
+    own: ResolvedShipment,
+    earlier: EarlierShipment,
+    listed: set[str],
+    order: OrderSummary,
 ) -> Unmatched | Known | None:
-    """Compare with a shipment of the same source, of which rows may have gone."""
+    """Compare with a shipment of the same source whose rows may be gone."""
     before = earlier.shipment
     gone = [part for part in before.parts if not part.keys & listed]
-    same_number = bool(own.number) and own.number == before.number
-    if same_number and own.carrier != before.carrier:
-        is_same = _any_equal(own.parts, before.parts)
-        return _ask(OTHER_CARRIER, earlier, order) if is_same else None
+    normalized_number = bool(own.number) and own.number == before.number
+    if normalized_number and own.carrier != before.carrier:
+        is_same = _any_equal_part(own.parts, before.parts)
+        return _question(OTHER_CARRIER, earlier, order) if is_same else None
     if not gone:
         return None
-    if same_number and all(_any_equal([part], gone) for part in own.parts):
-        said = f"known from {earlier.reported.locator}: only its time is another"
+    if normalized_number and all(_any_equal_part([part], gone) for part in own.parts):
+        said = f"known from {earlier.reported.locator}: only the time differs"
         return Known(earlier.reported.command_id, said)
-    is_same = same_number or _any_equal(own.parts, gone)
-    return _ask(CORRECTED, earlier, order) if is_same else None
+    is_same = normalized_number or _any_equal_part(own.parts, gone)
+    return _question(CORRECTED, earlier, order) if is_same else None
 
 
 def _renumbered(
-    own: Shipment, earlier: Earlier, listed: set[str], order: OrderSummary
+    own: ResolvedShipment,
+    earlier: EarlierShipment,
+    listed: set[str],
+    order: OrderSummary,
 ) -> Unmatched | None:
-    """Ask where one parcel comes again, its rows under other keys.
+    """Ask if one parcel comes again with other row keys.
 
-    A spreadsheet takes the zeros off a document's number, and a program numbers its
-    rows anew.
+    A spreadsheet drops leading zeros of a document number, and some programs renumber
+    their rows.
     """
     before = earlier.shipment
     if not own.number or (own.number, own.carrier) != (before.number, before.carrier):
         return None
     gone = [part for part in before.parts if not part.keys & listed]
-    is_same = _any_equal(own.parts, gone)
-    return _ask(RENUMBERED, earlier, order) if is_same else None
+    is_same = _any_equal_part(own.parts, gone)
+    return _question(RENUMBERED, earlier, order) if is_same else None
 
 
-def _any_equal(own: Iterable[Part], others: Sequence[Part]) -> bool:
+def _any_equal_part(
+    own: Iterable[ShipmentPart], others: Sequence[ShipmentPart]
+) -> bool:
     return any(
         part.units is not None and part.units == other.units
         for part in own
@@ -263,16 +278,18 @@ def _any_equal(own: Iterable[Part], others: Sequence[Part]) -> bool:
     )
 
 
-def _ask(question: str, earlier: Earlier, order: OrderSummary) -> Unmatched:
+def _question(
+    question: str, earlier: EarlierShipment, order: OrderSummary
+) -> Unmatched:
     said = question.format(order=order.name, earlier=_described(earlier))
     return Unmatched(said, final=True, asks=True)
 
 
-def _described(earlier: Earlier) -> str:
-    """Return an earlier shipment in words: `2 x LS-S in DHL JD1 (courier.csv:7)`."""
+def _described(earlier: EarlierShipment) -> str:
+    """Describe an earlier shipment: `2 x LS-S in DHL JD1 (courier.csv:7)`."""
     record, reported = earlier.shipment.record, earlier.reported
     lines = ", ".join(f"{line.quantity} x {line.sku}" for line in record.lines[:5])
     names = [name for name in (record.tracking_company, record.tracking_number) if name]
-    parcel = " ".join(names) or "a parcel without number"
+    parcel = " ".join(names) or "a parcel without a number"
     where = f"{reported.instance} {reported.locator or reported.key}"
     return f"{lines or 'everything'} in {parcel} ({where})"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.connect.earlier_shipments import (
     earlier_of,
-    in_question,
     new_units,
-    same_number,
+    normalized_number,
+    operator_question,
     shipment_of,
 )
 from backhaul.core import sku_matching
@@ -19,7 +19,7 @@ from backhaul.store.contract import Known, Unmatched
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from backhaul.connect.earlier_shipments import Earlier, Units
+    from backhaul.connect.earlier_shipments import EarlierShipment, Units
     from backhaul.store.contract import (
         MatchReader,
         WaitingRecord,
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     Article: TypeAlias = tuple[str, tuple[str, ...]]
 
 UNCERTAIN = (
-    "has nothing open beside a shipment whose outcome is not known yet; this one waits "
-    "for it"
+    "has only units open that an uncertain shipment may hold; this row waits for "
+    "its outcome"
 )
-MOST_NAMED = 5
-"""Articles that a reason names; a person looks the others up."""
+MAX_NAMED = 5
+"""Most articles that a reason names."""
 NO_LINES = (
-    "it names no lines and does not say that everything left; set lines, or everything "
-    "to true"
+    "it has no lines and does not say that everything left; set lines, or set "
+    "everything to true"
 )
-BOTH = "it names lines and says that everything left; keep one of the two"
+BOTH = "it has lines and also says that everything left; keep one of the two"
 
 
 ALL_SHIPPED = (
-    "all of order {order} is in {parcels} already, so the buyer was not told of "
-    "{number}. If the buyer needs it, correct sends the number to the store; else drop "
-    "this row"
+    "order {order} is already shipped in {parcels}, so the customer was not notified "
+    "of {number}. If the customer needs that number, correct sends it to the store; "
+    "otherwise discard this row"
 )
-NOTHING_OPEN = "; nothing of it is open, so it cannot be a further parcel: {reason}"
+NOTHING_OPEN = "; the order has no open units for a further parcel: {reason}"
 
 
 def match_fulfillment(
@@ -63,9 +63,9 @@ def match_fulfillment(
     *,
     is_decided: bool,
 ) -> dict[str, Any] | Unmatched | Known:
-    """Return what a fulfill command sends for a shipment, or why none is sent.
+    """Return the payload of the fulfill command, or why there is none.
 
-    One that is decided was put in question before, and an operator retried it.
+    `is_decided` is True if the record was put to an operator, who retried it.
     """
     if order.cancelled:
         return Unmatched(f"order {order.name} is cancelled", final=True)
@@ -74,14 +74,14 @@ def match_fulfillment(
     wanted = wanted_lines(waiting.store, record.lines, order, mirror)
     if isinstance(wanted, Unmatched):
         return wanted
-    case = _Case(waiting, record, order, mirror)
+    case = _OrderMatch(waiting, record, order, mirror)
     left = case.nothing_left() or case.new_units(wanted, is_decided=is_decided)
     if isinstance(left, Unmatched | Known):
         return left
-    lines = _spread_all(order, left)
+    lines = _allocate_all(order, left)
     doubtful = None if is_decided else case.in_question()
     if isinstance(doubtful, Unmatched) and isinstance(lines, Unmatched):
-        return Unmatched(f"{doubtful.reason}{_none_open(lines)}", final=lines.final)
+        return Unmatched(f"{doubtful.reason}{_nothing_open(lines)}", final=lines.final)
     if doubtful is not None:
         return doubtful
     if isinstance(lines, Unmatched):
@@ -93,12 +93,12 @@ def match_fulfillment(
     }
 
 
-def _none_open(lines: Unmatched) -> str:
+def _nothing_open(lines: Unmatched) -> str:
     return NOTHING_OPEN.format(reason=lines.reason)
 
 
-class _Case:
-    """A shipment beside all that is known of its order."""
+class _OrderMatch:
+    """A shipment together with everything known about its order."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class _Case:
         self._own = shipment_of(record, self._resolve)
 
     def _resolve(self, lines: Iterable[Line]) -> Units | None:
-        """Return units by order lines; None where no line says what is meant."""
+        """Return units by order lines; None if no line names its article."""
         found = wanted_lines(self._waiting.store, lines, self._order, self._mirror)
         return None if isinstance(found, Unmatched) or not found else _units(found)
 
     @cached_property
-    def _earlier(self) -> list[Earlier]:
+    def _earlier(self) -> list[EarlierShipment]:
         store, order = self._waiting.store, self._order.id
         reported = self._mirror.shipments_reported(store, order, self._waiting.id)
         return [earlier_of(each, self._resolve) for each in reported]
@@ -129,7 +129,7 @@ class _Case:
         return self._mirror.parcels_of(self._waiting.store, self._order.id)
 
     def nothing_left(self) -> Unmatched | Known | None:
-        """Return what to do with all that is left where nothing is, or None."""
+        """Return the result for an order with nothing open; None if units are open."""
         if not self._record.everything or not self._is_all_shipped:
             return None
         number, order = self._own.number, self._order
@@ -147,10 +147,10 @@ class _Case:
 
     @property
     def _shown(self) -> set[str]:
-        return {same_number(parcel.number) for parcel in self._parcels}
+        return {normalized_number(parcel.number) for parcel in self._parcels}
 
     def explained(self, refused: Unmatched) -> Unmatched:
-        """Return why lines are refused, with what to do where all was shipped."""
+        """Return why the lines are refused; if all was shipped, also what to do."""
         number = self._own.number
         if not refused.final or not number or not self._is_all_shipped:
             return refused
@@ -159,7 +159,7 @@ class _Case:
         return Unmatched(f"{refused.reason}; {self._all_shipped()}", final=True)
 
     def _known_whole(self, first: ReportedShipment | None) -> Known:
-        said = f"all of order {self._order.name} is shipped already"
+        said = f"all of order {self._order.name} is already shipped"
         if first is None:
             return Known(None, said)
         return Known(first.command_id, f"{said}, known from {first.instance}")
@@ -200,10 +200,10 @@ class _Case:
         }
 
     def in_question(self) -> Unmatched | Known | None:
-        """Return what an operator decides before the shipment is carried out."""
+        """Return the question that an operator answers before the shipment is sent."""
         if self._record.question:
             return Unmatched(self._record.question, final=True, asks=True)
-        return in_question(self._own, self._waiting, self._earlier, self._order)
+        return operator_question(self._own, self._waiting, self._earlier, self._order)
 
 
 def _units(wanted: Mapping[Article, int]) -> dict[tuple[str, ...], int]:
@@ -214,18 +214,18 @@ def _units(wanted: Mapping[Article, int]) -> dict[tuple[str, ...], int]:
 
 
 def parcel_name(company: str | None, number: str | None) -> str:
-    """Return a parcel in words: `JD1 (DHL)`."""
+    """Return the parcel's name for messages: `JD1 (DHL)`."""
     if not number:
         return ""
     return f"{number} ({company})" if company else number
 
 
-def _spread_all(
+def _allocate_all(
     order: OrderSummary, wanted: Mapping[Article, int]
 ) -> list[dict[str, Any]] | Unmatched:
     lines: list[dict[str, Any]] = []
     for (name, places), quantity in wanted.items():
-        found = _spread(order, name, places, quantity)
+        found = _allocate(order, name, places, quantity)
         if isinstance(found, Unmatched):
             return found
         lines += found
@@ -233,9 +233,9 @@ def _spread_all(
 
 
 def _problem(record: Fulfillment) -> str:
-    """Return what is wrong with a shipment, whatever its order is; else an empty text.
+    """Return what is wrong with the shipment itself; an empty text if nothing is.
 
-    A shipment cannot be taken back, so an empty list never means everything.
+    A shipment cannot be undone, so an empty list never means everything.
     """
     if any(line.quantity < 1 for line in record.lines):
         return "a line's quantity is below 1"
@@ -262,7 +262,7 @@ def wanted_lines(
 def lines_of(
     order: OrderSummary, name: str, called: Sequence[tuple[str, str | None]]
 ) -> tuple[str, ...] | Unmatched:
-    """Return the ids of the order lines of an article, by its SKU, variant or GTIN.
+    """Return the ids of the order lines of an article, by SKU, variant or GTIN.
 
     A line keeps the SKU that its variant had when the order was placed; `called` are
     the variants, and their SKUs, that have the name today.
@@ -271,7 +271,7 @@ def lines_of(
     skus = {name, *(sku for _, sku in called if sku is not None)}
     found = [x for x in order.items if x.sku in skus or x.variant_id in variants]
     if not found and not called:
-        # Else the look-alike in the order is another article of the store.
+        # Otherwise the similar SKU in the order is another article of the store.
         found = [x for x in order.items if x.sku and _is_same(x.sku, name)]
     if _are_several(found):
         names = ", ".join(dict.fromkeys(str(line.sku) for line in found))
@@ -281,7 +281,7 @@ def lines_of(
 
 
 def _is_same(sku: str, name: str) -> bool:
-    """Tell whether two SKUs look the same, or are two spellings of one GTIN."""
+    """Return True if two SKUs look the same or are two spellings of one GTIN."""
     one, other = same_text(sku), same_text(name)
     number = sku_matching.normalized(one)
     return one == other or (
@@ -290,16 +290,16 @@ def _is_same(sku: str, name: str) -> bool:
 
 
 def _are_several(lines: Sequence[OpenLine]) -> bool:
-    """Tell whether lines are of several articles: neither one SKU nor one variant."""
+    """Return True if the lines have neither one SKU nor one variant in common."""
     variants = {line.variant_id for line in lines}
     one_variant = len(variants) == 1 and None not in variants
     return len({line.sku for line in lines}) > 1 and not one_variant
 
 
-def _spread(
+def _allocate(
     order: OrderSummary, name: str, places: Sequence[str], quantity: int
 ) -> list[dict[str, Any]] | Unmatched:
-    """Spread a picked quantity over the open lines of the article."""
+    """Allocate a picked quantity to the open lines of the article."""
     taken: list[dict[str, Any]] = []
     missing = quantity
     for line in order.items:
@@ -307,28 +307,32 @@ def _spread(
             taken.append({"line_id": line.id, "quantity": min(line.left, missing)})
             missing -= min(line.left, missing)
     if missing:
-        return _too_much(order, name, quantity, quantity - missing)
+        return _more_than_open(order, name, quantity, quantity - missing)
     return taken
 
 
-def _too_much(order: OrderSummary, name: str, quantity: int, left: int) -> Unmatched:
-    """Refuse what is more than is open; with commands in doubt that is told later."""
-    beside = " beside what is on its way" if order.on_its_way else ""
+def _more_than_open(
+    order: OrderSummary, name: str, quantity: int, left: int
+) -> Unmatched:
+    """Refuse a quantity above the open units; wait if a command is uncertain."""
+    beside = (
+        " besides units in commands that are in progress" if order.on_its_way else ""
+    )
     reason = f"order {order.name} has {left} open of SKU {name!r}{beside}, "
-    doubt = "; what became of that is not known yet" if order.in_doubt else ""
+    doubt = "; the outcome of those commands is not known yet" if order.in_doubt else ""
     hint = "" if left else _open_articles(order, name)
     return Unmatched(f"{reason}not {quantity}{doubt}{hint}", final=not order.in_doubt)
 
 
 def _open_articles(order: OrderSummary, name: str) -> str:
-    """Name what is open instead, as an article may have got another name."""
+    """Name the open articles: the article may have been renamed."""
     units: dict[str, int] = {}
     for line in order.items:
         if line.left > 0 and line.sku is not None:
             units[line.sku] = units.get(line.sku, 0) + line.left
     named = [f"{count} of {sku!r}" for sku, count in units.items()]
-    more = ["…"] if len(named) > MOST_NAMED else []
+    more = ["…"] if len(named) > MAX_NAMED else []
     near = [sku for sku in units if near_text(sku) == near_text(name)]
     differs = "".join(f" ({sku!r} differs in {difference(name, sku)})" for sku in near)
-    listed = ", ".join(named[:MOST_NAMED] + more)
-    return f"; it has open: {listed}{differs}" if named else ""
+    listed = ", ".join(named[:MAX_NAMED] + more)
+    return f"; open are: {listed}{differs}" if named else ""

@@ -1,4 +1,4 @@
-"""Contains connector errors; tracks reachability and notices."""
+"""Isolates connector errors; tracks whether a connector works, and its notices."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class ConnectorFailed(Exception):
-    """A connector raised something; the text is what a person is told."""
+    """A connector raised an error; the text is shown to operators."""
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Await a connector's work. Raises ConnectorFailed, and Busy for our database.
+    """Await a connector's call. Raises ConnectorFailed; passes Busy of our database on.
 
-    A cancellation that nobody asked for, and an attempt to end the program, are
-    failures like others.
+    An unrequested cancellation and an attempt to exit the program are failures like
+    others.
     """
     try:
         return await work
@@ -47,51 +47,52 @@ async def guarded(work: Awaitable[T]) -> T:
     except (Exception, SystemExit, GeneratorExit, BaseExceptionGroup) as error:
         if is_told_to_end():
             raise asyncio.CancelledError from error
-        raise ConnectorFailed(words(error)) from error
+        raise ConnectorFailed(error_text(error)) from error
 
 
-async def within(seconds: float, task: asyncio.Task[T], what: str) -> T:
-    """Return what a guarded task returns; cancel it when nobody waits any more.
+async def with_timeout(seconds: float, task: asyncio.Task[T], what: str) -> T:
+    """Return the result of a guarded task; cancel the task after a timeout.
 
-    Raises ConnectorFailed where it takes longer; that it ends is not waited for.
+    Raises ConnectorFailed after the timeout, without waiting until the task has ended.
     """
     try:
         await asyncio.wait([task], timeout=seconds)
         if not task.done():
-            raise ConnectorFailed(f"it takes longer than {seconds:g} s {what}")
+            raise ConnectorFailed(f"it took longer than {seconds:g} s {what}")
         return task.result()
     finally:
-        task.add_done_callback(_hear)
+        task.add_done_callback(_consume_late_result)
         task.cancel()
 
 
-def _hear(task: asyncio.Task[T]) -> None:
-    """Take note of what came too late, else asyncio complains that nobody did."""
+def _consume_late_result(task: asyncio.Task[T]) -> None:
+    """Read a late result, or asyncio logs an exception that was never retrieved."""
     if not task.cancelled():
         task.exception()
 
 
-def words(error: BaseException) -> str:
-    """Return what to tell and keep: a sentence of its own needs no name of a class."""
+def error_text(error: BaseException) -> str:
+    """Return the error's text for logs; its class is named unless it is ours."""
     try:
         said = str(error)
-    except Exception as unsaid:  # noqa: BLE001 - what a connector raises is its own
-        said = f"(it cannot be shown: {type(unsaid).__name__})"
+    except Exception as unsaid:  # noqa: BLE001 - a connector may raise anything
+        said = f"(the error has no text: {type(unsaid).__name__})"
     if isinstance(error, CheckFailed | ConnectorFailed):
         return storable(said)
     return storable(f"{type(error).__name__}: {said}")
 
 
-CALM_SECONDS = 10.0
-"""It works again once it has worked for so long: a loose plug is told of once."""
+STABLE_SECONDS = 10.0
+"""A connector counts as working after it worked for so long: an unstable connection is
+logged once."""
 BASE_SECONDS = 1.0
 CAP_SECONDS = 60.0
-LONGEST_REST_SECONDS = 300.0
-"""After so long one request tries again, whatever the other side asked for."""
+MAX_WAIT_SECONDS = 300.0
+"""A request is tried again after this time, whatever wait the other side asked for."""
 
 
 class Health:
-    """One side of an instance: how it is, and how long it is left alone."""
+    """The state of one direction of a connection, and its wait after failures."""
 
     def __init__(
         self, instance: str, side: str, clock: Clock, chance: Callable[[], float]
@@ -108,11 +109,11 @@ class Health:
 
     @property
     def up(self) -> bool:
-        """Whether the last try worked."""
+        """Whether the last attempt worked."""
         return self.reason is None
 
-    def fell(self, reason: str, wanted_seconds: float | None = None) -> float:
-        """Note a failure; return how long to wait before the next try."""
+    def failed(self, reason: str, wanted_seconds: float | None = None) -> float:
+        """Record a failure; return how many seconds to wait before the next attempt."""
         if not self._told:
             self._log.bind(action="connector.down").error("{}: {}", self._label, reason)
         self._told, self.reason, self._worked_since = True, reason, None
@@ -123,10 +124,10 @@ class Health:
             cap_seconds=CAP_SECONDS,
             chance=self._chance(),
         )
-        return bounded(wanted_seconds, wait)
+        return bounded_wait(wanted_seconds, wait)
 
-    def rose(self) -> None:
-        """Note that it works; it is said once that has lasted."""
+    def worked(self) -> None:
+        """Record a success; recovery is logged once it has lasted."""
         self.reason, self._failures = None, 0
         self.worked_at = to_text(self._clock.now())
         if not self._told:
@@ -134,13 +135,13 @@ class Health:
         now = self._clock.monotonic()
         if self._worked_since is None:
             self._worked_since = now
-        self.look()
+        self.log_recovery()
 
-    def look(self) -> float | None:
-        """Say that it works if that has lasted; return how long until the next look."""
+    def log_recovery(self) -> float | None:
+        """Log a lasting recovery; return the seconds until the next check, if any."""
         if self._worked_since is None:
             return None
-        left = self._worked_since + CALM_SECONDS - self._clock.monotonic()
+        left = self._worked_since + STABLE_SECONDS - self._clock.monotonic()
         if left > 0:
             return left
         self._log.bind(action="connector.up").info("{}: works again", self._label)
@@ -148,10 +149,10 @@ class Health:
         return None
 
 
-def bounded(wanted_seconds: Any, otherwise: float) -> float:
-    """Return a wait that was asked for, if it is one; never an absurd one.
+def bounded_wait(wanted_seconds: Any, otherwise: float) -> float:
+    """Return a requested wait if it is plausible, else `otherwise`.
 
-    It is somebody else's word, of whatever type: a header's text, or nothing at all.
+    The other side chose the value: it may be a header's text, or nothing at all.
     """
     try:
         seconds = float(wanted_seconds)
@@ -159,19 +160,20 @@ def bounded(wanted_seconds: Any, otherwise: float) -> float:
         return otherwise
     if math.isnan(seconds) or seconds < 0:
         return otherwise
-    return min(seconds, LONGEST_REST_SECONDS)
+    return min(seconds, MAX_WAIT_SECONDS)
 
 
-MOST = 20
-"""Notices of one connector that are shown, and notes of one batch that are logged."""
-MOST_COUNTED = 100_000
-"""Articles below 0 that are counted."""
-LONGEST = 600
-"""Characters of one sentence; the rest is cut."""
+MAX_NOTICES = 20
+"""Most notices of one connector that are shown, and notes of one batch that are
+logged."""
+MAX_COUNTED = 100_000
+"""Most articles below 0 that are counted."""
+MAX_CHARACTERS = 600
+"""Most characters of one notice; the rest is cut."""
 
 
 class Notices:
-    """The notices of one connector; each new one is logged once."""
+    """The notices of one connector; each new notice is logged once."""
 
     def __init__(self, connector: Connector[Any]) -> None:
         self.current: tuple[str, ...] = ()
@@ -179,7 +181,7 @@ class Notices:
         self._log = logger.bind(instance=connector.instance)
 
     def refresh(self) -> None:
-        """Ask the connector again. Raises ConnectorFailed."""
+        """Read the connector's notices again. Raises ConnectorFailed."""
         before, self.current = self.current, tuple(read_notices(self._connector))
         for notice in self.current:
             if notice not in before:
@@ -188,37 +190,37 @@ class Notices:
                 )
 
     def log_notes(self, notes: Iterable[str]) -> None:
-        """Log what the connector says of a batch that is stored."""
+        """Log the connector's notes about a stored batch."""
         for note in _sentences(notes):
             self._log.bind(action="connector.note").info(
                 "{}: {}", self._connector.instance, note
             )
 
 
-class BelowZero:
-    """The articles whose last level was below 0 and was taken as 0.
+class NegativeStockCounter:
+    """Counts articles whose last stock level was below 0 and was taken as 0.
 
-    They are counted since the daemon was started.
+    The count begins at the start of the daemon.
     """
 
     def __init__(self) -> None:
         self._skus: dict[str, None] = {}
 
     def add(self, records: Iterable[Record | Bad]) -> None:
-        """Note the levels of a batch that is stored."""
+        """Count the levels of a stored batch."""
         for record in records:
             if not isinstance(record, StockLevel):
                 continue
             if TAKEN_AS_ZERO not in record.note:
                 self._skus.pop(record.sku, None)
-            elif len(self._skus) < MOST_COUNTED:
+            elif len(self._skus) < MAX_COUNTED:
                 self._skus[record.sku] = None
 
     def notices(self) -> list[str]:
-        """Return how many there are, and one of them; nothing for none."""
+        """Return a notice with the number of articles and an example, if any."""
         if not self._skus:
             return []
-        first = storable(next(iter(self._skus)))[:LONGEST]
+        first = storable(next(iter(self._skus)))[:MAX_CHARACTERS]
         return [
             f"stock below 0 is taken as 0 for {len(self._skus):,} articles, such as"
             f" {first!r}; correct them in the back office"
@@ -230,10 +232,12 @@ def read_notices(connector: Connector[Any]) -> list[str]:
     try:
         return _sentences(connector.notices())
     except Exception as error:
-        raise ConnectorFailed(words(error)) from error
+        raise ConnectorFailed(error_text(error)) from error
 
 
 def _sentences(said: Iterable[str]) -> list[str]:
-    """Return the first sentences, each once and fit to be stored and shown."""
-    once = dict.fromkeys(storable(str(each))[:LONGEST] for each in islice(said, MOST))
+    """Return the first sentences, each once and safe to store and show."""
+    once = dict.fromkeys(
+        storable(str(each))[:MAX_CHARACTERS] for each in islice(said, MAX_NOTICES)
+    )
     return list(once)

@@ -1,4 +1,4 @@
-"""Runs one connection: polls it, listens for it and stores its records."""
+"""Runs one connection: polls it, serves its HTTP routes and stores its records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from backhaul.connect import http_routes
 from backhaul.connect.health import (
-    BelowZero,
     ConnectorFailed,
     Health,
+    NegativeStockCounter,
     Notices,
+    error_text,
     guarded,
-    within,
-    words,
+    with_timeout,
 )
 from backhaul.connect.matching import encode
-from backhaul.connect.polling import Polls
+from backhaul.connect.polling import PollSchedule
 from backhaul.core.clock import to_text
 from backhaul.core.text import storable
 from backhaul.errors import BackhaulError, Busy
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         Connector,
         HttpRequest,
         HttpResponse,
-        NameInShop,
+        NameInStore,
         Record,
         Route,
     )
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
     Waiting: TypeAlias = tuple[NewRecord, asyncio.Future[RecordOutcome]]
 
 
-MOST_AT_ONCE = 200
-"""A webhook that comes meanwhile waits for all of them."""
+MAX_BATCH = 200
+"""Most records of one transaction; a webhook waits for all of them."""
 
 
-class Gathering:
-    """Accepts together what came while the last records were on their way to the disk.
+class RecordBatcher:
+    """Stores together the records that came while the last ones were written.
 
-    One unit of work for each record would wake the writer's thread as often, and each
-    wake is a fight for the interpreter lock.
+    A transaction for each record would wake the writer's thread as often, and each wake
+    competes for the interpreter lock.
     """
 
     def __init__(self, accept: Accept) -> None:
@@ -68,7 +68,7 @@ class Gathering:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, record: NewRecord) -> asyncio.Future[RecordOutcome]:
-        """Accept one record; resolves after its commit. Waiting may raise Busy."""
+        """Store one record; resolves after its commit. Waiting may raise Busy."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[RecordOutcome] = loop.create_future()
         self._waiting.append((record, future))
@@ -78,19 +78,19 @@ class Gathering:
 
     async def _work(self) -> None:
         try:
-            while group := self._waiting[:MOST_AT_ONCE]:
+            while group := self._waiting[:MAX_BATCH]:
                 del self._waiting[: len(group)]
                 await self._take(group)
         finally:
             self._task = None
 
     async def _take(self, group: list[Waiting]) -> None:
-        """Accept a group, or else one by one: what cannot be kept fails alone."""
+        """Store a group; if that fails, store its records one by one."""
         try:
             outcomes = await self._accept([record for record, _ in group])
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+        except Exception as error:  # noqa: BLE001 - passed to the waiting callers
             if len(group) == 1 or isinstance(error, Busy):
-                _tell([future for _, future in group], error)
+                _fail_all([future for _, future in group], error)
                 return
             for waiting in group:
                 await self._take([waiting])
@@ -100,23 +100,23 @@ class Gathering:
                 future.set_result(outcome)
 
 
-def _tell(futures: list[asyncio.Future[RecordOutcome]], error: Exception) -> None:
+def _fail_all(futures: list[asyncio.Future[RecordOutcome]], error: Exception) -> None:
     for future in futures:
         if not future.done():
             future.set_exception(error)
 
 
 OPEN_SECONDS = 30.0
-"""Longer than the limits that connectors have of their own: their words tell more."""
-FAREWELL_SECONDS = 2.0
+"""Longer than the connectors' own limits, whose errors say more."""
+STOP_SECONDS = 2.0
 
 
-class Opening:
-    """One connector's way to being open.
+class ConnectorOpener:
+    """Opens one connector, at most one attempt at a time.
 
-    A try that takes too long is cancelled, but not waited for: in a thread, at a share
-    that is gone, it may hang on. No second one is begun beside it; it is waited for
-    again, and begun anew once it has ended.
+    An attempt that takes too long is cancelled but not awaited: a thread that reads a
+    lost network share may hang. No second attempt starts before the first one has
+    ended.
     """
 
     def __init__(self, connector: Connector[Any]) -> None:
@@ -126,29 +126,29 @@ class Opening:
         self._trying: asyncio.Task[None] | None = None
 
     async def within(self, seconds: float) -> None:
-        """Open the connector unless it is open. Raises ConnectorFailed, and Busy."""
+        """Open the connector unless it is open. Raises ConnectorFailed and Busy."""
         async with self._turn:
             if self.done:
                 return
             if self._trying is None or self._trying.done():
                 loop = asyncio.get_running_loop()
                 self._trying = loop.create_task(guarded(self._connector.open()))
-            await within(seconds, self._trying, "to open")
+            await with_timeout(seconds, self._trying, "to open")
             self.done = True
 
     async def stop(self) -> None:
-        """Leave nothing under way that ends when it is asked to."""
+        """Cancel the attempt, and wait shortly until it has ended."""
         if self._trying is not None:
             self._trying.cancel()
-            await asyncio.wait([self._trying], timeout=FAREWELL_SECONDS)
+            await asyncio.wait([self._trying], timeout=STOP_SECONDS)
 
 
 REPORTED_AT_ONCE = 1_000
-LOOK_UP_SECONDS = 2.0
-"""A person with a scanner waits no longer for a check that may be left out."""
-_WORDS = {
+MIRROR_LOOKUP_SECONDS = 2.0
+"""How long a scan waits for an optional lookup in the mirror."""
+_RECEIPT_TEXTS = {
     "accepted": "on its way to the store",
-    "waiting": "kept: {}; it is tried again",
+    "waiting": "stored: {}; it is tried again",
     "duplicate": "{}",
     "conflict": "{}",
     "quarantined": "{}",
@@ -156,10 +156,10 @@ _WORDS = {
 
 
 class Host:
-    """One instance in its own task; its failures are its own.
+    """Runs one connection in its own task; its failures stay its own.
 
-    `every_seconds` is None where its job says when it is polled, through `polls`; that
-    job is told by `polled` what came of it.
+    `every_seconds` is None if a job polls the connection through `polls`; `polled` then
+    receives the result of each poll.
     """
 
     def __init__(
@@ -175,52 +175,52 @@ class Host:
     ) -> None:
         self.connector = connector
         self._store = store
-        self.polls = Polls(clock, every_seconds)
+        self.polls = PollSchedule(clock, every_seconds)
         self.polled: Told | None = None
         self._records = records
         self._matcher = matcher
         self._clock = clock
         self._planned = planned
-        self._opening = Opening(connector)
+        self._opening = ConnectorOpener(connector)
         self._rounds = asyncio.Lock()
         self._counts: Counter[str] = Counter()
         self._health = Health(connector.instance, "", clock, chance)
-        self._deaf: str | None = None
-        self._emitted = Gathering(self._accept)
+        self._listen_error: str | None = None
+        self._batcher = RecordBatcher(self._accept)
         self._notices = Notices(connector)
-        self._below_zero = BelowZero()
+        self._below_zero = NegativeStockCounter()
         self._log = logger.bind(instance=connector.instance)
-        connector.look_up = self._look_up
+        connector.find_in_store = self._find_in_store
 
     def state(self) -> dict[str, object]:
-        """Return whether the instance works, if not why, and when it last did."""
+        """Return whether the connection works, if not why, and when it last worked."""
         health = self._health
         return {
-            "up": health.up and self._deaf is None,
-            "reason": health.reason or self._deaf,
+            "up": health.up and self._listen_error is None,
+            "reason": health.reason or self._listen_error,
             "worked_at": health.worked_at,
             "notices": [*self._notices.current, *self._below_zero.notices()],
         }
 
     async def listen(self, seconds: float) -> Sequence[Route]:
-        """Open the connector and return the HTTP routes it wants served.
+        """Open the connector and return the HTTP routes that it serves.
 
-        One that cannot be opened (a share that is not mounted yet), or not within so
-        many seconds, is down and tried again: webhooks and the other connectors do not
-        wait for it.
+        A connector that does not open within `seconds` (a share that is not mounted
+        yet) is down and is retried: webhooks and the other connectors do not wait for
+        it.
         """
         try:
             await self._opening.within(seconds)
         except (ConnectorFailed, Busy) as error:
-            self.polls.failed(self._health.fell(words(error)))
+            self.polls.failed(self._health.failed(error_text(error)))
         try:
             asked = asyncio.get_running_loop().create_task(guarded(self._routes()))
-            return await within(seconds, asked, "to listen")
+            return await with_timeout(seconds, asked, "to listen")
         except (ConnectorFailed, Busy) as error:
-            until = "cannot be called until the daemon is started anew"
-            self._deaf = f"{until}: {words(error)}"
-            self._log.bind(action="connector.deaf").error(
-                "{}: {}", self.connector.instance, self._deaf
+            until = "cannot receive requests until the daemon is restarted"
+            self._listen_error = f"{until}: {error_text(error)}"
+            self._log.bind(action="connector.listen_failed").error(
+                "{}: {}", self.connector.instance, self._listen_error
             )
             return ()
 
@@ -230,7 +230,7 @@ class Host:
         return [replace(route, handler=self._when_open(route)) for route in routes]
 
     async def open(self) -> None:
-        """Open the connector unless it is open. Raises ConnectorFailed, and Busy."""
+        """Open the connector unless it is open. Raises ConnectorFailed and Busy."""
         await self._opening.within(OPEN_SECONDS)
 
     def _when_open(self, route: Route) -> HttpHandler:
@@ -242,15 +242,15 @@ class Host:
         return handle
 
     async def run(self) -> None:
-        """Ask for records for ever. Cancel to stop."""
+        """Poll for records until cancelled."""
         while True:
-            # First: one that could not be opened when it was to listen is left alone.
-            does_poll = await self.polls.next(self._health.look)
+            # Wait first: `listen` may just have failed to open the connector.
+            does_poll = await self.polls.next(self._health.log_recovery)
             async with self._rounds:
                 await self._round(does_poll=does_poll)
 
     async def close(self) -> None:
-        """Close the connector; an error in it is not ours."""
+        """Close the connector; its errors are only logged."""
         await self._opening.stop()
         try:
             await guarded(self.connector.close())
@@ -258,24 +258,26 @@ class Host:
             self._log.bind(action="connector.close_failed").warning("{}", error)
 
     async def emit(self, record: Record | Bad) -> Receipt:
-        """Keep one record; the receipt is given after the commit. May raise Busy."""
-        outcome = await self._emitted.add(_new(record))
-        words = _WORDS[outcome.state].format(outcome.reason)
+        """Store one record; return its receipt after the commit. May raise Busy."""
+        outcome = await self._batcher.add(_new(record))
+        error_text = _RECEIPT_TEXTS[outcome.state].format(outcome.reason)
         state = "duplicate" if outcome.state == "conflict" else outcome.state
-        return Receipt(state, words)
+        return Receipt(state, error_text)
 
-    async def _look_up(self, names: Sequence[str]) -> dict[str, NameInShop] | None:
-        """Read the mirror for the connector; None while it cannot answer."""
+    async def _find_in_store(
+        self, names: Sequence[str]
+    ) -> dict[str, NameInStore] | None:
+        """Read the mirror for the connector; None if it cannot answer now."""
         if self._matcher.is_held(self._store):
             return None
         try:
-            async with asyncio.timeout(LOOK_UP_SECONDS):
+            async with asyncio.timeout(MIRROR_LOOKUP_SECONDS):
                 return await self._records.look_up(self._store, names)
         except (Busy, TimeoutError):
             return None
 
     async def once(self) -> dict[str, int]:
-        """Ask for records now; return how many came to what. Raises BackhaulError."""
+        """Poll now; return the number of records by state. Raises BackhaulError."""
         async with self._rounds:
             await self._round(does_poll=True)
         if self._health.reason is not None:
@@ -290,12 +292,12 @@ class Host:
             if does_poll:
                 await self._poll()
         except (ConnectorFailed, Busy) as error:
-            reason = words(error)
-            self.polls.failed(self._health.fell(reason))
+            reason = error_text(error)
+            self.polls.failed(self._health.failed(reason))
         else:
             self.polls.succeeded(polled=does_poll)
             if not self.polls.is_owed:
-                self._health.rose()
+                self._health.worked()
         if does_poll and self.polled is not None:
             await self.polled(began, reason or self._result(), failed=bool(reason))
 
@@ -307,7 +309,7 @@ class Host:
         await guarded(self.report())
 
     def _result(self) -> str:
-        """Return for an operator what the records of a round came to."""
+        """Return the result of a poll for operators, such as `3 accepted`."""
         counts = sorted(self._counts.items())
         return (
             ", ".join(f"{number} {state}" for state, number in counts) or "nothing new"
@@ -319,7 +321,7 @@ class Host:
             await self._take(batch)
 
     async def _apply(self) -> None:
-        """Let the connector apply what it keeps, where an operator decided so."""
+        """Let the connector apply the rows that an operator approved."""
         for row in await self._records.approved(self.connector.instance):
             cursor = await self._records.cursor(self.connector.instance)
             wanted = Rejection(row.key, row.raw, row.reason, row.locator)
@@ -344,11 +346,11 @@ class Host:
             self._planned()
         for outcome in every:
             self._counts[outcome.state] += 1
-            tell(outcome)
+            log_outcome(outcome)
         return outcomes
 
     async def report(self) -> None:
-        """Show the connector its rows in quarantine that it has not seen."""
+        """Pass quarantined rows that the connector has not seen to the connector."""
         own = self.connector.instance
         while rows := await self._records.unreported(own, REPORTED_AT_ONCE):
             await self.connector.report(
@@ -357,8 +359,8 @@ class Host:
             await self._records.mark_reported([row.id for row in rows])
 
 
-def tell(outcome: RecordOutcome) -> None:
-    """Log what became of a record; only quarantine is worth a person's eye."""
+def log_outcome(outcome: RecordOutcome) -> None:
+    """Log the outcome of a record; only quarantine needs an operator."""
     level = "WARNING" if outcome.state in {"quarantined", "conflict"} else "DEBUG"
     record = outcome.record
     logger.bind(action=f"record.{outcome.state}", instance=record.instance).log(
@@ -371,7 +373,7 @@ def tell(outcome: RecordOutcome) -> None:
 
 
 def _new(record: Record | Bad) -> NewRecord:
-    """Make a row of a record; one with characters that are no text is a bad one."""
+    """Return a record as a row to store; invalid Unicode makes it a bad record."""
     raw, locator = storable(record.raw), storable(record.locator)
     if isinstance(record, Bad):
         reason = storable(record.reason)
@@ -380,5 +382,5 @@ def _new(record: Record | Bad) -> NewRecord:
     try:
         return NewRecord(record.key, encode(record), raw, "", locator)
     except UnicodeEncodeError:
-        reason = "it holds characters that are no text"
+        reason = "it contains characters that are not valid text"
         return NewRecord(storable(record.key), None, raw, reason, locator)

@@ -1,4 +1,4 @@
-"""HTTP routes of connectors, below `/connect/{instance}`."""
+"""Serves the HTTP routes of connectors, below `/connect/{connection}`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check(instance: str, wanted: Sequence[Route]) -> None:
-    """Raise CheckFailed for a route that cannot be served, and say which and why."""
+    """Raise CheckFailed, with the reason, if a route cannot be served."""
     router = web.UrlDispatcher()
     for route in wanted:
         try:
@@ -32,11 +32,11 @@ def _check_path(path: str) -> None:
     if not path.startswith("/"):
         raise ValueError("a path begins with a slash")
     if {"?", "#"} & set(path) or {".", ".."} & set(path.split("/")):
-        raise ValueError("no request has '?', '#', '.' or '..' in its path")
+        raise ValueError("a path must not contain '?', '#', '.' or '..'")
 
 
 def routes(instance: str, wanted: Sequence[Route]) -> list[web.RouteDef]:
-    """Return the routes of one instance for the public listener."""
+    """Return the routes of one connection for the public listener."""
     return [
         web.route(route.method, f"/connect/{instance}{route.path}", _serve(route))
         for route in wanted
@@ -56,7 +56,7 @@ def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:
             answer = await route.handler(asked)
         except Busy as error:
             retry = str(error.retry_after_seconds)
-            return _failed(503, "not kept; send it again", {"Retry-After": retry})
+            return _failed(503, "not stored; send it again", {"Retry-After": retry})
         except Exception as error:  # noqa: BLE001 - a connector's code
             logger.bind(action="connector.request_failed").error(
                 "{}: {}: {}", request.path, type(error).__name__, error

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from backhaul.connect import http_routes
-from backhaul.connect.delivery_worker import Sink
+from backhaul.connect.delivery_worker import DeliveryWorker
 from backhaul.connect.health import Health
 from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Subscriber
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from backhaul.store.deliveries import Deliveries
 
 START_SECONDS = 10.0
-"""For so long the daemon's start waits for connectors, for all at the same time."""
-END_SECONDS = 5.0
-"""How long the end waits for what is being handed over."""
+"""How long the start of the daemon waits for all connectors together."""
+STOP_SECONDS = 5.0
+"""How long a stop waits for deliveries in progress."""
 
 
-def sinks_of(
+def delivery_workers(
     settings: Settings,
     hosts: Sequence[Host],
     deliveries: Deliveries,
     clock: Clock,
     chance: Callable[[], float],
-) -> list[Sink]:
-    """Build what carries news out, for each connector that takes any."""
+) -> list[DeliveryWorker]:
+    """Return a delivery worker for each connection that receives changes."""
     return [
-        Sink(
+        DeliveryWorker(
             host.connector,
             subscription(settings, host.connector.instance, host.connector.topics()),
             deliveries,
-            Health(host.connector.instance, " (news)", clock, chance),
+            Health(host.connector.instance, " (deliveries)", clock, chance),
             clock,
             host.open,
             dry_run=bool(
@@ -56,7 +56,7 @@ def sinks_of(
 def subscription(
     settings: Settings, instance: str, offered: frozenset[str]
 ) -> Subscriber:
-    """Return what an instance is told, of all that its connector takes."""
+    """Return the changes that a connection receives, limited by its settings."""
     own = settings.connectors[instance]
     return Subscriber(
         instance=instance,
@@ -67,17 +67,19 @@ def subscription(
     )
 
 
-async def subscribe_all(sinks: Sequence[Sink], deliveries: Deliveries) -> None:
-    """Subscribe each connection, and retire those that are not configured any more."""
-    await deliveries.retire([sink.instance for sink in sinks])
-    for sink in sinks:
-        await sink.subscribe()
+async def subscribe_all(
+    workers: Sequence[DeliveryWorker], deliveries: Deliveries
+) -> None:
+    """Subscribe each connection; retire those that are no longer configured."""
+    await deliveries.retire([worker.instance for worker in workers])
+    for worker in workers:
+        await worker.subscribe()
 
 
 async def listen_all(hosts: Sequence[Host], seconds: float) -> list[web.RouteDef]:
-    """Let each instance listen; return the routes for the public listener.
+    """Start listening on every connection; return the routes for the public listener.
 
-    None is waited for longer, and none waits for another.
+    Each connection gets at most `seconds`; no connection waits for another.
     """
     wanted = await asyncio.gather(*(host.listen(seconds) for host in hosts))
     pairs = zip(hosts, wanted, strict=True)
@@ -88,17 +90,19 @@ async def listen_all(hosts: Sequence[Host], seconds: float) -> list[web.RouteDef
     ]
 
 
-async def ask(hosts: Sequence[Host], name: str) -> dict[str, int]:
-    """Ask one instance for its records now. Raises BackhaulError."""
+async def poll_now(hosts: Sequence[Host], name: str) -> dict[str, int]:
+    """Poll one connection now. Raises BackhaulError."""
     for host in hosts:
         if host.connector.instance == name:
             return await host.once()
-    raise BackhaulError(f"connector {name} does not run: it is not enabled")
+    raise BackhaulError(f"connection {name} does not run: it is not enabled")
 
 
-async def end(sinks: Sequence[Sink], tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Let what is being handed over be answered: else it would be in doubt."""
-    for sink in sinks:
-        sink.stop()
+async def stop_all(
+    workers: Sequence[DeliveryWorker], tasks: Sequence[asyncio.Task[None]]
+) -> None:
+    """Wait for the answers of deliveries in progress, which would become uncertain."""
+    for worker in workers:
+        worker.stop()
     if tasks:
-        await asyncio.wait(tasks, timeout=END_SECONDS)
+        await asyncio.wait(tasks, timeout=STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Matches references of records to orders, articles and parcels."""
+"""Matches the references of records to orders, articles and parcels."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 def match_parcel(
     waiting: WaitingRecord, record: Tracking, mirror: MatchReader
 ) -> Tracked | Unmatched:
-    """Find the parcels of one order with the tracking number. Some are not told yet."""
+    """Return the parcels of one order with the tracking number, or why none match."""
     if record.status not in TRACKING_STATUSES:
         return Unmatched(f"there is no status {record.status!r}", final=True)
     number = record.tracking_number
     parcels = mirror.parcels_tracked(waiting.store, number)
     if not parcels:
         return Unmatched(f"no parcel has the number {number!r}", final=False)
-    named = [parcel for parcel in parcels if _is_called(parcel, record.order)]
+    named = [parcel for parcel in parcels if _has_reference(parcel, record.order)]
     orders = {parcel.order_id: parcel.order_name for parcel in named or parcels}
     if len(orders) > 1:
         names = ", ".join(f"{name} ({id_})" for id_, name in orders.items())
@@ -53,8 +53,8 @@ def match_parcel(
     return _tracked(waiting, record, tuple(named or parcels))
 
 
-def _is_called(parcel: Parcel, order: str | None) -> bool:
-    """Tell whether a courier's reference names the parcel's order."""
+def _has_reference(parcel: Parcel, order: str | None) -> bool:
+    """Return True if a courier's reference names the parcel's order."""
     return order is not None and order.removeprefix("#") in {
         str(parcel.order_number),
         parcel.order_external_id,
@@ -69,7 +69,7 @@ def _tracked(
     try:
         at = normalize(record.at) if record.at else waiting.received_at
     except ValueError:
-        return Unmatched(f"{record.at!r} is no time", final=True)
+        return Unmatched(f"{record.at!r} is not a time", final=True)
     asks = record.status == "returned" and not parcels[0].is_cancelled
     return Tracked(
         parcels,
@@ -77,21 +77,21 @@ def _tracked(
         record.status,
         TRACKING_STATUSES.index(record.status),
         at,
-        _cancel(waiting, parcels[0].order_id) if asks else None,
+        _cancel_command(waiting, parcels[0].order_id) if asks else None,
         record.on_return != "cancel",
     )
 
 
-def _cancel(waiting: WaitingRecord, order: str) -> NewCommand:
-    """Return the command that an order's parcels ask for together, once."""
+def _cancel_command(waiting: WaitingRecord, order: str) -> NewCommand:
+    """Return the one cancel command for the returned parcels of an order."""
     key = f"returned:{order}"
     identity = command_id(waiting.store, waiting.instance, key, "cancel")
     payload = {"restock": False, "reason": "OTHER"}
     return NewCommand(identity, "cancel", order, f"order:{order}", payload)
 
 
-SET_AHEAD_SECONDS = 2.0
-"""A clock that gained this much since the last look was set, not slewed."""
+CLOCK_JUMP_SECONDS = 2.0
+"""A clock that gains this much between two checks was set, not slewed."""
 RECORD_TYPES: Mapping[str, type[Any]] = {
     "fulfill": Fulfillment,
     "cancel": Cancellation,
@@ -100,18 +100,19 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "track": Tracking,
     "list": FullList,
 }
-"""Every kind of record, by what is kept beside it."""
+"""The type of each kind of record, by the name that is stored with it."""
 _UNSET: Mapping[str, object] = {
     "parts": (),
     "beside": None,
     "by_content": False,
     "question": "",
 }
-"""Members that few records have; the others are kept without them."""
+"""Defaults of members that few records have; a member with its default is not
+stored."""
 
 
 def encode(record: Record) -> bytes:
-    """Write a record as it is kept; its raw row is kept beside it."""
+    """Encode a record for the database; its raw row is stored separately."""
     kind = next(k for k, type_ in RECORD_TYPES.items() if isinstance(record, type_))
     members = {**msgspec.to_builtins(record), "raw": ""}
     for name, unset in _UNSET.items():
@@ -121,24 +122,24 @@ def encode(record: Record) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[str, Record]:
-    """Read what `encode` wrote."""
+    """Decode the output of `encode`."""
     document = msgspec.json.decode(payload)
     kind: str = document["kind"]
     members = document["record"]
     if kind == "fulfill":
-        # Older versions wrote no such member: without lines they meant everything.
+        # Older versions have no such member: no lines meant everything.
         members.setdefault("everything", not members.get("lines"))
     record: Record = msgspec.convert(members, RECORD_TYPES[kind])
     return kind, record
 
 
 def is_decided(payload: bytes) -> bool:
-    """Tell whether a record was put in question before; an operator retried it."""
+    """Return True if the record was put to an operator, who retried it."""
     return msgspec.json.decode(payload).get("asked") is True
 
 
 class Matcher:
-    """Turns a waiting record into a command, or says why not."""
+    """Turns a stored record into a command, or says why it cannot."""
 
     def __init__(self, clock: Clock, wait_seconds: float) -> None:
         self._clock = clock
@@ -148,21 +149,21 @@ class Matcher:
         self._offset = self._wall_offset(self._began)
 
     def hold(self, stores: Iterable[str]) -> None:
-        """Set nothing of these stores aside for now: the mirror is not up to date."""
+        """Quarantine no record of these stores for now: the mirror is outdated."""
         self._expires_from |= dict.fromkeys(stores)
 
     def is_held(self, store: str) -> bool:
-        """Tell whether the mirror of a store is not up to date."""
+        """Return True if the store's mirror is not up to date."""
         return store in self._expires_from and self._expires_from[store] is None
 
     def release(self, store: str) -> None:
-        """Count the wait of every record of a store from now on, at the earliest."""
+        """Start the waiting time of every unmatched record of a store now."""
         self._expires_from[store] = self._clock.now()
 
     def __call__(
         self, waiting: WaitingRecord, mirror: MatchReader
     ) -> Matched | Tracked | ListEnd | Known | Unmatched:
-        """Match one record. What is not mirrored yet is waited for."""
+        """Match one record. A record whose order or SKU is unknown waits at first."""
         kind, record = decode(waiting.payload)
         found: Matched | Tracked | ListEnd | Known | Unmatched
         if isinstance(record, StockAdjustment | StockLevel):
@@ -182,13 +183,13 @@ class Matcher:
     def _wall_offset(self, now: datetime) -> float:
         return now.timestamp() - self._clock.monotonic()
 
-    def _notice(self, now: datetime) -> None:
-        """Let every wait begin anew where the clock was set ahead, or stood still.
+    def _detect_clock_jump(self, now: datetime) -> None:
+        """Restart every waiting time after the clock was set ahead, or stood still.
 
-        The time that it left out did not bring the mirror up to date.
+        The mirror was not updated during the time that the clock skipped.
         """
         before, self._offset = self._offset, self._wall_offset(now)
-        if self._offset - before > SET_AHEAD_SECONDS:
+        if self._offset - before > CLOCK_JUMP_SECONDS:
             self._began = now
             held = {name for name, since in self._expires_from.items() if since is None}
             for name in self._expires_from.keys() - held:
@@ -196,7 +197,7 @@ class Matcher:
 
     def _expired(self, waiting: WaitingRecord) -> bool:
         now = self._clock.now()
-        self._notice(now)
+        self._detect_clock_jump(now)
         expires_from = self._expires_from.get(waiting.store, self._began)
         if expires_from is None:
             return False

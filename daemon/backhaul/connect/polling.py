@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from backhaul.core.quiet_hours import QuietHours
 
 
-class Polls:
-    """The next round of one connector.
+class PollSchedule:
+    """The next round of one connection.
 
-    `every_seconds` makes it poll by itself; None: its job calls `fall_due`. A poll that
-    failed is owed: it is retried after the wait that its failure asked for, but neither
-    in quiet hours nor while the job is paused. A round that does not poll keeps the
-    connector open, so that it can be called.
+    With `every_seconds` the connection is polled at that interval; with None its job
+    calls `fall_due`. A failed poll is owed: it is retried after the wait that its
+    failure asked for, but neither in quiet hours nor while the job is paused. A round
+    that does not poll keeps the connector open, so that it can receive requests.
     """
 
     def __init__(self, clock: Clock, every_seconds: float | None) -> None:
@@ -33,33 +33,34 @@ class Polls:
         self.quiet: QuietHours | None = None
 
     def fall_due(self) -> None:
-        """Poll now; where the last round failed, once the wait after that is over."""
+        """Poll now, or after the wait that a failure asked for."""
         if self._is_failing:
             self.is_owed = True
         else:
             self._due.set()
 
     def wake(self) -> None:
-        """Poll now, whatever the last round, quiet hours or a pause say."""
+        """Poll now, regardless of failures, quiet hours and pauses."""
         self._due.set()
 
     def pause(self, since: str | None) -> None:
-        """Retry nothing from now on, or None: begin again. What was owed is dropped."""
+        """Stop retries, and drop an owed poll; None ends the pause."""
         self._is_paused = since is not None
         if self._is_paused:
             self.is_owed = False
 
-    async def next(self, look: Callable[[], float | None]) -> bool:
+    async def next(self, before_wait: Callable[[], float | None]) -> bool:
         """Wait for the next round; return whether it polls.
 
-        `look` is called again after each number of seconds that it returns.
+        `before_wait` is called before each wait; it returns the longest wait in
+        seconds.
         """
         ends = self._clock.monotonic() + self._wait
         while not self._due.is_set():
             left = ends - self._clock.monotonic()
             if left <= 0:
                 break
-            soon = look()
+            soon = before_wait()
             await self._due_within(left if soon is None else min(left, soon))
         if self._due.is_set() or self._every is not None:
             self._due.clear()
@@ -68,7 +69,7 @@ class Polls:
         return self.is_owed and not self._quiet_seconds()
 
     def succeeded(self, *, polled: bool) -> None:
-        """Note that a round worked: the next one comes when it is due."""
+        """Record a successful round: the next one comes when it is due."""
         self._is_failing = False
         if polled:
             self.is_owed = False
@@ -77,21 +78,21 @@ class Polls:
         self._wait = quiet or rest
 
     def failed(self, wait_seconds: float) -> None:
-        """Note that a round failed, and when to try again."""
+        """Record a failed round, and how long to wait before the retry."""
         self._is_failing = True
         if self._is_paused:
             self.is_owed = False
         self._wait = wait_seconds
 
     def _quiet_seconds(self) -> float:
-        """Return how long quiet hours last from now; 0 where there are none."""
+        """Return how long quiet hours last from now; 0 outside of them."""
         if self.quiet is None:
             return 0.0
         now = self._clock.now()
         return max((self.quiet.over(now) - now).total_seconds(), 0.0)
 
     async def _due_within(self, seconds: float) -> None:
-        """Wait until a poll is due, but no longer."""
+        """Wait until a poll is due, at most so long."""
         if math.isinf(seconds):
             await self._due.wait()
             return

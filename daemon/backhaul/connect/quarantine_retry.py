@@ -1,4 +1,4 @@
-"""Retries records of unknown orders or products; edits quarantined rows."""
+"""Retries unmatched records; edits quarantined rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from loguru import logger
 
-from backhaul.connect.host import tell
+from backhaul.connect.host import log_outcome
 from backhaul.connect.matching import RECORD_TYPES
 from backhaul.errors import BackhaulError, Busy
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Records
 
 
-KEPT = "kept"
-"""The kind of a row that its connector keeps, and applies as it is."""
-FIXED = frozenset(
+KEPT_KIND = "kept"
+"""The kind of a row that its connector keeps and applies unchanged."""
+READ_ONLY_FIELDS = frozenset(
     {"key", "raw", "locator", "parts", "beside", "by_content", "question"}
 )
-"""Members of a record that an operator does not edit."""
+"""Members of a record that an operator cannot edit."""
 
 
-def mended(
+def edited_record(
     row: Mapping[str, Any], kind: str | None, fields: Mapping[str, str]
 ) -> bytes:
-    """Return a row's record with these fields. Raises BackhaulError.
+    """Return a quarantined row's record with edited fields. Raises BackhaulError.
 
-    A row that never became a record needs its kind: it is written anew, as what it
-    was meant to be.
+    A row that never became a record needs its `kind`: it becomes a new record of that
+    kind.
     """
     known = msgspec.json.decode(row["payload"])
     if known is not None and known["kind"] == "fulfill":
-        # Older versions wrote no such member: without lines they meant everything.
+        # Older versions have no such member: no lines meant everything.
         known["record"].setdefault("everything", not known["record"].get("lines"))
     if known is None:
-        known = {"kind": kind or _kind_missing(), "record": _bare(row)}
-    elif known["kind"] == KEPT:
+        known = {"kind": kind or _kind_missing(), "record": _record_of(row)}
+    elif known["kind"] == KEPT_KIND:
         raise BackhaulError(
             f"row {row['id']} stands for something that its connector keeps, such as a "
             f"file, and has no fields; apply it: backhaul quarantine retry {row['id']}"
@@ -51,7 +51,7 @@ def mended(
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
         raise BackhaulError(f"no record is called {known['kind']!r}; {_kinds()}")
-    allowed = set(type_.__struct_fields__) - FIXED
+    allowed = set(type_.__struct_fields__) - READ_ONLY_FIELDS
     if strange := sorted(set(fields) - allowed):
         raise BackhaulError(
             f"a {known['kind']} has no {', '.join(strange)}; it has "
@@ -66,26 +66,28 @@ def mended(
     except msgspec.ValidationError as error:
         raise BackhaulError(f"that is no {known['kind']}: {error}") from None
     except UnicodeEncodeError:
-        raise BackhaulError("a field holds characters that are no text") from None
+        raise BackhaulError(
+            "a field contains characters that are not valid text"
+        ) from None
 
 
-def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
+def _record_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": row["key"], "locator": row["locator"]}
 
 
 def _value(text: str) -> object:
-    """Return a list as such; all else is text, which the record's type reads."""
+    """Return a JSON list as a list, and any other text unchanged."""
     if text.startswith(("[", "{")):
         try:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise BackhaulError(f"{text[:40]!r} is no JSON: {error}") from None
+            raise BackhaulError(f"{text[:40]!r} is not valid JSON: {error}") from None
     return text
 
 
 def _kind_missing() -> str:
     raise BackhaulError(
-        f"this row never became a record: say with --kind what it is; {_kinds()}"
+        f"this row never became a record; set its kind with --kind: {_kinds()}"
     )
 
 
@@ -94,18 +96,18 @@ def _kinds() -> str:
 
 
 BATCH = 100
-LOOK_SECONDS = 1.0
-"""Even if nothing is folded, a waiting record runs out of time."""
+RETRY_SECONDS = 1.0
+"""The retry interval: a record may run out of time though nothing is folded."""
 IDLE_SECONDS = 30.0
-"""Where none waits: a lost wake costs no more than this."""
+"""The interval without unmatched records; it bounds the cost of a lost wake."""
 SOON_SECONDS = 0.1
-"""The next look where something was looked for in vain."""
+"""The shortest time before the next retry after a record stayed unmatched."""
 
 
-class WaitingRoom:
-    """Matches waiting records whenever something was folded, and once a second.
+class UnmatchedRetry:
+    """Retries unmatched records after each fold, and once a second.
 
-    Who keeps a record that waits wakes it.
+    Wake it after storing an unmatched record.
     """
 
     def __init__(
@@ -117,37 +119,37 @@ class WaitingRoom:
         self._folded = asyncio.Event()
 
     def wake(self) -> None:
-        """Tell that the mirror has changed, or that a record waits."""
+        """Retry now: the mirror has changed, or a new record is unmatched."""
         self._folded.set()
 
     async def run(self) -> None:
-        """Match for ever. Cancel to stop."""
+        """Retry until cancelled."""
         while True:
             self._folded.clear()
             try:
-                seconds = await self._work_off()
+                seconds = await self._match_all()
             except Busy as error:
                 logger.bind(action="record.busy").warning("{}", error)
-                seconds = LOOK_SECONDS
+                seconds = RETRY_SECONDS
             try:
                 async with asyncio.timeout(seconds):
                     await self._folded.wait()
             except TimeoutError:
                 continue
 
-    async def _work_off(self) -> float:
-        """Match what waits; return how long to rest then."""
+    async def _match_all(self) -> float:
+        """Match all unmatched records; return the seconds until the next retry."""
         if not await self._records.any_waiting():
             return IDLE_SECONDS
-        return SOON_SECONDS if await self._look() else LOOK_SECONDS
+        return SOON_SECONDS if await self._match_once() else RETRY_SECONDS
 
-    async def _look(self) -> bool:
-        """Match once; tell whether to look again soon."""
+    async def _match_once(self) -> bool:
+        """Match one batch; return True if the next one should come soon."""
         outcomes = await self._records.match(self._matcher, BATCH)
         if any(outcome.state == "accepted" for outcome in outcomes):
             self._planned()
         for outcome in outcomes:
             if outcome.state != "waiting":
-                tell(outcome)
-        in_vain = any(outcome.state == "waiting" for outcome in outcomes)
-        return in_vain or len(outcomes) == BATCH
+                log_outcome(outcome)
+        has_unmatched = any(outcome.state == "waiting" for outcome in outcomes)
+        return has_unmatched or len(outcomes) == BATCH

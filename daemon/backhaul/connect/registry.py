@@ -25,22 +25,22 @@ GROUP = "backhaul.connectors"
 
 
 def known_types() -> dict[str, str]:
-    """Return each connector's name and where it is. Raises ConfigurationError.
+    """Return the import path of each installed connector. Raises ConfigurationError.
 
-    Two distributions that offer the same name are an error: which one runs must not
-    depend on the order of installation.
+    Two distributions that offer the same name are an error: the order of installation
+    must not decide which one runs.
     """
     found: dict[str, str] = {}
     for entry in _entries(tuple(sys.path)):
         if found.setdefault(entry.name, entry.value) != entry.value:
-            problem = f"two connectors are called {entry.name!r}: "
+            problem = f"two installed connectors are called {entry.name!r}: "
             problem += f"{found[entry.name]} and {entry.value}"
             raise ConfigurationError([Finding("installation", "", problem)])
     return found
 
 
 def load(type_name: str) -> type[Connector[Any]] | None:
-    """Import a connector's class; None for an unknown name."""
+    """Import the connector's class; return None for an unknown name."""
     for entry in _entries(tuple(sys.path)).select(name=type_name):
         connector: type[Connector[Any]] = entry.load()
         return connector
@@ -48,13 +48,13 @@ def load(type_name: str) -> type[Connector[Any]] | None:
 
 
 def secret_fields(type_name: str) -> frozenset[str]:
-    """Return the settings of a connector that are secret; none for an unknown one."""
+    """Return the names of a connector's secret settings; none for an unknown name."""
     connector = load(type_name)
     return connector.spec.secret_fields if connector else frozenset()
 
 
 def check(type_name: str, options: Mapping[str, Any]) -> list[Finding]:
-    """Return what is wrong with an instance's settings; keys are its own."""
+    """Return the mistakes in a connection's settings."""
     connector = load(type_name)
     if connector is None:
         near = difflib.get_close_matches(type_name, known_types(), n=1)
@@ -69,23 +69,28 @@ def check(type_name: str, options: Mapping[str, Any]) -> list[Finding]:
 
 
 def check_topics(type_name: str, topics: Sequence[str]) -> list[Finding]:
-    """Return what is wrong with the news that an instance asks for."""
+    """Return a finding for each topic that the connector does not take."""
     connector = load(type_name)
     if connector is None:
         return []
     taken = connector.spec.topics
     hint = f"it takes {', '.join(sorted(taken))}" if taken else "it takes none"
     return [
-        Finding("", "topics", f"{type_name} takes no news called {topic!r}", hint)
+        Finding(
+            "",
+            "topics",
+            f"{type_name} does not take the change notification {topic!r}",
+            hint,
+        )
         for topic in topics
         if topic not in taken
     ]
 
 
-def check_together(instances: Mapping[str, Instance]) -> list[Finding]:
-    """Return a finding for each two instances that would take the same records.
+def check_shared_sources(instances: Mapping[str, Instance]) -> list[Finding]:
+    """Return a finding for each two connections that would take the same records.
 
-    Each knows only the records that it took itself, so both would apply them.
+    A connection only knows the records that it took itself, so both would apply them.
     """
     active = {name: each for name, each in instances.items() if each.enabled}
     return [
@@ -114,7 +119,7 @@ def _shared(one: Instance, other: Instance) -> str:
 
 
 def meanings(type_name: str, options: Mapping[str, Any]) -> list[str]:
-    """Return what the less usual settings of an instance mean, in sentences."""
+    """Return sentences that explain the less usual settings of a connection."""
     connector = load(type_name)
     if connector is None or check(type_name, options):
         return []
@@ -123,7 +128,7 @@ def meanings(type_name: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[Any]:
-    """Make an instance. Raises ConfigurationError."""
+    """Return a new connector object. Raises ConfigurationError."""
     if findings := check(type_name, options):
         raise ConfigurationError(findings)
     connector = load(type_name)
@@ -134,7 +139,7 @@ def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[An
 
 @lru_cache(maxsize=1)
 def _entries(path: tuple[str, ...]) -> EntryPoints:
-    """Look through all that is installed on a path, which takes as long as a query."""
+    """Return the entry points on a path, which takes as long as a query."""
     return entry_points(group=GROUP)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ReportedShipment,
     )
     from backhaul.store.tracking import Parcel
-    from backhaul_sdk import NameInShop
+    from backhaul_sdk import NameInStore
 
 
 class Arrival(NamedTuple):
@@ -425,7 +425,7 @@ class Records(Protocol):
         """Try the waiting records again."""
         ...
 
-    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInShop]:
+    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInStore]:
         """Return what each name stands for in the mirror of a store."""
         ...
 

@@ -26,7 +26,7 @@ from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.differences import Difference, differences
 from backhaul.testing.processes import Program, ProgramError, await_true
 from backhaul.traffic import capture_files
-from backhaul.traffic.network_faults import Disorder
+from backhaul.traffic.network_faults import NetworkFaults
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -244,7 +244,7 @@ class Replays:
         """
         head = capture_files.read_head(Path(capture))
         end = None if until is None else normalize(until)
-        disorder = Disorder(shuffle, duplicate, drop, end)
+        disorder = NetworkFaults(shuffle, duplicate, drop, end)
         run = disorder.apply(capture_files.read(Path(capture)))
         path = self._folder / f"replay-{next(self._numbers)}.db"
         folding = capture_files.replay_into(

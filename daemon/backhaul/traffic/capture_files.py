@@ -1,4 +1,4 @@
-"""Capture files: their format (JSON lines), and replay of their events."""
+"""Reads and writes capture files (JSON lines), and replays their events."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-class Head(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line: what it is, and what a fold must know of each store."""
+class CaptureHeader(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line: the format, and the facts of each store that a fold needs."""
 
     backhaul_capture: int
     captured_at: str
@@ -42,7 +42,7 @@ class Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One line: a delivery (`kind` is `delivery`) or something read (`read`)."""
+    """One line: a webhook (`kind` is `delivery`) or an object read (`read`)."""
 
     store: str
     kind: str
@@ -53,11 +53,11 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     body_base64: str | None = None
 
 
-def write(head: Head, arrivals: Iterable[Arrival], stream: TextIO) -> int:
+def write(head: CaptureHeader, arrivals: Iterable[Arrival], stream: TextIO) -> int:
     """Write a capture; return the number of events."""
     count = 0
     stream.write(f"{msgspec.json.encode(head).decode()}\n")
-    for count, arrival in enumerate(arrivals, 1):  # noqa: B007 - what is returned
+    for count, arrival in enumerate(arrivals, 1):  # noqa: B007 - the count is returned
         stream.write(f"{msgspec.json.encode(_line(arrival)).decode()}\n")
     return count
 
@@ -77,14 +77,14 @@ def _line(arrival: Arrival) -> _Event:
     return event
 
 
-def read_head(path: Path) -> Head:
-    """Read what a capture says of itself. Raises Unusable."""
+def read_head(path: Path) -> CaptureHeader:
+    """Return the header of a capture. Raises Unusable."""
     with _opened(path) as stream:
         return _head(path, stream)
 
 
 def read(path: Path) -> Iterator[Arrival]:
-    """Yield the events as they were captured. Raises Unusable, naming the line."""
+    """Yield the captured events. Raises Unusable, naming the line."""
     with _opened(path) as stream:
         _head(path, stream)
         for number, line in enumerate(stream, 2):
@@ -94,18 +94,18 @@ def read(path: Path) -> Iterator[Arrival]:
 
 def _opened(path: Path) -> TextIO:
     try:
-        # What is no UTF-8 is met where its line is read, and named by its number.
+        # Invalid UTF-8 is reported with its line number when the line is read.
         return path.open(encoding="utf-8", newline="\n", errors="surrogateescape")
     except OSError as error:
         raise Unusable(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _head(path: Path, stream: TextIO) -> Head:
+def _head(path: Path, stream: TextIO) -> CaptureHeader:
     try:
-        head = msgspec.json.decode(stream.readline(), type=Head)
+        head = msgspec.json.decode(stream.readline(), type=CaptureHeader)
     except (msgspec.DecodeError, UnicodeError):
         raise Unusable(
-            f"{path}: not a capture; make one with: backhaul capture OUT.jsonl"
+            f"{path}: not a capture file; create one with: backhaul capture OUT.jsonl"
         ) from None
     if head.backhaul_capture != FORMAT:
         raise Unusable(
@@ -120,7 +120,7 @@ def _arrival(path: Path, number: int, line: str) -> Arrival:
         event = msgspec.json.decode(line, type=_Event)
         body = _body(event)
     except UnicodeError:
-        raise Unusable(f"{path}, line {number}: is not UTF-8 text") from None
+        raise Unusable(f"{path}, line {number}: not valid UTF-8") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise Unusable(f"{path}, line {number}: {error}") from None
     return Arrival(
@@ -141,11 +141,11 @@ def _body(event: _Event) -> bytes:
 
 SLICE_SECONDS = 0.05
 TIMEOUT_SECONDS = 30.0
-_OURS = (webhook.HEADER, "Content-Length", "Host")
+_REPLACED_HEADERS = (webhook.HEADER, "Content-Length", "Host")
 
 
-class Receiving(msgspec.Struct, frozen=True):
-    """Where deliveries go: `url` as the platform has it, and the secret that signs."""
+class ReplayTarget(msgspec.Struct, frozen=True):
+    """Where events are sent: the URL, and the secret that signs them."""
 
     url: str
     secret: bytes
@@ -158,9 +158,9 @@ async def replay_into(
     fold_one: FoldOne,
     clock: Clock,
 ) -> dict[str, int]:
-    """Fold everything into a new database; return how many events became what.
+    """Fold all events into a new database; return the number of events by outcome.
 
-    Raises BackhaulError when the file exists: a replay never touches a mirror in use.
+    Raises BackhaulError if the file exists: a replay never touches a mirror in use.
     """
     _create(path)
     store = open_store(path, clock)
@@ -179,7 +179,7 @@ async def replay_into(
 
 
 async def _fold_again(store: SqliteStore, fold_one: FoldOne) -> None:
-    """Take what a read uncovered that lowered a version after others had come."""
+    """Fold again the events that came before a read lowered a version."""
     for confirming in (True, False):
         after: int | None = 0
         while after is not None:
@@ -199,10 +199,10 @@ def _create(path: Path) -> None:
 
 
 def deliveries_to(url: str, arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Return the deliveries that may go to this address: those of one store.
+    """Return the webhooks to send to this URL: those of one store.
 
-    Of several stores, the one that the address names. Raises Unusable where it names
-    none of them: one address has the secret of one store.
+    If the capture has several stores, the URL names one of them. Raises Unusable
+    otherwise: one URL has the secret of one store.
     """
     found = [arrival for arrival in arrivals if arrival.kind == "delivery"]
     stores = {arrival.store for arrival in found}
@@ -219,27 +219,27 @@ def deliveries_to(url: str, arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def named_store(url: str) -> str:
-    """Return the store in a receiver's address; empty where there is none.
+    """Return the store in a receiver's URL; empty if there is none.
 
     Raises Unusable.
     """
     try:
         path = urlsplit(url).path
     except ValueError as error:
-        raise Unusable(f"{url} is no address: {error}") from None
+        raise Unusable(f"{url} is not a valid URL: {error}") from None
     return path.partition("/webhooks/")[2].partition("/")[0]
 
 
 async def replay_to(
-    receiving: Receiving,
+    receiving: ReplayTarget,
     arrivals: Sequence[Arrival],
     clock: Clock,
     speed: float | None = None,
 ) -> Counter[int]:
-    """Send one after the other; return how often which status came.
+    """Send one event after the other; return the number of responses by status.
 
-    `speed` 1 keeps the pauses between them as they were, 2 halves them; None leaves
-    them out. Raises Unusable when the receiver cannot be reached.
+    `speed` 1 keeps the original pauses, 2 halves them; None leaves them out. Raises
+    Unusable if the receiver cannot be reached.
     """
     answers: Counter[int] = Counter()
     before: str | None = None
@@ -253,12 +253,12 @@ async def replay_to(
 
 
 def _pause(before: str, now: str) -> float:
-    """Return the seconds between two arrivals; none where they were shuffled."""
+    """Return the seconds between two arrivals; 0 if they are out of order."""
     return max(0.0, (from_text(now) - from_text(before)).total_seconds())
 
 
 async def _send(
-    client: httpx.AsyncClient, receiving: Receiving, arrival: Arrival
+    client: httpx.AsyncClient, receiving: ReplayTarget, arrival: Arrival
 ) -> int:
     headers = _headers(arrival)
     headers[webhook.HEADER] = webhook.sign(arrival.body, receiving.secret).decode()
@@ -270,10 +270,10 @@ async def _send(
 
 
 def _headers(arrival: Arrival) -> httpx.Headers:
-    """Return the headers as they came, but for those that belong to the sending."""
+    """Return the captured headers without those that the sender sets."""
     came = msgspec.json.decode(arrival.headers, type=dict[str, str])
     headers = httpx.Headers([(k.encode(), text.encode()) for k, text in came.items()])
-    for name in _OURS:
+    for name in _REPLACED_HEADERS:
         headers.pop(name, None)
     if arrival.topic:
         headers.setdefault("X-Service-Topic", arrival.topic)

@@ -1,4 +1,4 @@
-"""Simulates a faulty network: repeats, drops and shuffles events."""
+"""Simulates a faulty network: duplicates, drops and reorders events."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Arrival
 
 
-class Disorder(Struct, frozen=True):
-    """How a run is changed; probabilities from 0 to 1, the same seed the same run.
+class NetworkFaults(Struct, frozen=True):
+    """How the network changes a run; the same seed gives the same run.
 
-    `until` is a time as text in UTC: what arrived then or later is left out.
+    `duplicate` and `drop` are probabilities from 0 to 1. `until` is a UTC time as text:
+    events that arrived then or later are left out.
     """
 
     shuffle: int | None = None
@@ -25,7 +26,7 @@ class Disorder(Struct, frozen=True):
     until: str | None = None
 
     def apply(self, arrivals: Iterable[Arrival]) -> list[Arrival]:
-        """Return the run as it is to be played."""
+        """Return the events with the faults applied."""
         rng = random.Random(self.shuffle or 0)  # noqa: S311 - guards nothing
         run: list[Arrival] = []
         for arrival in arrivals:

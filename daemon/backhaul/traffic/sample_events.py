@@ -1,4 +1,4 @@
-"""Sample event of each webhook topic."""
+"""Sample events, one for each webhook topic."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Document = dict[str, Any]
 
 
 def event(topic: str, facts: StoreFacts, now: datetime) -> bytes:
-    """Return the body of a new event; its objects are not the store's own.
+    """Return the body of a new sample event; its objects do not exist in the store.
 
-    Raises KeyError for a topic that the platform does not have.
+    Raises KeyError for an unknown topic.
     """
     at = to_text(now)
     unique = uuid.uuid4().hex

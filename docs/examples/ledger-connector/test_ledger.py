@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from backhaul_ledger import Ledger, Settings
 
-from backhaul_sdk.testing import Failure, PushContract, SinkBench
+from backhaul_sdk.testing import Failure, PushBench, PushContract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
-class Shelf(SinkBench):
+class Shelf(PushBench):
     """A folder with the ledger, which can be taken away."""
 
     failures = (Failure.BREAKS,)
@@ -44,7 +44,7 @@ class Shelf(SinkBench):
     async def fail(self, failure: Failure) -> None:
         await self.unplug()
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         await self.plug_in()
 
     async def unplug(self) -> None:
@@ -65,7 +65,7 @@ class Shelf(SinkBench):
 
 class TestLedger(PushContract):
     @pytest.fixture
-    def bench(self, tmp_path: Path) -> SinkBench:
+    def bench(self, tmp_path: Path) -> PushBench:
         return Shelf(tmp_path)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from backhaul.admin.auth import Missing, Route
 from backhaul.admin.context import before, turned
-from backhaul.connect.quarantine_retry import FIXED
+from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS
 from backhaul.errors import BackhaulError
 from backhaul.store.refolds import EventState, Selection
 from backhaul.store.users import Role
@@ -92,7 +92,7 @@ async def show_quarantined(desk: Desk, visit: Visit) -> web.Response:
     fields = {
         name: _text(value)
         for name, value in (known["record"] if known else {}).items()
-        if name not in FIXED
+        if name not in READ_ONLY_FIELDS
     }
     kind = known["kind"] if known else None
     may_correct = await desk.reading.ask(lambda board: board.may_correct(row["id"]))

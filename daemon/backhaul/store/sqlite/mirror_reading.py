@@ -23,7 +23,7 @@ from backhaul.store.sqlite.members import document_of, is_document, member, whol
 from backhaul.store.sqlite.sku_spellings import near_skus
 from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
-from backhaul_sdk import LineInShop, NameInShop, OrderInShop
+from backhaul_sdk import LineInStore, NameInStore, OrderInStore
 
 if TYPE_CHECKING:
     import sqlite3
@@ -162,10 +162,10 @@ class MirrorReader:
             for id_, order, name, number, external, cancelled in rows
         ]
 
-    def named(self, store: str, name: str) -> NameInShop:
+    def named(self, store: str, name: str) -> NameInStore:
         """Return the orders and articles that a text names, for a connector."""
         variants = self._variants(store, name)
-        return NameInShop(
+        return NameInStore(
             tuple(_shown(order) for order in self.orders_called(store, name)),
             frozenset(sku for _, _, sku in variants if sku is not None),
             frozenset(variant for _, variant, _ in variants),
@@ -305,9 +305,9 @@ class MirrorReader:
         return asked
 
 
-def _shown(order: OrderSummary) -> OrderInShop:
-    lines = (LineInShop(line.sku, line.variant_id, line.left) for line in order.items)
-    return OrderInShop(order.name, order.cancelled, tuple(lines), order.in_doubt)
+def _shown(order: OrderSummary) -> OrderInStore:
+    lines = (LineInStore(line.sku, line.variant_id, line.left) for line in order.items)
+    return OrderInStore(order.name, order.cancelled, tuple(lines), order.in_doubt)
 
 
 def _reported(row: tuple[Any, ...]) -> ReportedShipment:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.contract import MatchOne, NewRecord
     from backhaul.store.sqlite.writer import Writer
-    from backhaul_sdk import NameInShop
+    from backhaul_sdk import NameInStore
 
 SHORTEST_REST = timedelta(milliseconds=50)
 LONGEST_REST = timedelta(seconds=1)
@@ -136,10 +136,10 @@ class SqliteRecords:
 
         return await self._writer.background(unit)
 
-    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInShop]:
+    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInStore]:
         """Return what each name stands for in the mirror of a store."""
 
-        def unit(connection: sqlite3.Connection) -> dict[str, NameInShop]:
+        def unit(connection: sqlite3.Connection) -> dict[str, NameInStore]:
             reader = MirrorReader(connection)
             return {name: reader.named(store, name) for name in names}
 
