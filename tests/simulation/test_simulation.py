@@ -29,6 +29,7 @@ def test_nothing_is_lost_or_doubled_in_a_few_worlds() -> None:
     done = simulate(SEEDS="3", WORKERS="1")
     assert done.returncode == 0, done.stdout
     assert "0/3 seeds failed" in done.stdout
+    assert "never retrieved" not in done.stderr
 
 
 def test_a_seed_is_the_same_world_every_time() -> None:
