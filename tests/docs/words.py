@@ -140,7 +140,8 @@ PHRASES = {
     r"\blooks? (at|for|after|whether|what)\b": "checks, polls or searches",
     r"\bmakes? true\b": "applies",
     r"\bmade true\b": "applied",
-    r"\bmends?(ed|ing)?\b": "repair, fix or edit",
+    # In quotes it is a key of the alert webhook.
+    r"(?<!\")\bmends?(ed|ing)?\b": "repair, fix or edit",
     r"\bno longer ago\b": "at most … ago",
     r"\bno more\b(?! than)": "no longer",
     r"\bnobody but\b": "only",
