@@ -53,7 +53,7 @@ async def numbers() -> bytes:
 async def control(folder: Path) -> AsyncIterator[Control]:
     """Ask the application that a daemon has on its socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
-    app = routes.build(lambda: False, status, changes, numbers)
+    app = routes.build_app(lambda: False, status, changes, numbers)
     app.router.add_routes(SyncEndpoint({}).routes())
     listener = sockets.Listener(app)
     await listener.start(sockets.bind_unix(folder / SOCKET_NAME))

@@ -118,7 +118,7 @@ async def set_aside(office: Office, raw: str = "9,DHL,T") -> int:
     return int(id_)
 
 
-async def test_a_row_in_quarantine_is_mended_field_by_field(office: Office) -> None:
+async def test_a_quarantined_row_is_edited_field_by_field(office: Office) -> None:
     row = await set_aside(office)
     browser = await office.browser("otto")
     assert 'name="field:order" value="#9"' in await browser.read(f"/quarantine/{row}")
@@ -126,7 +126,7 @@ async def test_a_row_in_quarantine_is_mended_field_by_field(office: Office) -> N
     assert (await browser.post(f"/quarantine/{row}/edit", **sent)).status == 303
     ((kept, where),) = office.rows("SELECT payload, state FROM records")
     assert (msgspec.json.decode(kept)["record"]["order"], where) == ("#1001", "waiting")
-    assert "Nothing is in quarantine" in await browser.read("/quarantine")
+    assert "The quarantine is empty" in await browser.read("/quarantine")
     (who, action, detail) = audit(office)[0]
     assert (who, action) == ("otto", "quarantine edit")
     assert "typing" in str(detail)
@@ -144,10 +144,12 @@ async def test_a_number_is_sent_alone_where_the_order_is_shipped_whole(
         items=[payloads.item(fulfilledQuantity=2)],
         shipments=[payloads.shipment("shp_9", trackingNumber="T0")],
     )
-    assert "Send the number only" not in await browser.read(f"/quarantine/{row}")
+    assert "Send only the tracking number" not in await browser.read(
+        f"/quarantine/{row}"
+    )
     await take(office.store, payloads.envelope("orders/create", whole))
     await office.write("UPDATE quarantine SET state = 'open'")
-    assert "Send the number only" in await browser.read(f"/quarantine/{row}")
+    assert "Send only the tracking number" in await browser.read(f"/quarantine/{row}")
     assert (await browser.post(f"/quarantine/{row}/correct")).status == 303
     query = "SELECT target, payload ->> '$.number_only' FROM commands WHERE id != ''"
     assert ("ord_9", 1) in office.rows(query)
@@ -172,8 +174,8 @@ async def test_a_held_file_is_applied_or_discarded_as_a_whole(office: Office) ->
     ((row,),) = office.rows("SELECT id FROM quarantine")
     browser = await office.browser("otto")
     page = await browser.read(f"/quarantine/{row}")
-    assert ("Apply it" in page, "Discard it" in page) == (True, True)
-    assert "Mend it" not in page
+    assert ("Apply</" in page, "Discard</" in page) == (True, True)
+    assert "Edit and retry" not in page
     assert (await browser.post(f"/quarantine/{row}/retry")).status == 303
     assert office.rows("SELECT state FROM records") == [("approved",)]
     assert audit(office)[0][:2] == ("otto", "quarantine retry")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.admin.accounts import IDLE_SECONDS, LONGEST_SECONDS
+from backhaul.admin.accounts import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS
 from backhaul.admin.throttle import FREE_ADDRESS
 from backhaul.store.users import Role
 from scenes.dashboard import COOKIE, PASSWORD, open_office
@@ -47,7 +47,7 @@ async def test_a_wrong_name_or_password_lets_nobody_in(
     browser = await office.browser()
     answer = await browser.log_in(name, password)
     assert answer.status == 401
-    assert "No user has this name and password" in await answer.text()
+    assert "The name or the password is wrong" in await answer.text()
     assert not await is_in(browser)
 
 
@@ -112,9 +112,9 @@ async def test_who_logs_out_is_out(office: Office) -> None:
 async def test_half_an_hour_without_a_click_ends_a_session(office: Office) -> None:
     browser = await office.browser("vera")
     for _ in range(3):
-        await office.clock.advance(IDLE_SECONDS - 1)
+        await office.clock.advance(MAX_IDLE_SECONDS - 1)
         assert await is_in(browser)
-    await office.clock.advance(IDLE_SECONDS + 1)
+    await office.clock.advance(MAX_IDLE_SECONDS + 1)
     assert not await is_in(browser)
 
 
@@ -122,7 +122,7 @@ async def test_a_page_that_refreshes_itself_keeps_no_session_alive(
     office: Office,
 ) -> None:
     browser = await office.browser("vera")
-    await office.clock.advance(IDLE_SECONDS - 1)
+    await office.clock.advance(MAX_IDLE_SECONDS - 1)
     assert (await browser.get("/overview")).status == 200
     await office.clock.advance(2)
     answer = await browser.get("/overview", headers={"HX-Request": "true"})
@@ -131,10 +131,10 @@ async def test_a_page_that_refreshes_itself_keeps_no_session_alive(
 
 async def test_after_twelve_hours_everybody_logs_in_again(office: Office) -> None:
     browser = await office.browser("vera")
-    for _ in range(int(LONGEST_SECONDS // (IDLE_SECONDS - 1))):
-        await office.clock.advance(IDLE_SECONDS - 1)
+    for _ in range(int(MAX_SESSION_SECONDS // (MAX_IDLE_SECONDS - 1))):
+        await office.clock.advance(MAX_IDLE_SECONDS - 1)
         assert await is_in(browser)
-    await office.clock.advance(IDLE_SECONDS - 1)
+    await office.clock.advance(MAX_IDLE_SECONDS - 1)
     assert not await is_in(browser)
 
 
@@ -166,7 +166,7 @@ async def test_the_own_password_is_changed_by_who_knows_it(office: Office) -> No
 async def test_a_database_that_takes_no_writes_keeps_nobody_out(
     office: Office, lines: list[str]
 ) -> None:
-    """Whoever comes then comes to see why; the log has what the audit has not."""
+    """An operator comes then to see why; the log has what the audit has not."""
     browser = await office.browser("vera")
     with locked(office.path):
         assert (await browser.log_in("vera")).status == 303
@@ -174,14 +174,14 @@ async def test_a_database_that_takes_no_writes_keeps_nobody_out(
         assert (await browser.log_in("vera", "a bad guess")).status == 401
     assert [line.split()[0] for line in lines if " logged in " in line] == [
         "dashboard.login",
-        "dashboard.unnoted",
+        "dashboard.login_not_audited",
         "dashboard.login",
     ]
     logins = "SELECT count(*) FROM audit WHERE action = 'users login'"
     assert office.rows(logins) == [(1,)]
 
 
-async def test_a_first_user_that_cannot_be_kept_is_told_so_and_leaves_the_token(
+async def test_a_first_user_that_cannot_be_stored_sees_an_error_and_keeps_the_token(
     empty: Office,
 ) -> None:
     browser = await empty.browser()
@@ -250,7 +250,9 @@ async def test_a_token_that_cannot_be_written_ends_nothing(tmp_path: Path) -> No
         assert file.read_text().strip()
 
 
-async def test_an_empty_token_of_a_full_disk_is_made_anew(empty: Office) -> None:
+async def test_an_empty_token_file_after_a_full_disk_is_written_again(
+    empty: Office,
+) -> None:
     file = empty.settings.state_dir / "first-login-token"
     file.write_text("")
     browser = await empty.browser()
@@ -299,7 +301,7 @@ async def test_behind_a_trusted_proxy_with_https_the_cookie_is_bound_to_the_host
 async def test_nobody_logs_in_over_plain_http_from_elsewhere(office: Office) -> None:
     browser = await office.browser()
     host = {"Host": "backhaul.lan:8751", "Origin": "http://backhaul.lan:8751"}
-    # Whoever is no trusted proxy may say what he likes.
+    # A peer that is not a trusted proxy may say what he likes.
     lie = {"X-Forwarded-Proto": "https"}
     form = {"name": "vera", "password": PASSWORD}
     answer = await browser.send("/login", form, browser.own() | host | lie)

@@ -1,4 +1,4 @@
-"""A change comes from a form of ours, in a browser that says so, or not at all."""
+"""A change comes from our form, in a browser that says so, or not at all."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_what_another_site_sends_changes_nothing(
 
 
 @pytest.mark.parametrize("path", ["/", "/login", "/events/7", "/nowhere", "/healthz"])
-async def test_every_answer_tells_browsers_what_they_may_not(
+async def test_every_response_has_the_security_headers(
     office: Office, path: str
 ) -> None:
     answer = await (await office.browser("vera")).get(path)

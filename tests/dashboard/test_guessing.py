@@ -14,10 +14,10 @@ from backhaul.admin.throttle import (
     FREE_KNOWN_PAIR,
     FREE_NAME,
     FREE_PAIR,
-    LONGEST_SECONDS,
-    MOST_KEYS,
+    MAX_KEYS,
+    MAX_WAIT_SECONDS,
     Throttle,
-    counted,
+    throttle_key,
 )
 from scenes.clock import VirtualClock
 from scenes.dashboard import PASSWORD, open_office
@@ -121,7 +121,7 @@ def test_many_addresses_slow_a_name_down_but_where_it_logged_in_before() -> None
     assert throttle.wait("otto", OWN) == 0
 
 
-async def test_waits_double_to_a_limit_and_are_forgotten() -> None:
+async def test_waits_double_up_to_a_limit_and_expire() -> None:
     clock = VirtualClock()
     throttle = Throttle(clock)
     for _ in range(FREE_PAIR):
@@ -130,8 +130,8 @@ async def test_waits_double_to_a_limit_and_are_forgotten() -> None:
     for _ in range(12):
         throttle.failed("vera", STRANGER)
         waits.append(throttle.wait("vera", STRANGER))
-    assert waits == [min(2.0**n, LONGEST_SECONDS) for n in range(1, 13)]
-    await clock.advance(LONGEST_SECONDS)
+    assert waits == [min(2.0**n, MAX_WAIT_SECONDS) for n in range(1, 13)]
+    await clock.advance(MAX_WAIT_SECONDS)
     assert throttle.wait("vera", STRANGER) == 0
 
 
@@ -153,10 +153,10 @@ def test_a_success_clears_its_own_failures_and_not_those_of_the_address() -> Non
 
 def test_memory_is_bounded_however_many_guess() -> None:
     throttle = Throttle(VirtualClock())
-    for number in range(MOST_KEYS + 50):
+    for number in range(MAX_KEYS + 50):
         throttle.failed(f"name{number}", f"address{number}")
     kept = (throttle._pairs, throttle._addresses, throttle._names)
-    assert [len(each) for each in kept] == [MOST_KEYS] * 3
+    assert [len(each) for each in kept] == [MAX_KEYS] * 3
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_memory_is_bounded_however_many_guess() -> None:
     ],
 )
 def test_an_ipv6_address_counts_as_its_network(address: str, counts_as: str) -> None:
-    assert counted(address) == counts_as
+    assert throttle_key(address) == counts_as
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ HSTS = "Strict-Transport-Security"
     ("scheme", "is_told"), [("https", True), ("http", False), ("", False)]
 )
 @pytest.mark.parametrize("path", ["/login", "/", "/healthz", "/assets/nothing"])
-async def test_a_browser_that_came_by_https_is_told_to_stay_with_it(
+async def test_https_responses_have_an_hsts_header(
     behind: Office, path: str, scheme: str, is_told: bool
 ) -> None:
     browser = await behind.browser()
@@ -220,7 +220,7 @@ async def test_a_browser_that_came_by_https_is_told_to_stay_with_it(
     assert (HSTS in answer.headers) is is_told
 
 
-async def test_nobody_is_told_so_on_the_word_of_a_proxy_that_is_not_trusted(
+async def test_an_untrusted_proxy_causes_no_hsts_header(
     tmp_path: Path,
 ) -> None:
     async with open_office(tmp_path) as office:
@@ -231,7 +231,7 @@ async def test_nobody_is_told_so_on_the_word_of_a_proxy_that_is_not_trusted(
         assert HSTS not in answer.headers
 
 
-async def test_our_own_https_address_is_told_so_without_a_word_of_the_proxy(
+async def test_our_https_address_has_an_hsts_header_without_a_proxy_header(
     tmp_path: Path,
 ) -> None:
     url = "https://backhaul.example"

@@ -40,7 +40,7 @@ async def add(office: Office, command: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", OVERVIEW, ORDER, LIST])
 @pytest.mark.parametrize("who", ["vera", "otto"])
-async def test_an_open_incident_is_shown_where_people_look(
+async def test_an_open_incident_is_shown_on_the_overview_and_on_the_order(
     path: str, who: str, opened: Office
 ) -> None:
     page = await (await opened.browser(who)).read(path)

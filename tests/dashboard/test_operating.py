@@ -1,4 +1,4 @@
-"""What an operator does besides deciding: it is done, and stands in the audit."""
+"""Actions of an operator besides decisions: each is done and in the audit log."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_an_event_is_folded_again(office: Office) -> None:
     browser = await office.browser("otto")
     assert (await browser.post("/events/1/refold")).status == 303
     assert office.rows("SELECT name FROM orders") == [("#1001",)]
-    assert "Folded again: folded" in await browser.read("/events/1")
+    assert "Reprocessed: folded" in await browser.read("/events/1")
     assert audit(office) == [("otto", "events refold", "1")]
 
 
@@ -167,10 +167,10 @@ DELIVERY = {
 
 
 async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -> None:
-    async def tell() -> list[schemas.Delivery]:
+    async def list_deliveries() -> list[schemas.Delivery]:
         return [decoding.delivery(DELIVERY)]
 
-    office.deliveries["main"] = tell
+    office.deliveries["main"] = list_deliveries
     browser = await office.browser("otto")
     assert "/stores/main/deliveries" in await browser.read("/stores")
     page = await browser.read("/stores/main/deliveries")
@@ -179,7 +179,7 @@ async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -
         "orders/create",
         "failed",
         "503 in 12 ms",
-        "no answer: &lt;b",
+        "no response: &lt;b",
     ):
         assert told in page
     assert (await browser.get("/stores/none/deliveries")).status == 404
@@ -243,9 +243,9 @@ async def test_what_changes_all_the_time_hides_nothing_else(
         found = [id_ for page in await pages(browser, path, order) for id_ in page]
         assert found == [f"ord_{n}" for n in range(50, 0, -1)], path
     page = await browser.read("/mirror?kind=order")
-    assert "Nothing of this kind is among the newest changes" in page
+    assert "No object of this kind is among the latest changes" in page
     page = await browser.read("/mirror?kind=customer&before=1")
-    assert "Nothing more of this kind" in page
+    assert "No more objects of this kind" in page
     assert 'rel="next"' not in page
 
 
@@ -323,5 +323,5 @@ async def test_a_list_that_cannot_be_read_is_named_beside_the_time(
     browser = await office.browser("vera")
     for path in ("/", "/drift"):
         page = await browser.read(path)
-        assert "consistent as of" in page
+        assert "in sync as of" in page
         assert "orders cannot be read" in page, path

@@ -80,7 +80,7 @@ async def test_the_first_login(office: Office, visit: Visit) -> None:
     await page.get_by_label("Your name").fill("ann")
     await page.get_by_label("Password", exact=True).fill(PASSWORD)
     await page.get_by_label("Password again").fill(PASSWORD)
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Create admin").click()
     await arrives(page, "Overview")
     await page.get_by_role("button", name="Log out").click()
     await arrives(page, "Log in")
@@ -94,12 +94,12 @@ async def test_a_parked_command_is_resolved(office: Office, visit: Visit) -> Non
     parked = page.locator("section", has_text="Parked commands")
     await parked.get_by_role("link", name=command[:8]).click()
     await page.get_by_role("link", name="Send again…").click()
-    await arrives(page, "Send it again?")
+    await arrives(page, "Send this command again?")
     await expect(page.locator("pre")).to_have_text(BYTES)
     await page.get_by_label("Reason").fill("the courier has no such parcel")
-    await page.get_by_role("button", name="Send it").click()
+    await page.get_by_role("button", name="Send again").click()
     await expect(page.get_by_role("status")).to_have_text(
-        "It was parked and is planned now."
+        "The command was parked and is planned now."
     )
     assert state(office, command) == "planned"
 
@@ -112,12 +112,12 @@ async def test_what_was_typed_is_there_again_after_too_much_was_sent(
     page, visit.watch.refusals = visit.page, {413}
     await log_in(office, page, "otto")
     await go(office, page, f"/quarantine/{row}")
-    await page.get_by_label("Reason (may stay empty)").fill("the courier said so")
+    await page.get_by_label("Reason (optional)").fill("the courier said so")
     await page.get_by_label("order", exact=True).fill("#" * (1 << 20))
-    await page.get_by_role("button", name="Mend and try again").click()
+    await page.get_by_role("button", name="Save and retry").click()
     await expect(page.get_by_role("alert")).to_contain_text("larger than 1 MiB")
     await page.go_back()
-    reason = page.get_by_label("Reason (may stay empty)")
+    reason = page.get_by_label("Reason (optional)")
     await expect(reason).to_have_value("the courier said so")
 
 
@@ -127,7 +127,7 @@ async def test_the_overview_shows_what_comes_by_itself(
     await office.people()
     page = visit.page
     await log_in(office, page, "vera")
-    await expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
+    await expect(page.get_by_text("No command needs a decision.")).to_be_visible()
     command = await office.plan(state="parked")
     await expect(page.get_by_role("link", name=command[:8])).to_be_visible()
 
@@ -146,7 +146,9 @@ async def test_a_refresh_leaves_the_focus_where_it_was(
     await expect(link).to_be_focused()
 
 
-async def test_a_row_in_quarantine_is_mended(office: Office, visit: Visit) -> None:
+async def test_a_quarantined_row_is_edited_and_retried(
+    office: Office, visit: Visit
+) -> None:
     await office.people()
     row = await set_aside(office)
     page = visit.page
@@ -154,8 +156,8 @@ async def test_a_row_in_quarantine_is_mended(office: Office, visit: Visit) -> No
     await page.get_by_role("link", name="Quarantine", exact=True).click()
     await page.get_by_role("link", name=str(row), exact=True).click()
     await page.get_by_label("order", exact=True).fill("#1001")
-    await page.get_by_role("button", name="Mend and try again").click()
-    await expect(page.get_by_text("Nothing is in quarantine.")).to_be_visible()
+    await page.get_by_role("button", name="Save and retry").click()
+    await expect(page.get_by_text("The quarantine is empty.")).to_be_visible()
 
 
 async def test_the_mirror_is_searched_while_one_types(
@@ -167,13 +169,13 @@ async def test_the_mirror_is_searched_while_one_types(
     await log_in(office, page, "vera")
     await page.get_by_role("link", name="Mirror").click()
     await page.get_by_label("Search").press_sequentially("blue")
-    await expect(page.get_by_role("heading", name="1 found")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Results: 1")).to_be_visible()
     await page.get_by_role("link", name="Blue mug").click()
     await arrives(page, "product Blue mug")
-    await expect(page.get_by_role("heading", name="Why it is so")).to_be_visible()
+    await expect(page.get_by_role("heading", name="History")).to_be_visible()
 
 
-async def test_each_role_is_offered_what_it_may(office: Office, visit: Visit) -> None:
+async def test_each_role_is_offered_its_actions(office: Office, visit: Visit) -> None:
     await office.people()
     command = await office.plan(state="parked")
     page = visit.page
@@ -182,14 +184,14 @@ async def test_each_role_is_offered_what_it_may(office: Office, visit: Visit) ->
         await log_in(office, page, name)
         users = await page.get_by_role("link", name="Users").count()
         await go(office, page, f"/commands/{command}")
-        drop = await page.get_by_role("button", name="Drop").count()
-        offered[name] = (drop, users)
+        discard = await page.get_by_role("button", name="Discard").count()
+        offered[name] = (discard, users)
         await page.get_by_role("button", name="Log out").click()
     assert offered == {"vera": (0, 0), "otto": (1, 0), "ada": (1, 1)}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_no_page_has_a_serious_fault_for_people_who_see_or_point_otherwise(
+async def test_no_page_has_a_serious_accessibility_fault(
     office: Office, visit: Visit, scheme: Any
 ) -> None:
     await office.people()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("daemon", "connectors")
 NOT_YET = (
-    "daemon/backhaul/admin",
     "daemon/backhaul/alerting",
     "daemon/backhaul/app",
     "daemon/backhaul/cli",

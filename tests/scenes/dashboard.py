@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from backhaul.admin import routes
 from backhaul.admin.accounts import Passwords
-from backhaul.admin.context import Given
+from backhaul.admin.context import Services
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.jobs import Jobs
 from backhaul.core.clock import to_text
@@ -203,8 +203,8 @@ async def open_office(
         sampler = Sampler(
             store.samples, lambda: store.numbers.read(["courier"]), Metrics(), clock
         )
-        app = routes.build(lambda: True, tell, {}, numbers)
-        given = Given(
+        app = routes.build_app(lambda: True, tell, {}, numbers)
+        given = Services(
             settings,
             clock,
             tell,

@@ -26,37 +26,38 @@ if TYPE_CHECKING:
 
 
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1
-SHORTEST, LONGEST = 12, 256
-"""Characters. Length is what counts; what is made of them does not."""
+MIN_LENGTH, MAX_LENGTH = 12, 256
+"""Limits of a password in characters; nothing else is required of it."""
 
 
 class Passwords:
-    """Hashes and checks. A check costs 19 MiB, so a flood of logins waits in line."""
+    """Hashes and verifies passwords, one at a time: each takes 19 MiB of memory."""
 
     def __init__(self) -> None:
         self._hasher = PasswordHasher(PASSES, MEMORY_KIB, LANES)
-        self._one = asyncio.Semaphore(1)
-        self._nobodys = ""
+        self._lock = asyncio.Semaphore(1)
+        self._dummy = ""
 
     async def hash(self, password: str) -> str:
-        """Return what is kept. Raises BackhaulError for one that is too short."""
-        if not SHORTEST <= len(password) <= LONGEST:
+        """Return the hash of a password. Raises BackhaulError for a bad length."""
+        if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
             raise BackhaulError(
-                f"a password has {SHORTEST} to {LONGEST} characters; take a few words"
+                f"a password must have {MIN_LENGTH} to {MAX_LENGTH} characters;"
+                " several words make a good one"
             )
-        async with self._one:
+        async with self._lock:
             return await asyncio.to_thread(self._hasher.hash, password)
 
-    async def fits(self, secret: str | None, password: str) -> bool:
-        """Tell whether this is the password; takes as long where there is no user."""
-        async with self._one:
-            return await asyncio.to_thread(self._fits, secret, password[:LONGEST])
+    async def verify(self, secret: str | None, password: str) -> bool:
+        """Return whether the password matches; takes equally long without a user."""
+        async with self._lock:
+            return await asyncio.to_thread(self._verify, secret, password[:MAX_LENGTH])
 
-    def _fits(self, secret: str | None, password: str) -> bool:
-        if not self._nobodys:
-            self._nobodys = self._hasher.hash("nobody's password")
+    def _verify(self, secret: str | None, password: str) -> bool:
+        if not self._dummy:
+            self._dummy = self._hasher.hash("no password")
         try:
-            self._hasher.verify(secret or self._nobodys, password)
+            self._hasher.verify(secret or self._dummy, password)
         except (VerificationError, InvalidHashError):
             return False
         return secret is not None
@@ -66,29 +67,29 @@ TOKEN_FILE = "first-login-token"  # noqa: S105 - a file's name
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}", re.ASCII)
 
 
-def changes(
+def user_actions(
     users: Users, passwords: Passwords
 ) -> dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]:
-    """Return what may be changed about users, by name, as `who` of each asks."""
+    """Return the actions on users by name; `who` of each is the acting user."""
 
-    async def add(asked: Mapping[str, Any]) -> dict[str, Any]:
-        role = role_of(asked["role"])
-        await create(users, passwords, asked["name"], role, asked)
-        return {"name": asked["name"], "role": role.word}
+    async def add(values: Mapping[str, Any]) -> dict[str, Any]:
+        role = role_of(values["role"])
+        await create_user(users, passwords, values["name"], role, values)
+        return {"name": values["name"], "role": role.word}
 
-    async def remove(asked: Mapping[str, Any]) -> dict[str, Any]:
-        await users.remove(asked["name"], asked["who"])
-        return {"name": asked["name"]}
+    async def remove(values: Mapping[str, Any]) -> dict[str, Any]:
+        await users.remove(values["name"], values["who"])
+        return {"name": values["name"]}
 
-    async def set_role(asked: Mapping[str, Any]) -> dict[str, Any]:
-        role = role_of(asked["role"])
-        await users.set_role(asked["name"], role, asked["who"])
-        return {"name": asked["name"], "role": role.word}
+    async def set_role(values: Mapping[str, Any]) -> dict[str, Any]:
+        role = role_of(values["role"])
+        await users.set_role(values["name"], role, values["who"])
+        return {"name": values["name"], "role": role.word}
 
-    async def set_password(asked: Mapping[str, Any]) -> dict[str, Any]:
-        secret = await passwords.hash(asked["password"])
-        await users.set_secret(asked["name"], secret, asked["who"])
-        return {"name": asked["name"]}
+    async def set_password(values: Mapping[str, Any]) -> dict[str, Any]:
+        secret = await passwords.hash(values["password"])
+        await users.set_secret(values["name"], secret, values["who"])
+        return {"name": values["name"]}
 
     return {
         "users/add": add,
@@ -98,95 +99,97 @@ def changes(
     }
 
 
-async def create(
+async def create_user(
     users: Users,
     passwords: Passwords,
     name: str,
     role: Role,
-    asked: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     first: bool = False,
 ) -> None:
-    """Add somebody with the `password` that is asked for. Raises BackhaulError."""
+    """Add a user with the `password` in `values`. Raises BackhaulError."""
     if not _NAME.fullmatch(name):
-        raise BackhaulError("a user's name is made of a-z, 0-9 and . _ @ -")
-    secret = await passwords.hash(asked["password"])
-    await users.add(name, role, secret, asked["who"], first=first)
+        raise BackhaulError("a user's name may contain only a-z, 0-9 and . _ @ -")
+    secret = await passwords.hash(values["password"])
+    await users.add(name, role, secret, values["who"], first=first)
 
 
 def role_of(word: str) -> Role:
-    """Return the role of this name. Raises BackhaulError."""
+    """Return the role with this name. Raises BackhaulError."""
     if word not in ROLES:
-        raise BackhaulError(f"there is no role {word!r}; known: {', '.join(ROLES)}")
+        raise BackhaulError(
+            f"no role is called {word!r}; the roles are {', '.join(ROLES)}"
+        )
     return ROLES[word]
 
 
-class FirstToken:
-    """A secret in a file that only the daemon's owner can read; good for one user."""
+class FirstLoginToken:
+    """The one-time token that creates the first user, in a file with mode 0600."""
 
     def __init__(self, state_dir: Path) -> None:
         self.file = state_dir / TOKEN_FILE
 
-    def make(self) -> None:
-        """Write a new one, whole, unless there is one. Raises OSError."""
-        if self._known():
+    def create(self) -> None:
+        """Write a new token atomically, unless one exists. Raises OSError."""
+        if self._read():
             return
         unfinished = self.file.with_name(f"{TOKEN_FILE}.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         with os.fdopen(os.open(unfinished, flags, 0o600), "w") as written:
             written.write(secrets.token_urlsafe(32) + "\n")
-        # A disk that is full leaves an empty file, which would let nobody in.
+        # On a full disk the file would be empty, and nobody could log in.
         unfinished.replace(self.file)
 
-    def fits(self, given: str) -> bool:
-        """Tell whether this is it."""
-        known = self._known()
+    def verify(self, given: str) -> bool:
+        """Return whether this is the token."""
+        known = self._read()
         return bool(known) and hmac.compare_digest(
             known.encode(), given.encode(errors="replace")
         )
 
-    def _known(self) -> str:
+    def _read(self) -> str:
         try:
             return self.file.read_text("utf-8").strip()
         except OSError:
             return ""
 
-    def spend(self) -> None:
-        """Take it away."""
+    def delete(self) -> None:
+        """Delete the token."""
         self.file.unlink(missing_ok=True)
 
 
-IDLE_SECONDS = 30 * 60.0
-LONGEST_SECONDS = 12 * 3_600.0
-MOST = 1_000
+MAX_IDLE_SECONDS = 30 * 60.0
+MAX_SESSION_SECONDS = 12 * 3_600.0
+MAX_SESSIONS = 1_000
 TOKEN_BYTES = 32
 
 
 class Session(Struct):
-    """One browser of one person; `said` is what the next page tells once."""
+    """One browser of one user; `notices` are notices that the next page shows once."""
 
     user: str
     born: tuple[str, int]
     began: float
     last: float
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES))
-    said: list[tuple[str, str]] = field(default_factory=list)
+    notices: list[tuple[str, str]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Leave the token out."""
         return f"Session({self.user!r})"
 
-    def tell(self, kind: str, words: str) -> None:
-        """Let the next page say it: `good` or `bad` news."""
-        self.said.append((kind, words))
+    def add_notice(self, kind: str, text: str) -> None:
+        """Show a notice on the next page; `kind` is `good` or `bad`."""
+        self.notices.append((kind, text))
 
-    def is_of(self, user: User) -> bool:
-        """Tell whether it was begun with the password that the user has now."""
+    def belongs_to(self, user: User) -> bool:
+        """Return whether the session began with the user's current password."""
         return self.born == (user.created_at, user.epoch)
 
 
 class Sessions:
-    """Kept by a digest of their token: what is read out of memory opens nothing."""
+    """Holds sessions by the digest of their token, so a memory dump opens none."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -195,14 +198,14 @@ class Sessions:
     def begin(self, user: User) -> str:
         """Return the token of a new session."""
         now = self._clock.monotonic()
-        self._forget(now)
+        self._remove_expired(now)
         token = secrets.token_urlsafe(TOKEN_BYTES)
         born = (user.created_at, user.epoch)
         self._open[_key(token)] = Session(user.name, born, now, now)
         return token
 
     def find(self, token: str, *, touch: bool = True) -> Session | None:
-        """Return the session; `touch` says that its person did something."""
+        """Return the session, if it is open; `touch` counts as activity of its user."""
         session = self._open.get(_key(token))
         now = self._clock.monotonic()
         if session is None or _is_over(session, now):
@@ -215,16 +218,16 @@ class Sessions:
         """End a session."""
         self._open.pop(_key(token), None)
 
-    def _forget(self, now: float) -> None:
+    def _remove_expired(self, now: float) -> None:
         for key in [k for k, one in self._open.items() if _is_over(one, now)]:
             del self._open[key]
-        while len(self._open) >= MOST:
+        while len(self._open) >= MAX_SESSIONS:
             del self._open[min(self._open, key=lambda key: self._open[key].last)]
 
 
 def _is_over(session: Session, now: float) -> bool:
     idle, age = now - session.last, now - session.began
-    return idle > IDLE_SECONDS or age > LONGEST_SECONDS
+    return idle > MAX_IDLE_SECONDS or age > MAX_SESSION_SECONDS
 
 
 def _key(token: str) -> bytes:

@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from backhaul.admin import client_address, rendering
-from backhaul.admin.context import Desk, Visit
+from backhaul.admin.context import PageContext, PageRequest
 from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
@@ -25,26 +25,34 @@ COOKIE = "backhaul_session"
 HOST_BOUND = "__Host-"
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - a header's name
 SAFE = frozenset({"GET", "HEAD"})
-TOO_LARGE = (
-    "What was sent is larger than 1 MiB, or has too many fields; nothing was changed. "
-    "Go back to the form for what was typed."
+FORM_TOO_LARGE = (
+    "The form is larger than 1 MiB or has too many fields. Nothing was changed. "
+    "Go back to keep what you typed."
 )
-OTHERWISE_WRITTEN = "a form is sent urlencoded, and in UTF-8"
+ERROR_TITLES = {
+    HTTPStatus.FORBIDDEN: "Not allowed",
+    HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Not available now",
+}
+"""Titles of error pages by status; "Not done" for others."""
+NOT_URLENCODED = "the form must be urlencoded and in UTF-8"
 _UTF_8 = {"utf-8", "utf8"}
 _UNREADABLE = (ValueError, web.RequestPayloadError)
-"""What aiohttp raises for broken letters, and for what cannot be unpacked."""
+"""Errors that aiohttp raises for undecodable form data."""
 
-Page: TypeAlias = Callable[[Desk, Visit], Awaitable[web.StreamResponse]]
-Door: TypeAlias = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
+Page: TypeAlias = Callable[[PageContext, PageRequest], Awaitable[web.StreamResponse]]
+OpenPage: TypeAlias = Callable[
+    [PageContext, web.Request], Awaitable[web.StreamResponse]
+]
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Missing(BackhaulError):
-    """There is no such thing to be shown."""
+class NotFound(BackhaulError):
+    """The requested object does not exist."""
 
 
 class Route(Struct, frozen=True):
-    """A page for those with a role; a `polled` one keeps no session alive."""
+    """A page that needs a role; a `polled` page does not keep a session alive."""
 
     method: str
     path: str
@@ -54,134 +62,150 @@ class Route(Struct, frozen=True):
 
 
 class OpenRoute(Struct, frozen=True):
-    """Something for everybody: the way in, and the files that pages are made of."""
+    """A page or file without login: the login page and the assets."""
 
     method: str
     path: str
-    door: Door
+    handler: OpenPage
 
 
-class Guard:
-    """Lets those in who may."""
+class Authorizer:
+    """Wraps page handlers with checks of session, CSRF token and role."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
 
-    def pages(self, route: Route) -> Handler:
-        """Return a handler that asks who is there first."""
+    def page(self, route: Route) -> Handler:
+        """Return a handler that requires a login and the route's role."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self._require_own_page(request)
-            known = await self._known(request, touch=not route.polled)
-            if known is None:
+            login = await self._logged_in(request, touch=not route.polled)
+            if login is None:
                 return _to_login(request)
-            session, user = known
+            session, user = login
             try:
                 form = await form_of(request)
             except web.HTTPRequestEntityTooLarge as error:
-                visit = Visit(request, user, session, {})
-                return self._told(visit, HTTPStatus(error.status), error.text or "")
-            visit = Visit(request, user, session, form)
+                page_request = PageRequest(request, user, session, {})
+                return self._error_page(
+                    page_request, HTTPStatus(error.status), error.text or ""
+                )
+            page_request = PageRequest(request, user, session, form)
             if request.method not in SAFE:
                 _require_token(request, session, form)
             if user.role < route.needs:
-                return self._refused(visit, route.needs)
-            return await self._answer(route, visit)
+                return self._refused(page_request, route.needs)
+            return await self._answer(route, page_request)
 
         return handle
 
-    def door(self, route: OpenRoute) -> Handler:
-        """Return a handler that asks nobody."""
+    def open_page(self, route: OpenRoute) -> Handler:
+        """Return a handler that requires no login."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self._require_own_page(request)
             try:
-                return await route.door(self._desk, request)
+                return await route.handler(self._context, request)
             except Busy as error:
                 status = HTTPStatus.SERVICE_UNAVAILABLE
-                return rendering.page_of_words(status, str(error))
+                return rendering.plain_text(status, str(error))
 
         return handle
 
-    async def _known(
+    async def _logged_in(
         self, request: web.Request, *, touch: bool
     ) -> tuple[Session, User] | None:
-        """Return who is there; what was changed since the login counts at once."""
-        secure = self._desk.origin.is_https(request)
+        """Return session and user; a changed password or role counts at once."""
+        secure = self._context.origin.is_https(request)
         token = request.cookies.get(cookie_name(request, secure=secure))
-        session = self._desk.sessions.find(token, touch=touch) if token else None
+        session = self._context.sessions.find(token, touch=touch) if token else None
         if session is None:
             return None
-        user = await self._desk.given.users.find(session.user)
-        return (session, user) if user and session.is_of(user) else None
+        user = await self._context.services.users.find(session.user)
+        return (session, user) if user and session.belongs_to(user) else None
 
     def _require_own_page(self, request: web.Request) -> None:
-        if request.method in SAFE or self._desk.origin.is_own_page(request):
+        if request.method in SAFE or self._context.origin.is_own_page(request):
             return
         raise web.HTTPForbidden(
-            text="this did not come from a page of this dashboard; behind a proxy, set "
-            "[admin] url to the address that people open"
+            text="this request did not come from a page of this dashboard; behind a"
+            " proxy, set [admin] url to the address that browsers open"
         )
 
-    async def _answer(self, route: Route, visit: Visit) -> web.StreamResponse:
+    async def _answer(
+        self, route: Route, page_request: PageRequest
+    ) -> web.StreamResponse:
         try:
-            return await route.page(self._desk, visit)
+            return await route.page(self._context, page_request)
         except Busy as error:
-            return self._told(visit, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        except Missing as error:
-            return self._told(visit, HTTPStatus.NOT_FOUND, str(error))
+            return self._error_page(
+                page_request, HTTPStatus.SERVICE_UNAVAILABLE, str(error)
+            )
+        except NotFound as error:
+            return self._error_page(page_request, HTTPStatus.NOT_FOUND, str(error))
         except BackhaulError as error:
-            return self._told(visit, HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+            return self._error_page(
+                page_request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error)
+            )
 
-    def _refused(self, visit: Visit, needs: Role) -> web.Response:
-        words = f"You are {visit.user.role.word}; this needs the role {needs.word}."
-        return self._told(visit, HTTPStatus.FORBIDDEN, words)
+    def _refused(self, page_request: PageRequest, needs: Role) -> web.Response:
+        message = (
+            f"Your role is {page_request.user.role.word}; this page needs {needs.word}."
+        )
+        return self._error_page(page_request, HTTPStatus.FORBIDDEN, message)
 
-    def _told(self, visit: Visit, status: HTTPStatus, words: str) -> web.Response:
-        return self._desk.page(visit, "refused", status, words=words)
+    def _error_page(
+        self, page_request: PageRequest, status: HTTPStatus, message: str
+    ) -> web.Response:
+        title = ERROR_TITLES.get(status, "Not done")
+        return self._context.page(
+            page_request, "refused", status, title=title, message=message
+        )
 
 
 def cookie_name(request: web.Request, *, secure: bool) -> str:
     """Return the name of the session's cookie.
 
-    A browser gives cookies to every port of a machine, so the port is in the name: who
-    has two dashboards open stays logged in at both. It holds to what __Host- promises.
+    Browsers share cookies among the ports of a host, so the name contains the port and
+    two dashboards on one machine do not log each other out. The cookie satisfies the
+    rules of the __Host- prefix.
     """
     port = client_address.port(request)
     return f"{HOST_BOUND if secure else ''}{COOKIE}{f'_{port}' if port else ''}"
 
 
 async def form_of(request: web.Request) -> Mapping[str, str]:
-    """Return the texts of a form; none where nothing is sent. May answer 400 or 413."""
+    """Return the text fields of a form, {} for GET. Raises HTTP errors 400 and 413."""
     if request.method in SAFE:
         return {}
-    # Of what Python can decode some takes a minute for 1 MiB, and some becomes no text.
-    # Each part of a multipart form may name its own; no page of ours sends one.
+    # Some Python codecs take a minute for 1 MiB, and some return no text. Each part of
+    # a multipart form may name a codec; our pages send no multipart forms.
     is_in_parts = request.content_type == "multipart/form-data"
     if is_in_parts or (request.charset or "utf-8").lower() not in _UTF_8:
-        raise web.HTTPBadRequest(text=OTHERWISE_WRITTEN)
+        raise web.HTTPBadRequest(text=NOT_URLENCODED)
     try:
         sent = await request.post()
     except web.HTTPRequestEntityTooLarge as error:
-        error.text = TOO_LARGE
+        error.text = FORM_TOO_LARGE
         raise
     except _UNREADABLE:
-        raise web.HTTPBadRequest(text="the form cannot be read") from None
+        raise web.HTTPBadRequest(text="the form cannot be decoded") from None
     return {name: value for name, value in sent.items() if isinstance(value, str)}
 
 
 def _require_token(
     request: web.Request, session: Session, form: Mapping[str, str]
 ) -> None:
-    given = request.headers.get(TOKEN_HEADER) or form.get("csrf", "")
-    if not hmac.compare_digest(given.encode(errors="replace"), session.csrf.encode()):
-        raise web.HTTPForbidden(text="this page is out of date; open it again")
+    token = request.headers.get(TOKEN_HEADER) or form.get("csrf", "")
+    if not hmac.compare_digest(token.encode(errors="replace"), session.csrf.encode()):
+        raise web.HTTPForbidden(text="this page is out of date; reload it")
 
 
 def _to_login(request: web.Request) -> web.Response:
     if "HX-Request" in request.headers:
         return web.Response(status=401, headers={"HX-Redirect": "/login"})
     if request.method not in SAFE:
-        return rendering.page_of_words(401, "Nobody is logged in here; log in first.")
-    asked = quote(request.path_qs, safe="")
-    return web.Response(status=303, headers={"Location": f"/login?next={asked}"})
+        return rendering.plain_text(401, "You are not logged in. Log in first.")
+    path = quote(request.path_qs, safe="")
+    return web.Response(status=303, headers={"Location": f"/login?next={path}"})

@@ -16,37 +16,37 @@ HTTPS = "https"
 
 
 class Origin:
-    """Judges requests by `[admin] url` and `trusted_proxies`."""
+    """Finds the client behind proxies, by `[admin] url` and `trusted_proxies`."""
 
     def __init__(self, url: str | None, trusted: Iterable[str]) -> None:
         self._url = urlsplit(url or "")
         self._trusted = [ip_network(network, strict=False) for network in trusted]
 
     def address(self, request: web.Request) -> str:
-        """Return whose request it is: what a trusted proxy says, else the peer."""
+        """Return the client's address: from a trusted proxy's header, else the peer."""
         address = request.remote or ""
-        told = ",".join(request.headers.getall("X-Forwarded-For", ())).split(",")
-        # Each proxy adds whom it was called by: behind the last one that is trusted
-        # stands its own word, and everything before that is anybody's.
-        while told and self._is_trusted(address):
-            entry = told.pop().strip()
+        hops = ",".join(request.headers.getall("X-Forwarded-For", ())).split(",")
+        # Each proxy appends the address of its own client. Read from the end and stop
+        # at the first address that is not a trusted proxy: anyone can forge the rest.
+        while hops and self._is_trusted(address):
+            entry = hops.pop().strip()
             if not entry:
                 break
             address = _without_port(entry)
         return address
 
     def is_https(self, request: web.BaseRequest) -> bool:
-        """Tell whether the browser came by https: a proxy's word, or our address."""
+        """Return whether the browser used https, by a proxy's header or `url`."""
         if self._is_trusted(request.remote or ""):
-            told = request.headers.get("X-Forwarded-Proto", "")
-            if told:
-                return told.strip().lower() == HTTPS
+            scheme = request.headers.get("X-Forwarded-Proto", "")
+            if scheme:
+                return scheme.strip().lower() == HTTPS
         return self._url.scheme == HTTPS and request.host == self._url.netloc
 
     def is_local(self, request: web.Request) -> bool:
-        """Tell whether the browser believes to be on this machine.
+        """Return whether the browser opened a loopback address, by its Host header.
 
-        Its word is enough: who lies here sends his own password in the clear.
+        A client that forges the header only sends its own password in the clear.
         """
         host = _parts(f"//{request.host}").hostname or ""
         if host == "localhost":
@@ -57,7 +57,7 @@ class Origin:
             return False
 
     def is_own_page(self, request: web.Request) -> bool:
-        """Tell whether one of our own pages sent this; a browser always says."""
+        """Return whether a page of this dashboard sent the request."""
         site = request.headers.get("Sec-Fetch-Site")
         origin = request.headers.get("Origin")
         if site is None and origin is None:
@@ -85,7 +85,7 @@ def _without_port(entry: str) -> str:
 
 
 def port(request: web.Request) -> int | None:
-    """Return the port that the browser believes to talk to; none is the usual one."""
+    """Return the port in the Host header; None means the default port."""
     try:
         return _parts(f"//{request.host}").port
     except ValueError:
@@ -93,7 +93,7 @@ def port(request: web.Request) -> int | None:
 
 
 def _parts(address: str) -> SplitResult:
-    """Return the parts of an address that anybody sent; of what is none, no part."""
+    """Return the parts of an untrusted URL; empty parts if it is not a URL."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -120,16 +120,16 @@ HEADERS = {
 
 
 HSTS = "max-age=31536000"
-"""A year, for this host only: other names of the domain may not speak https."""
+"""A year, for this host only: other hosts of the domain may not support https."""
 
 
 async def harden(
     origin: Origin, request: web.BaseRequest, answer: web.StreamResponse
 ) -> None:
-    """Add the headers; nothing is kept by a browser unless its handler says so.
+    """Add security headers, and `no-store` unless the handler set a cache policy.
 
-    Where the browser came by https it is told to come only so, also behind a proxy;
-    over http it is not told so, and would not heed it.
+    Requests over https, also through a proxy, get an HSTS header; browsers ignore it
+    over http.
     """
     answer.headers.update(HEADERS)
     answer.headers.setdefault("Cache-Control", "no-store")

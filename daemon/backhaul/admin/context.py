@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from backhaul.admin import rendering
-from backhaul.admin.accounts import FirstToken, Passwords, Sessions
+from backhaul.admin.accounts import FirstLoginToken, Passwords, Sessions
 from backhaul.admin.client_address import Origin
 from backhaul.admin.throttle import PastLogins, Throttle
 from backhaul.store.sqlite.board import Board
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Given(Struct, frozen=True):
-    """What the composition root hands in.
+class Services(Struct, frozen=True):
+    """Services that the dashboard needs from the daemon.
 
-    `changes` are those of `backhaul.app.actions`; `deliveries` ask a store's platform
-    for those to this daemon.
+    `changes` are the actions of `backhaul.app.actions`; `deliveries` read, per store,
+    the platform's list of webhook deliveries to this daemon.
     """
 
     settings: Settings
@@ -49,21 +49,21 @@ class Given(Struct, frozen=True):
     deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
 
 
-class Reading:
-    """Lends a Board to one question at a time, each in a thread."""
+class BoardPool:
+    """A pool of read-only Boards; each query has a Board of its own, in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._idle: SimpleQueue[Board] = SimpleQueue()
         self._is_closed = False
 
-    async def ask(self, question: Callable[[Board], T]) -> T:
-        """Return the answer."""
-        return await asyncio.to_thread(self._ask, question)
+    async def read(self, query: Callable[[Board], T]) -> T:
+        """Run a query in a thread and return its result."""
+        return await asyncio.to_thread(self._query, query)
 
-    def _ask(self, question: Callable[[Board], T]) -> T:
+    def _query(self, query: Callable[[Board], T]) -> T:
         with self._lend() as board:
-            return question(board)
+            return query(board)
 
     @contextmanager
     def _lend(self) -> Iterator[Board]:
@@ -79,119 +79,129 @@ class Reading:
                 self.close()
 
     def close(self) -> None:
-        """Close what is idle now, and what comes back later as soon as it does."""
+        """Close the idle Boards now, and each busy one when its query ends."""
         self._is_closed = True
         with suppress(Empty):
             while True:
                 self._idle.get_nowait().close()
 
 
-class Desk(Struct):
-    """Everything that pages share."""
+class PageContext(Struct):
+    """Everything that the pages share."""
 
-    given: Given
-    reading: Reading
+    services: Services
+    boards: BoardPool
     sessions: Sessions
     throttle: Throttle
     past_logins: PastLogins
     origin: Origin
-    first_token: FirstToken
+    first_token: FirstLoginToken
     passwords: Passwords = field(default_factory=Passwords)
 
     @classmethod
-    def open(cls, given: Given) -> Desk:
-        """Put it together."""
-        admin = given.settings.admin
+    def open(cls, services: Services) -> PageContext:
+        """Build the context."""
+        admin = services.settings.admin
         return cls(
-            given,
-            Reading(given.settings.database_file),
-            Sessions(given.clock),
-            Throttle(given.clock),
-            PastLogins(given.users),
+            services,
+            BoardPool(services.settings.database_file),
+            Sessions(services.clock),
+            Throttle(services.clock),
+            PastLogins(services.users),
             Origin(admin.url, admin.trusted_proxies),
-            FirstToken(given.settings.state_dir),
+            FirstLoginToken(services.settings.state_dir),
         )
 
     def page(
-        self, visit: Visit, name: str, /, code: int = 200, **values: Any
+        self, page_request: PageRequest, name: str, /, code: int = 200, **values: Any
     ) -> web.Response:
-        """Return a page for this person."""
-        said, visit.session.said = visit.session.said, []
+        """Return a whole page for the user."""
+        notices, page_request.session.notices = page_request.session.notices, []
         return rendering.page(
             f"{name}.html",
-            self.given.clock.now(),
+            self.services.clock.now(),
             code,
-            user=visit.user,
-            csrf=visit.session.csrf,
-            said=said,
-            here=visit.request.path,
+            user=page_request.user,
+            csrf=page_request.session.csrf,
+            notices=notices,
+            here=page_request.request.path,
             **values,
         )
 
-    def fragment(self, visit: Visit, name: str, /, **values: Any) -> web.Response:
-        """Return a part of a page, which tells no news."""
-        now = self.given.clock.now()
-        return rendering.page(f"{name}.html", now, 200, user=visit.user, **values)
+    def fragment(
+        self, page_request: PageRequest, name: str, /, **values: Any
+    ) -> web.Response:
+        """Return a part of a page; it shows no notices."""
+        now = self.services.clock.now()
+        return rendering.page(
+            f"{name}.html", now, 200, user=page_request.user, **values
+        )
 
-    async def change(self, visit: Visit, name: str, /, **asked: Any) -> dict[str, Any]:
-        """Change something in this person's name. Raises BackhaulError."""
-        return await self.given.changes[name]({**asked, "who": visit.user.name})
+    async def change(
+        self, page_request: PageRequest, name: str, /, **values: Any
+    ) -> dict[str, Any]:
+        """Run an action in the user's name. Raises BackhaulError."""
+        return await self.services.changes[name](
+            {**values, "who": page_request.user.name}
+        )
 
 
-class Visit(Struct, frozen=True):
-    """One request of somebody who is logged in; `form` is what was sent."""
+class PageRequest(Struct, frozen=True):
+    """One request of a logged-in user; `form` has the submitted fields."""
 
     request: web.Request
     user: User
     session: Session
     form: Mapping[str, str]
 
-    def asked(self, name: str) -> str | None:
-        """Return what the address asks, if anything."""
+    def query(self, name: str) -> str | None:
+        """Return a parameter of the URL, None if it is missing or empty."""
         return self.request.query.get(name, "").strip() or None
 
-    def back_to(self, path: str) -> web.Response:
-        """Send the browser on after a change."""
+    def redirect(self, path: str) -> web.Response:
+        """Redirect the browser after a change."""
         return web.Response(status=303, headers={"Location": path})
 
 
-BEFORE = "before"
+CURSOR = "before"
 _LARGEST = 2**63 - 1
 
 
 class Pager(Struct, frozen=True):
-    """Where the next page is, and the first; None where one is there already."""
+    """URLs of the next and the first page; None if there is none."""
 
     older: str | None
     newest: str | None
 
 
-def before(visit: Visit) -> int | None:
-    """Return the number of the row that the page is to begin after."""
-    asked = visit.asked(BEFORE) or ""
-    is_number = asked.isascii() and asked.isdigit()
-    return min(int(asked[:19]), _LARGEST) if is_number else None
+def cursor_of(page_request: PageRequest) -> int | None:
+    """Return the number of the row after which the page begins."""
+    text = page_request.query(CURSOR) or ""
+    is_number = text.isascii() and text.isdigit()
+    return min(int(text[:19]), _LARGEST) if is_number else None
 
 
-def turned(
-    visit: Visit, rows: list[dict[str, Any]], most: int, key: str = "id"
+def paginate(
+    page_request: PageRequest, rows: list[dict[str, Any]], size: int, key: str = "id"
 ) -> tuple[list[dict[str, Any]], Pager]:
-    """Return the page's rows, and where to go on.
+    """Return the rows of one page and its links.
 
-    `rows` are one more than a page holds, where there are so many; the row's `key`
-    is what the next page begins after.
+    The caller reads `size` + 1 rows: the extra row shows that there is a next page,
+    which begins after the column `key` of the last row shown.
     """
-    older = rows[most - 1][key] if len(rows) > most else None
-    return rows[:most], pager(visit, older)
+    older = rows[size - 1][key] if len(rows) > size else None
+    return rows[:size], pager(page_request, older)
 
 
-def pager(visit: Visit, older: object) -> Pager:
-    """Return the links of a page after which `older` goes on, if anything does."""
-    newest = _address(visit, None) if visit.asked(BEFORE) else None
-    return Pager(None if older is None else _address(visit, older), newest)
+def pager(page_request: PageRequest, older: object) -> Pager:
+    """Return the links of a page; `older` is the cursor of the next one or None."""
+    newest = _address(page_request, None) if page_request.query(CURSOR) else None
+    return Pager(None if older is None else _address(page_request, older), newest)
 
 
-def _address(visit: Visit, key: object) -> str:
-    kept = [(n, v) for n, v in visit.request.query.items() if n != BEFORE and v]
-    query = urlencode([*kept, (BEFORE, key)] if key is not None else kept)
-    return f"{visit.request.path}?{query}" if query else visit.request.path
+def _address(page_request: PageRequest, key: object) -> str:
+    kept = [(n, v) for n, v in page_request.request.query.items() if n != CURSOR and v]
+    query = urlencode([*kept, (CURSOR, key)] if key is not None else kept)
+    return (
+        f"{page_request.request.path}?{query}" if query else page_request.request.path
+    )

@@ -16,146 +16,155 @@ from backhaul.admin.auth import (
     cookie_name,
     form_of,
 )
-from backhaul.admin.throttle import LOGIN_WORDS, counted
+from backhaul.admin.throttle import LOGIN_PREFIX, throttle_key
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.users import User
 
-FOREVER = "public, max-age=31536000, immutable"
-PLAIN = (
-    "Over plain http a password is read by whoever listens. Open this page on the"
-    " machine itself (an SSH tunnel does), or by https: set [admin] url to its address,"
-    " or [admin] trusted_proxies to your proxy."
+CACHE_FOREVER = "public, max-age=31536000, immutable"
+INSECURE_HTTP = (
+    "Login over plain http is disabled, because others could read the password. Open"
+    " this page on the machine itself, for example through an SSH tunnel, or over"
+    " https: set [admin] url to its https address, or [admin] trusted_proxies to your"
+    " proxy."
 )
 
 
-async def show_login(desk: Desk, request: web.Request) -> web.Response:
-    """Ask who is there; where nobody can be, lead to the first login."""
-    if not await desk.given.users.list():
+async def show_login(context: PageContext, request: web.Request) -> web.Response:
+    """Show the login page, or the first login if there are no users."""
+    if not await context.services.users.list():
         return web.Response(status=303, headers={"Location": "/first"})
-    with suppress(OSError):  # whoever was added, and in whatever way
-        desk.first_token.spend()
-    return _login(desk, request)
+    with suppress(OSError):  # also for a user who was added on the command line
+        context.first_token.delete()
+    return _login(context, request)
 
 
-async def log_in(desk: Desk, request: web.Request) -> web.Response:
-    """Check name and password; a success gives the browser a new session."""
+async def log_in(context: PageContext, request: web.Request) -> web.Response:
+    """Check name and password, and begin a session if they are right."""
     form = await form_of(request)
     name = form.get("name", "").strip().lower()
-    _require_private(desk, request)
-    address, user = _address(desk, request), await desk.given.users.find(name)
-    known = user is not None and await desk.past_logins.has(user, address)
-    if (wait := desk.throttle.wait(name[:64], address, known=known)) > 0:
-        return _slowed(desk, request, wait)
+    _require_secure(context, request)
+    address, user = (
+        _client_key(context, request),
+        await context.services.users.find(name),
+    )
+    known = user is not None and await context.past_logins.has(user, address)
+    if (wait := context.throttle.wait(name[:64], address, known=known)) > 0:
+        return _too_many_attempts(context, request, wait)
     secret = user.secret if user else None
-    # Counted before it is known to fail: guesses that come at once count as well.
-    desk.throttle.failed(name[:64], address)
-    if not await desk.passwords.fits(secret, form.get("password", "")) or user is None:
-        logger.bind(action="dashboard.refused", address=address).warning(
-            "somebody failed to log in at the dashboard"
+    # Count the failure before the check, so that concurrent guesses count as well.
+    context.throttle.failed(name[:64], address)
+    if (
+        not await context.passwords.verify(secret, form.get("password", ""))
+        or user is None
+    ):
+        logger.bind(action="dashboard.login_failed", address=address).warning(
+            "failed login at the dashboard"
         )
-        return _login(desk, request, 401, "No user has this name and password.")
-    desk.throttle.succeeded(name, address)
-    await desk.past_logins.add(user, address)
-    return await _welcome(desk, request, user, form.get("next", "/"))
+        return _login(context, request, 401, "The name or the password is wrong.")
+    context.throttle.succeeded(name, address)
+    await context.past_logins.add(user, address)
+    return await _start_session(context, request, user, form.get("next", "/"))
 
 
-def _address(desk: Desk, request: web.Request) -> str:
-    """Return the address that failures of this request count for."""
-    return counted(desk.origin.address(request))
+def _client_key(context: PageContext, request: web.Request) -> str:
+    """Return the address by which failed attempts are counted."""
+    return throttle_key(context.origin.address(request))
 
 
-async def show_first(desk: Desk, request: web.Request) -> web.Response:
-    """Ask for the token that makes the first user."""
-    if await desk.given.users.list():
+async def show_first_login(context: PageContext, request: web.Request) -> web.Response:
+    """Show the form that creates the first user."""
+    if await context.services.users.list():
         return web.Response(status=303, headers={"Location": "/login"})
     try:
-        desk.first_token.make()
+        context.first_token.create()
     except OSError as error:
         text = f"the token for the first login cannot be written: {error}"
         raise web.HTTPServiceUnavailable(text=text) from None
-    return _page(desk, request, "setup", file=desk.first_token.file)
+    return _page(context, request, "setup", file=context.first_token.file)
 
 
-async def make_first(desk: Desk, request: web.Request) -> web.Response:
-    """Make the first user, an admin, for whoever can read the token's file."""
+async def create_first_user(context: PageContext, request: web.Request) -> web.Response:
+    """Create the first user, an admin, if the token is right."""
     form = await form_of(request)
-    _require_private(desk, request)
-    address = _address(desk, request)
-    if (wait := desk.throttle.wait("", address)) > 0:
-        return _slowed(desk, request, wait)
-    file = desk.first_token.file
-    if not desk.first_token.fits(form.get("token", "").strip()):
-        desk.throttle.failed("", address)
-        words = f"That is not the token in {file}."
-        return _page(desk, request, "setup", 401, file=file, error=words)
+    _require_secure(context, request)
+    address = _client_key(context, request)
+    if (wait := context.throttle.wait("", address)) > 0:
+        return _too_many_attempts(context, request, wait)
+    file = context.first_token.file
+    if not context.first_token.verify(form.get("token", "").strip()):
+        context.throttle.failed("", address)
+        message = f"The token is wrong. Copy it from {file}."
+        return _page(context, request, "setup", 401, file=file, error=message)
     try:
-        user = await _first_user(desk, form)
+        user = await _first_user(context, form)
     except Busy:
         raise
     except BackhaulError as error:
-        return _page(desk, request, "setup", 422, file=file, error=str(error))
-    return await _welcome(desk, request, user, "/")
+        return _page(context, request, "setup", 422, file=file, error=str(error))
+    return await _start_session(context, request, user, "/")
 
 
-async def _first_user(desk: Desk, form: Mapping[str, str]) -> User:
+async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
     name = form.get("name", "").strip().lower()
     password = form.get("password", "")
     if password != form.get("again", ""):
         raise BackhaulError("the two passwords differ")
-    users = desk.given.users
+    users = context.services.users
     asked = {"password": password, "who": name}
-    await accounts.create(users, desk.passwords, name, Role.ADMIN, asked, first=True)
-    desk.first_token.spend()
+    await accounts.create_user(
+        users, context.passwords, name, Role.ADMIN, asked, first=True
+    )
+    context.first_token.delete()
     user = await users.find(name)
     if user is None:
-        raise BackhaulError("somebody took the user away at once")
+        raise BackhaulError("another user removed the new user at once")
     return user
 
 
-async def log_out(desk: Desk, visit: Visit) -> web.Response:
+async def log_out(context: PageContext, page_request: PageRequest) -> web.Response:
     """End the session."""
-    answer = visit.back_to("/login")
+    answer = page_request.redirect("/login")
     for secure in (False, True):
-        name = cookie_name(visit.request, secure=secure)
-        if token := visit.request.cookies.get(name):
-            desk.sessions.end(token)
+        name = cookie_name(page_request.request, secure=secure)
+        if token := page_request.request.cookies.get(name):
+            context.sessions.end(token)
             answer.del_cookie(name, secure=secure, path="/")
     return answer
 
 
-async def send_asset(_: Desk, request: web.Request) -> web.StreamResponse:
-    """Send one of our own files, which browsers may keep: its address is its digest."""
+async def send_asset(_: PageContext, request: web.Request) -> web.StreamResponse:
+    """Send an asset; browsers may cache it, because its URL contains its digest."""
     name = request.match_info["name"]
     file = rendering.ASSETS / name
     kind = rendering.TYPES.get(file.suffix)
     if kind is None or name not in {known.name for known in rendering.ASSETS.iterdir()}:
         raise web.HTTPNotFound
-    headers = {"Cache-Control": FOREVER, "Content-Type": f"{kind}; charset=utf-8"}
+    headers = {"Cache-Control": CACHE_FOREVER, "Content-Type": f"{kind}; charset=utf-8"}
     return web.Response(body=file.read_bytes(), headers=headers)
 
 
-async def _welcome(
-    desk: Desk, request: web.Request, user: User, wanted: str
+async def _start_session(
+    context: PageContext, request: web.Request, user: User, path: str
 ) -> web.Response:
-    """Begin a session of a new token; one that the browser had before is over."""
-    await _note(desk, request, user)
+    """Begin a session with a new token and end the browser's previous one."""
+    await _audit_login(context, request, user)
     for secure in (False, True):
         if token := request.cookies.get(cookie_name(request, secure=secure)):
-            desk.sessions.end(token)
+            context.sessions.end(token)
     logger.bind(action="dashboard.login", user=user.name).info(
         "{} logged in at the dashboard", user.name
     )
-    answer = web.Response(status=303, headers={"Location": _inside(wanted)})
-    secure = desk.origin.is_https(request)
+    answer = web.Response(status=303, headers={"Location": _local_path(path)})
+    secure = context.origin.is_https(request)
     answer.set_cookie(
         cookie_name(request, secure=secure),
-        desk.sessions.begin(user),
+        context.sessions.begin(user),
         path="/",
         secure=secure,
         httponly=True,
@@ -164,70 +173,76 @@ async def _welcome(
     return answer
 
 
-async def _note(desk: Desk, request: web.Request, user: User) -> None:
-    """Write the login down, where that can be written.
+async def _audit_login(context: PageContext, request: web.Request, user: User) -> None:
+    """Add the login to the audit log, if the database can be written.
 
-    It changes nothing, and whoever comes while the disk is full comes to see why: all
-    that could be changed then has its own line in the audit, and is refused without.
+    A login succeeds without its entry, so that operators can see why the disk is full.
+    Every change needs an audit entry of its own and is refused without one.
     """
     try:
-        await desk.given.users.came(
-            user.name, f"{LOGIN_WORDS}{desk.origin.address(request)}"
+        await context.services.users.came(
+            user.name, f"{LOGIN_PREFIX}{context.origin.address(request)}"
         )
     except Busy as error:
-        logger.bind(action="dashboard.unnoted", user=user.name).warning(
-            "{} logged in at the dashboard, and the audit has no line of it: {}",
+        logger.bind(action="dashboard.login_not_audited", user=user.name).warning(
+            "{} logged in at the dashboard, but the audit log has no entry of it: {}",
             user.name,
             error,
         )
 
 
-def _inside(wanted: str) -> str:
-    """Return a path of ours: nobody is sent to where a link told us to."""
-    is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
-    return wanted if is_ours and wanted.isprintable() else "/"
+def _local_path(path: str) -> str:
+    """Return `path` if it is a path of this dashboard, else "/" (no open redirect)."""
+    is_ours = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if is_ours and path.isprintable() else "/"
 
 
-def _require_private(desk: Desk, request: web.Request) -> None:
-    if not (desk.origin.is_https(request) or desk.origin.is_local(request)):
-        raise web.HTTPForbidden(text=PLAIN)
+def _require_secure(context: PageContext, request: web.Request) -> None:
+    if not (context.origin.is_https(request) or context.origin.is_local(request)):
+        raise web.HTTPForbidden(text=INSECURE_HTTP)
 
 
-def _slowed(desk: Desk, request: web.Request, wait: float) -> web.Response:
+def _too_many_attempts(
+    context: PageContext, request: web.Request, wait: float
+) -> web.Response:
     seconds = math.ceil(wait)
-    words = f"Too many failed attempts; try again in {seconds} s."
-    answer = _page(desk, request, "login", 429, error=words, next=_next(request))
+    message = f"Too many failed attempts. Try again in {seconds} s."
+    answer = _page(context, request, "login", 429, error=message, next=_next(request))
     answer.headers["Retry-After"] = str(seconds)
     return answer
 
 
 def _login(
-    desk: Desk, request: web.Request, status: int = 200, error: str = ""
+    context: PageContext, request: web.Request, status: int = 200, error: str = ""
 ) -> web.Response:
-    return _page(desk, request, "login", status, error=error, next=_next(request))
+    return _page(context, request, "login", status, error=error, next=_next(request))
 
 
 def _next(request: web.Request) -> str:
-    return _inside(request.query.get("next", "/"))
+    return _local_path(request.query.get("next", "/"))
 
 
 def _page(
-    desk: Desk, request: web.Request, name: str, status: int = 200, **values: Any
+    context: PageContext,
+    request: web.Request,
+    name: str,
+    status: int = 200,
+    **values: Any,
 ) -> web.Response:
-    private = desk.origin.is_https(request) or desk.origin.is_local(request)
+    private = context.origin.is_https(request) or context.origin.is_local(request)
     return rendering.page(
         f"{name}.html",
-        desk.given.clock.now(),
+        context.services.clock.now(),
         status,
-        **{"error": "", "plain": "" if private else PLAIN, **values},
+        **{"error": "", "plain": "" if private else INSECURE_HTTP, **values},
     )
 
 
 OPEN = (
     OpenRoute("GET", "/login", show_login),
     OpenRoute("POST", "/login", log_in),
-    OpenRoute("GET", "/first", show_first),
-    OpenRoute("POST", "/first", make_first),
+    OpenRoute("GET", "/first", show_first_login),
+    OpenRoute("POST", "/first", create_first_user),
     OpenRoute("GET", "/assets/{name}", send_asset),
 )
 ROUTES = (Route("POST", "/logout", Role.VIEWER, log_out),)

@@ -29,13 +29,13 @@ WIDTH, HEIGHT = 640, 200
 LEFT, RIGHT, TOP, BOTTOM = 48, 8, 10, 24
 MINUTE = timedelta(minutes=1)
 STEPS = (1, 2, 5, 10)
-LINES = 4
-MOST_POINTS = 144
-"""More are no line any more: of a day each point is the mean of ten minutes."""
+GRID_LINES = 4
+MAX_POINTS = 144
+"""Limit of points in a line; each point of a day is the mean of ten minutes."""
 
 
 class _Frame(Struct, frozen=True):
-    """Turns moments and values into places."""
+    """Maps times and values to coordinates."""
 
     begin: datetime
     end: datetime
@@ -59,16 +59,16 @@ def chart(
     """Return lines over time; `series` names the columns of `rows` for the legend."""
     found = [_values(rows, column, span) for column in series.values()]
     highest = max((value for line in found for _, value in line), default=0.0)
-    frame = _Frame(now - span, now, _nice(highest or 1.0))
-    parts = [*_grid(frame), *_hours(frame, span)]
+    frame = _Frame(now - span, now, _round_up(highest or 1.0))
+    parts = [*_grid(frame), *_time_labels(frame, span)]
     for index, line in enumerate(found):
-        parts += _lines(frame, line, index, 3 * max(span / MOST_POINTS, MINUTE))
-    said = "; ".join(
-        f"{name}: {_said(line)}" for name, line in zip(series, found, strict=True)
+        parts += _line_pieces(frame, line, index, 3 * max(span / MAX_POINTS, MINUTE))
+    summary = "; ".join(
+        f"{name}: {_summary(line)}" for name, line in zip(series, found, strict=True)
     )
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    ).format(WIDTH, HEIGHT, f"{title}. {said}", Markup("").join(parts))
+    ).format(WIDTH, HEIGHT, f"{title}. {summary}", Markup("").join(parts))
 
 
 def _values(
@@ -76,7 +76,7 @@ def _values(
 ) -> list[tuple[datetime, float]]:
     """Return a column's values; of a long span the means of equal pieces of it."""
     pieces: defaultdict[int, list[tuple[datetime, float]]] = defaultdict(list)
-    width = span.total_seconds() / MOST_POINTS
+    width = span.total_seconds() / MAX_POINTS
     for row in rows:
         if isinstance(value := row[column], int | float):
             at = from_text(str(row["at"]))
@@ -87,24 +87,26 @@ def _values(
     ]
 
 
-def _said(line: Sequence[tuple[datetime, float]]) -> str:
+def _summary(line: Sequence[tuple[datetime, float]]) -> str:
     if not line:
         return "no values"
     values = [value for _, value in line]
     return f"now {values[-1]:.3g}, at most {max(values):.3g}"
 
 
-def _nice(highest: float) -> float:
+def _round_up(highest: float) -> float:
     """Return a round number above all values, which four lines divide well."""
     unit = 0.001
-    while unit * STEPS[-1] * LINES < highest:
+    while unit * STEPS[-1] * GRID_LINES < highest:
         unit *= 10
-    return next((unit * n * LINES for n in STEPS if unit * n * LINES >= highest), 4.0)
+    return next(
+        (unit * n * GRID_LINES for n in STEPS if unit * n * GRID_LINES >= highest), 4.0
+    )
 
 
 def _grid(frame: _Frame) -> Iterator[Markup]:
-    for step in range(LINES + 1):
-        value = frame.top * step / LINES
+    for step in range(GRID_LINES + 1):
+        value = frame.top * step / GRID_LINES
         y = frame.y(value)
         yield Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             LEFT, WIDTH - RIGHT, y, y
@@ -114,7 +116,7 @@ def _grid(frame: _Frame) -> Iterator[Markup]:
         )
 
 
-def _hours(frame: _Frame, span: timedelta) -> Iterator[Markup]:
+def _time_labels(frame: _Frame, span: timedelta) -> Iterator[Markup]:
     step = timedelta(minutes=15) if span <= timedelta(hours=1) else timedelta(hours=4)
     seconds = step.total_seconds()
     behind = frame.begin.timestamp() % seconds
@@ -126,13 +128,13 @@ def _hours(frame: _Frame, span: timedelta) -> Iterator[Markup]:
         moment += step
 
 
-def _lines(
+def _line_pieces(
     frame: _Frame,
     line: Sequence[tuple[datetime, float]],
     index: int,
     gap: timedelta,
 ) -> Iterator[Markup]:
-    """Yield a line in pieces: a silence interrupts it, nothing is made up."""
+    """Yield the pieces of a line, interrupted where data is missing."""
     piece: list[tuple[datetime, float]] = []
     for at, value in line:
         if piece and at - piece[-1][0] > gap:
@@ -175,7 +177,7 @@ def page(name: str, now: datetime, code: int, /, **values: Any) -> web.Response:
 
 @cache
 def _templates() -> Environment:
-    # The first page waits for it, not each start.
+    # Imported here: the first page waits for it, not every start of the daemon.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -189,7 +191,7 @@ def _templates() -> Environment:
     made.filters |= {
         "ago": ago,
         "amount": amount,
-        "bare": bare,
+        "bare": as_text,
         "badge": badge,
         "number": number,
         "pretty": pretty,
@@ -201,13 +203,13 @@ def _templates() -> Environment:
 
 @cache
 def asset(name: str) -> str:
-    """Return the address of a file of ours, new with its content."""
+    """Return the URL of an asset; it changes with the content."""
     digest = hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:12]
     return f"/assets/{name}?v={digest}"
 
 
 def number(value: float | None) -> str:
-    """Return a number with thin groups; — where there is none."""
+    """Return a number with thin spaces between groups, or — for None."""
     if value is None:
         return "—"
     text = f"{value:,.1f}".removesuffix(".0")
@@ -215,7 +217,7 @@ def number(value: float | None) -> str:
 
 
 def when(text: str | None, now: datetime) -> Markup:
-    """Return a time for people, with the exact one behind it."""
+    """Return a relative time whose tooltip is the exact time in UTC."""
     if not text:
         return Markup("—")
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(
@@ -224,19 +226,19 @@ def when(text: str | None, now: datetime) -> Markup:
 
 
 def badge(state: object) -> Markup:
-    """Return a state as a colored word."""
+    """Return a state as a colored badge."""
     tone = TONES.get(str(state), "off")
     return Markup('<span class="badge {}">{}</span>').format(tone, state)
 
 
 def amount(minor: int | None, currency: str | None) -> str:
-    """Return money as it is kept: minor units, which differ by currency."""
+    """Return an amount of money as stored, in minor units of the currency."""
     if minor is None:
         return "—"
     return f"{minor:,} {currency or ''} (minor units)".replace(",", "\u202f")
 
 
-def bare(value: object) -> str:
+def as_text(value: object) -> str:
     """Return bytes or text as text."""
     if value is None:
         return ""
@@ -246,13 +248,13 @@ def bare(value: object) -> str:
 
 
 def pretty(value: object) -> Markup:
-    """Return JSON with its lines set out; what is none stays as it came."""
-    text = bare(value)
+    """Return JSON with indentation; other text stays unchanged."""
+    text = as_text(value)
     with suppress(msgspec.DecodeError):
         text = msgspec.json.format(text.encode(), indent=2).decode()
     return escape(text)
 
 
-def page_of_words(status: int, words: str) -> web.Response:
-    """Return plain words to whom no page may be shown."""
-    return web.Response(text=words, status=status)
+def plain_text(status: int, text: str) -> web.Response:
+    """Return a plain-text response for a client that is not logged in."""
+    return web.Response(text=text, status=status)

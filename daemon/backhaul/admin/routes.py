@@ -10,9 +10,9 @@ from aiohttp import web
 from loguru import logger
 
 from backhaul.admin import login
-from backhaul.admin.auth import Guard, Route
+from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.client_address import harden
-from backhaul.admin.context import Desk
+from backhaul.admin.context import PageContext
 from backhaul.admin.pages import (
     administration,
     commands,
@@ -27,11 +27,11 @@ from backhaul.observe.metrics import CONTENT_TYPE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from backhaul.admin.accounts import FirstToken
-    from backhaul.admin.context import Given
+    from backhaul.admin.accounts import FirstLoginToken
+    from backhaul.admin.context import Services
 
 
-def build(
+def build_app(
     ready: Callable[[], bool],
     status: Callable[[], Awaitable[dict[str, Any]]],
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]],
@@ -39,8 +39,8 @@ def build(
 ) -> web.Application:
     """Return the application.
 
-    `changes` are for the unix socket alone, which only its owner may open: nobody is
-    asked who they are here.
+    Pass `changes` only for the unix socket: only the daemon's own user can open it, and
+        this application checks no login.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -59,12 +59,12 @@ def build(
         return web.Response(body=await metrics(), headers=headers)
 
     async def change(request: web.Request) -> web.Response:
-        wanted = changes.get(request.match_info["name"])
-        if wanted is None:
-            return _refused(404, f"there is no change {request.match_info['name']!r}")
+        action = changes.get(request.match_info["name"])
+        if action is None:
+            return _refused(404, f"no action is called {request.match_info['name']!r}")
         try:
-            asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
-            return web.json_response(await wanted(asked))
+            values = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            return web.json_response(await action(values))
         except Busy as error:
             return _refused(503, str(error))
         except (BackhaulError, msgspec.DecodeError) as error:
@@ -99,42 +99,42 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def install(app: web.Application, given: Given) -> None:
-    """Serve the dashboard beside what the application serves already."""
-    desk = Desk.open(given)
-    guard = Guard(desk)
+def install(app: web.Application, services: Services) -> None:
+    """Add the dashboard to the application."""
+    context = PageContext.open(services)
+    authorizer = Authorizer(context)
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, guard.pages(route))
+        app.router.add_route(route.method, route.path, authorizer.page(route))
     for opened in login.OPEN:
-        app.router.add_route(opened.method, opened.path, guard.door(opened))
-    app.on_response_prepare.append(partial(harden, desk.origin))
+        app.router.add_route(opened.method, opened.path, authorizer.open_page(opened))
+    app.on_response_prepare.append(partial(harden, context.origin))
 
     async def begin(_: web.Application) -> None:
-        if await given.users.list():
-            desk.first_token.spend()
+        if await services.users.list():
+            context.first_token.delete()
         else:
-            _tell_of_first(desk.first_token)
+            _create_first_token(context.first_token)
 
     async def end(_: web.Application) -> None:
-        desk.reading.close()
+        context.boards.close()
 
     app.on_startup.append(begin)
     app.on_cleanup.append(end)
 
 
-def _tell_of_first(token: FirstToken) -> None:
-    """Make the token and say where it is; what fails here ends no daemon."""
+def _create_first_token(token: FirstLoginToken) -> None:
+    """Create the first-login token and log its file; a failure is only logged."""
     try:
-        token.make()
+        token.create()
     except OSError as error:
-        logger.bind(action="dashboard.first").warning(
-            "nobody may use the dashboard yet, and the token for the first login cannot"
-            " be written: {}; mend it, then open the dashboard",
+        logger.bind(action="dashboard.first_login").warning(
+            "the dashboard has no users, and the token for the first login cannot be"
+            " written: {}; fix the cause, then open the dashboard",
             error,
         )
         return
-    logger.bind(action="dashboard.first").warning(
-        "nobody may use the dashboard yet: the token for the first login is in"
+    logger.bind(action="dashboard.first_login").warning(
+        "the dashboard has no users: the token for the first login is in"
         " {}, in state_dir",
         token.file.name,
     )

@@ -1,4 +1,4 @@
-"""Slows down password guessing."""
+"""Limits password guessing: each further failure doubles the wait."""
 
 from __future__ import annotations
 
@@ -14,43 +14,46 @@ if TYPE_CHECKING:
     from backhaul.store.users import User, Users
 
 FREE_PAIR = 5
-"""Failures of a name at an address that cost nothing; then each doubles the wait."""
+"""Failures of a name at an address without a wait; each more doubles the wait."""
 FREE_KNOWN_PAIR = 20
-"""The same at an address from which the name logged in before."""
+"""The same limit for an address from which the user logged in before."""
 FREE_ADDRESS = 20
-"""Failures of an address with any names: an office has one address for all."""
+"""Failures of an address with any name: a whole office may share one address."""
 FREE_NAME = 100
-"""Failures of a name from all addresses together."""
-LONGEST_SECONDS = 300.0
-FORGOTTEN_SECONDS = 3_600.0
-MOST_KEYS = 10_000
+"""Failures of a name from all addresses."""
+MAX_WAIT_SECONDS = 300.0
+RESET_SECONDS = 3_600.0
+MAX_KEYS = 10_000
 PREFIX_BITS = 64
-"""What one customer of a provider gets of IPv6: any address in it is theirs."""
-LOGIN_WORDS = "from "
+"""The IPv6 network that a provider gives one customer."""
+LOGIN_PREFIX = "from "
 
 _Key: TypeAlias = tuple[str, str]
-"""A name and an address; "" stands for all."""
+"""A name and an address; "" means any."""
 
 
-class _Tries(Struct):
+class _Failures(Struct):
     failures: int
     last: float
 
 
 class Throttle:
-    """Counts failures, before they are known to be: who guesses at once is counted."""
+    """Counts failed logins and says how long a client must wait.
+
+    Callers count a failure before the check, so that concurrent guesses count.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._pairs: dict[_Key, _Tries] = {}
-        self._addresses: dict[_Key, _Tries] = {}
-        self._names: dict[_Key, _Tries] = {}
+        self._pairs: dict[_Key, _Failures] = {}
+        self._addresses: dict[_Key, _Failures] = {}
+        self._names: dict[_Key, _Failures] = {}
 
     def wait(self, name: str, address: str, *, known: bool = False) -> float:
-        """Return for how many seconds this name may not try again from this address.
+        """Return the seconds until this name may try again from this address.
 
-        `known` says that it logged in from there before: then only its own failures
-        at the address count, and more of them cost nothing.
+        With `known` the user logged in from this address before: then only failures
+        of this name at this address count, with a higher limit.
         """
         now = self._clock.monotonic()
         free = FREE_KNOWN_PAIR if known else FREE_PAIR
@@ -61,21 +64,22 @@ class Throttle:
         return max(waits)
 
     def failed(self, name: str, address: str) -> None:
-        """Count a failure; without a name only that of the address."""
+        """Count a failure of the address, and of the name unless it is empty."""
         now = self._clock.monotonic()
         for kept, key in self._kept(name, address):
             before = kept.pop(key, None)
-            if before is None or now - before.last > FORGOTTEN_SECONDS:
-                before = _Tries(0, now)
-            # The oldest stand first: who comes back goes to the end.
-            kept[key] = _Tries(before.failures + 1, now)
-            while len(kept) > MOST_KEYS:
+            if before is None or now - before.last > RESET_SECONDS:
+                before = _Failures(0, now)
+            # Move the key to the end: the first keys are the oldest.
+            kept[key] = _Failures(before.failures + 1, now)
+            while len(kept) > MAX_KEYS:
                 del kept[next(iter(kept))]
 
     def succeeded(self, name: str, address: str) -> None:
-        """Forget the failures of the name at the address; take one back elsewhere.
+        """Clear the failures of the name at the address; subtract one elsewhere.
 
-        Whoever has an account must not clear an address that guesses others.
+        The address keeps its count, so that a user cannot clear it by logging in
+        while guessing other names.
         """
         self._pairs.pop((name, address), None)
         for kept, key in self._kept(name, address):
@@ -84,48 +88,48 @@ class Throttle:
 
     def _kept(
         self, name: str, address: str
-    ) -> Iterator[tuple[dict[_Key, _Tries], _Key]]:
+    ) -> Iterator[tuple[dict[_Key, _Failures], _Key]]:
         yield self._addresses, ("", address)
         if name:
             yield self._pairs, (name, address)
             yield self._names, (name, "")
 
 
-def _wait(tries: _Tries | None, free: int, now: float) -> float:
+def _wait(tries: _Failures | None, free: int, now: float) -> float:
     if tries is None or tries.failures < free:
         return 0.0
-    wait = min(2.0 ** min(tries.failures - free, 20), LONGEST_SECONDS)
+    wait = min(2.0 ** min(tries.failures - free, 20), MAX_WAIT_SECONDS)
     return max(tries.last + wait - now, 0.0)
 
 
 class PastLogins:
-    """The addresses from which each user logged in before, read from the audit once."""
+    """The addresses from which each user logged in, read once from the audit log."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
         self._known: dict[tuple[str, str], set[str]] = {}
 
     async def has(self, user: User, address: str) -> bool:
-        """Return whether the user logged in from the address, as `counted` gives it."""
+        """Return whether the user logged in from this address (see `counted`)."""
         return address in await self._of(user)
 
     async def add(self, user: User, address: str) -> None:
-        """Remember a login that has just been."""
+        """Remember a login."""
         (await self._of(user)).add(address)
 
     async def _of(self, user: User) -> set[str]:
         key = (user.name, user.created_at)
         if key not in self._known:
             details = await self._users.logins(user.name, user.created_at)
-            found = {counted(each.removeprefix(LOGIN_WORDS)) for each in details}
-            # Somebody of this name who was removed has left no address behind.
+            found = {throttle_key(each.removeprefix(LOGIN_PREFIX)) for each in details}
+            # Drop the addresses of a removed user who had the same name.
             self._known = {k: v for k, v in self._known.items() if k[0] != user.name}
             self._known[key] = found
         return self._known[key]
 
 
-def counted(address: str) -> str:
-    """Return what an address counts as: an IPv6 address as its network of 64 bits."""
+def throttle_key(address: str) -> str:
+    """Return the key under which an address counts: for IPv6 its /64 network."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -74,7 +74,7 @@ def actions(parts: ActionContext) -> Mapping[str, Action]:
         "search/rebuild": partial(_rebuild_search, parts),
         "secrets/drop": partial(_drop_secret, parts),
         "targets/resume": partial(_resume_targets, parts),
-        **accounts.changes(parts.store.users, Passwords()),
+        **accounts.user_actions(parts.store.users, Passwords()),
     }
 
 

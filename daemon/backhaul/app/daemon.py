@@ -422,7 +422,7 @@ class Daemon:
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         told = self._operations.told
-        admin_app = admin_site.build(self.ready.is_set, self._status, {}, told)
+        admin_app = admin_site.build_app(self.ready.is_set, self._status, {}, told)
         parts = ActionContext(
             store,
             self._clock,
@@ -436,7 +436,7 @@ class Daemon:
         )
         changing = actions(parts)
         self._operations.serve_people(admin_app, changing, self._shops)
-        own_app = admin_site.build(self.ready.is_set, self._status, changing, told)
+        own_app = admin_site.build_app(self.ready.is_set, self._status, changing, told)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin import routes
-from backhaul.admin.context import Given
+from backhaul.admin.context import Services
 from backhaul.alerting.conditions import BACKUP, causes
 from backhaul.alerting.notifications import Notifier
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, readings
@@ -91,7 +91,7 @@ class Monitoring:
         """Put the dashboard on the admin application."""
         guardians = {name: shop.guardian for name, shop in shops.items()}
         deliveries = {n: kept.deliveries for n, kept in guardians.items() if kept}
-        given = Given(
+        given = Services(
             self._settings,
             self._clock,
             self._status,

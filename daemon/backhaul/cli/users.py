@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from backhaul.admin.accounts import FirstToken
+from backhaul.admin.accounts import FirstLoginToken
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.cli.daemon_client import change, who
@@ -52,7 +52,7 @@ def add_user(
     asked = {"role": role, "password": _password(stdin)}
     _change("add", name, config, f"{name} may log in as {role}", as_json, asked)
     with suppress(OSError):  # the daemon refuses it anyhow, now that somebody is there
-        FirstToken(context.settings(config).state_dir).spend()
+        FirstLoginToken(context.settings(config).state_dir).delete()
 
 
 @users.command("role")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from backhaul.admin.auth import Missing, Route
-from backhaul.admin.context import before, turned
-from backhaul.admin.throttle import counted
+from backhaul.admin.auth import NotFound, Route
+from backhaul.admin.context import cursor_of, paginate
+from backhaul.admin.throttle import throttle_key
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.users import ROLES, Role
@@ -15,106 +15,119 @@ from backhaul.store.users import ROLES, Role
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.sqlite.board import Board
 
 
-MOST = 60
-RECORDS = 5
+PAGE_ROWS = 60
+LAST_RECORDS = 5
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 JOB_VERBS = {"run": "started", "pause": "paused", "resume": "resumed"}
 
 
-async def show_connectors(desk: Desk, visit: Visit) -> web.Response:
-    """Show each instance, whether it works, and what it brought last."""
-    status = await desk.given.status()
+async def show_connectors(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Show each connection, whether it is up, and its last records."""
+    status = await context.services.status()
 
     def read(board: Board) -> dict[str, list[dict[str, Any]]]:
         return {
-            name: board.last_records(name, RECORDS)
-            for name in desk.given.settings.connectors
+            name: board.last_records(name, LAST_RECORDS)
+            for name in context.services.settings.connectors
         }
 
-    return desk.page(
-        visit,
+    return context.page(
+        page_request,
         "connectors",
-        connectors=desk.given.settings.connectors,
+        connectors=context.services.settings.connectors,
         states=status["connectors"],
-        records=await desk.reading.ask(read),
+        records=await context.boards.read(read),
     )
 
 
-async def run_connector(desk: Desk, visit: Visit) -> web.Response:
-    """Ask an instance for its records now."""
-    name = visit.form.get("name", "")
-    if name not in desk.given.settings.connectors:
-        raise BackhaulError(f"no connector is called {name!r}")
-    done = await desk.change(visit, "connectors/run", name=name)
+async def run_connector(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Make a connection read its records now."""
+    name = page_request.form.get("name", "")
+    if name not in context.services.settings.connectors:
+        raise BackhaulError(
+            f"no connection is called {name!r}; see the names on the page Connectors"
+        )
+    done = await context.change(page_request, "connectors/run", name=name)
     counts = ", ".join(f"{n} {state}" for state, n in done["records"].items())
-    told = counts or "nothing new"
-    visit.session.tell("good", f"{name}: {told}.")
-    return visit.back_to("/connectors")
+    result = counts or "no new records"
+    page_request.session.add_notice("good", f"{name}: {result}.")
+    return page_request.redirect("/connectors")
 
 
-async def show_jobs(desk: Desk, visit: Visit) -> web.Response:
-    """Show when each job runs, did, and will."""
-    status = await desk.given.status()
-    since = before(visit)
-    states, found = await desk.reading.ask(
-        lambda board: (board.jobs(), board.job_runs(MOST + 1, since))
+async def show_jobs(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show each job's schedule, last run and next run, and the run history."""
+    status = await context.services.status()
+    since = cursor_of(page_request)
+    states, found = await context.boards.read(
+        lambda board: (board.jobs(), board.job_runs(PAGE_ROWS + 1, since))
     )
-    runs, pager = turned(visit, found, MOST)
+    runs, pager = paginate(page_request, found, PAGE_ROWS)
     rows = [
         {
             "job": job,
             "store": store,
-            "when": words,
+            "when": schedule,
             "state": states.get((job, store), {}),
             "next": status["jobs"].get(label),
         }
-        for label, words in status["plans"].items()
+        for label, schedule in status["plans"].items()
         for job, _, store in [label.partition(":")]
     ]
-    return desk.page(visit, "jobs", rows=rows, runs=runs, pager=pager)
+    return context.page(page_request, "jobs", rows=rows, runs=runs, pager=pager)
 
 
-async def change_job(desk: Desk, visit: Visit) -> web.Response:
-    """Run, pause or resume one."""
-    verb, name = visit.request.match_info["verb"], visit.form.get("job", "")
-    store = visit.form.get("store") or None
-    await desk.change(visit, f"jobs/{verb}", name=name, store=store)
-    visit.session.tell("good", f"{name} is {JOB_VERBS[verb]}.")
-    return visit.back_to("/jobs")
-
-
-async def show_drift(desk: Desk, visit: Visit) -> web.Response:
-    """Show since when the mirror is equal, and what each walk found."""
-    since = before(visit)
-    consistency, found = await desk.reading.ask(
-        lambda board: (board.consistency(), board.sweeps(MOST + 1, since))
+async def change_job(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Run, pause or resume a job."""
+    verb, name = (
+        page_request.request.match_info["verb"],
+        page_request.form.get("job", ""),
     )
-    sweeps, pager = turned(visit, found, MOST)
-    return desk.page(
-        visit, "drift", consistency=consistency, sweeps=sweeps, pager=pager
+    store = page_request.form.get("store") or None
+    await context.change(page_request, f"jobs/{verb}", name=name, store=store)
+    page_request.session.add_notice("good", f"{name} is {JOB_VERBS[verb]}.")
+    return page_request.redirect("/jobs")
+
+
+async def show_drift(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show when the mirror was last verified, and the result of each full sync."""
+    since = cursor_of(page_request)
+    consistency, found = await context.boards.read(
+        lambda board: (board.consistency(), board.sweeps(PAGE_ROWS + 1, since))
+    )
+    sweeps, pager = paginate(page_request, found, PAGE_ROWS)
+    return context.page(
+        page_request, "drift", consistency=consistency, sweeps=sweeps, pager=pager
     )
 
 
-async def show_charts(desk: Desk, visit: Visit) -> web.Response:
-    """Draw the last hour, or the last day."""
-    span = DAY if visit.asked("span") == "day" else HOUR
-    now = desk.given.clock.now()
+async def show_charts(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show charts of the last hour or the last day."""
+    span = DAY if page_request.query("span") == "day" else HOUR
+    now = context.services.clock.now()
     since = to_text(now - span)
-    rows = await desk.reading.ask(lambda board: board.samples(since))
-    return desk.page(visit, "charts", rows=rows, span=span, is_day=span == DAY)
+    rows = await context.boards.read(lambda board: board.samples(since))
+    return context.page(
+        page_request, "charts", rows=rows, span=span, is_day=span == DAY
+    )
 
 
-async def show_audit(desk: Desk, visit: Visit) -> web.Response:
-    """Show who did what."""
-    who = visit.asked("who")
-    since = before(visit)
-    found = await desk.reading.ask(lambda board: board.audit(who, MOST + 1, since))
-    rows, pager = turned(visit, found, MOST)
-    return desk.page(visit, "audit", rows=rows, who=who, pager=pager)
+async def show_audit(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show the audit log, of one user if the query names one."""
+    who = page_request.query("who")
+    since = cursor_of(page_request)
+    found = await context.boards.read(
+        lambda board: board.audit(who, PAGE_ROWS + 1, since)
+    )
+    rows, pager = paginate(page_request, found, PAGE_ROWS)
+    return context.page(page_request, "audit", rows=rows, who=who, pager=pager)
 
 
 ROUTES = (
@@ -128,120 +141,142 @@ ROUTES = (
 )
 
 
-async def show_stores(desk: Desk, visit: Visit) -> web.Response:
-    """Show each store: whether it is sent to, and which secrets sign for it."""
-    status = await desk.given.status()
-    secrets = await desk.reading.ask(lambda board: board.webhook_secrets())
-    return desk.page(
-        visit,
+async def show_stores(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show each store: whether Backhaul sends to it, and its webhook secrets."""
+    status = await context.services.status()
+    secrets = await context.boards.read(lambda board: board.webhook_secrets())
+    return context.page(
+        page_request,
         "stores",
-        stores=desk.given.settings.stores,
+        stores=context.services.settings.stores,
         status=status,
         secrets=secrets,
     )
 
 
-async def show_deliveries(desk: Desk, visit: Visit) -> web.Response:
-    """Ask the platform what became of its newest webhooks to this daemon."""
-    store = visit.request.match_info["store"]
-    if store not in desk.given.settings.stores:
-        raise Missing(f"There is no store {store}.")
-    ask = desk.given.deliveries.get(store)
+async def show_deliveries(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Show the platform's list of its latest webhook deliveries to this daemon."""
+    store = page_request.request.match_info["store"]
+    if store not in context.services.settings.stores:
+        raise NotFound(f"No store is called {store}.")
+    ask = context.services.deliveries.get(store)
     if ask is None:
         raise BackhaulError(
-            "without [public] url the daemon does not know which webhooks are its own"
+            "without [public] url, Backhaul does not know which webhook deliveries"
+            " are its own; set the url in the settings and restart the daemon"
         )
-    return desk.page(visit, "deliveries", store=store, rows=await ask())
+    return context.page(page_request, "deliveries", store=store, rows=await ask())
 
 
-async def drop_secret(desk: Desk, visit: Visit) -> web.Response:
-    """Accept a secret no more; one in use only where that is said."""
-    return await _change_secret(desk, visit, undo=False)
+async def revoke_secret(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Revoke a webhook secret; one used within the last day only with `force`."""
+    return await _change_secret(context, page_request, undo=False)
 
 
-async def accept_secret(desk: Desk, visit: Visit) -> web.Response:
-    """Accept a secret again that was dropped."""
-    return await _change_secret(desk, visit, undo=True)
+async def accept_secret(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Accept a revoked webhook secret again."""
+    return await _change_secret(context, page_request, undo=True)
 
 
-async def _change_secret(desk: Desk, visit: Visit, *, undo: bool) -> web.Response:
-    store, name = visit.form.get("store", ""), visit.form.get("fingerprint", "")
-    force = visit.form.get("force") == "yes"
-    asked = {"store": store, "fingerprint": name, "force": force, "undo": undo}
-    await desk.change(visit, "secrets/drop", **asked)
-    said = "is accepted again" if undo else "is accepted no more"
-    visit.session.tell("good", f"{name} {said}.")
-    return visit.back_to("/stores")
+async def _change_secret(
+    context: PageContext, page_request: PageRequest, *, undo: bool
+) -> web.Response:
+    store, name = (
+        page_request.form.get("store", ""),
+        page_request.form.get("fingerprint", ""),
+    )
+    force = page_request.form.get("force") == "yes"
+    values = {"store": store, "fingerprint": name, "force": force, "undo": undo}
+    await context.change(page_request, "secrets/drop", **values)
+    result = "is accepted again" if undo else "is revoked"
+    page_request.session.add_notice("good", f"Webhook secret {name} {result}.")
+    return page_request.redirect("/stores")
 
 
 STORE_ROUTES = (
     Route("GET", "/stores", Role.VIEWER, show_stores),
     Route("GET", "/stores/{store}/deliveries", Role.OPERATOR, show_deliveries),
-    Route("POST", "/secrets/drop", Role.OPERATOR, drop_secret),
+    Route("POST", "/secrets/drop", Role.OPERATOR, revoke_secret),
     Route("POST", "/secrets/accept", Role.OPERATOR, accept_secret),
 )
 
 
-async def show_users(desk: Desk, visit: Visit) -> web.Response:
-    """Show everybody."""
-    people = await desk.given.users.list()
-    return desk.page(visit, "users", people=people, roles=list(ROLES))
+async def show_users(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show the users."""
+    members = await context.services.users.list()
+    return context.page(page_request, "users", members=members, roles=list(ROLES))
 
 
-async def add(desk: Desk, visit: Visit) -> web.Response:
-    """Add somebody."""
-    form = visit.form
+async def add_user(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Add a user."""
+    form = page_request.form
     name = form.get("name", "").strip().lower()
     password = form.get("password", "")
     role = form.get("role", "")
-    await desk.change(visit, "users/add", name=name, role=role, password=password)
-    visit.session.tell("good", f"{name} may log in now.")
-    return visit.back_to("/users")
+    await context.change(
+        page_request, "users/add", name=name, role=role, password=password
+    )
+    page_request.session.add_notice(
+        "good", f"User {name} was added and can log in now."
+    )
+    return page_request.redirect("/users")
 
 
-async def remove(desk: Desk, visit: Visit) -> web.Response:
-    """Take somebody away; whoever is logged in under that name is out at once."""
-    name = visit.form.get("name", "")
-    await desk.change(visit, "users/remove", name=name)
-    visit.session.tell("good", f"{name} may not log in any more.")
-    return visit.back_to("/users")
+async def remove_user(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Remove a user; sessions of the user end at once."""
+    name = page_request.form.get("name", "")
+    await context.change(page_request, "users/remove", name=name)
+    page_request.session.add_notice(
+        "good", f"User {name} was removed and can no longer log in."
+    )
+    return page_request.redirect("/users")
 
 
-async def set_role(desk: Desk, visit: Visit) -> web.Response:
-    """Change what somebody may."""
-    name, role = visit.form.get("name", ""), visit.form.get("role", "")
-    await desk.change(visit, "users/role", name=name, role=role)
-    visit.session.tell("good", f"{name} is {role} now.")
-    return visit.back_to("/users")
+async def set_user_role(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Change a user's role."""
+    name, role = page_request.form.get("name", ""), page_request.form.get("role", "")
+    await context.change(page_request, "users/role", name=name, role=role)
+    page_request.session.add_notice("good", f"User {name} has the role {role} now.")
+    return page_request.redirect("/users")
 
 
-async def show_own(desk: Desk, visit: Visit) -> web.Response:
-    """Show who one is."""
-    return desk.page(visit, "account")
+async def show_account(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show the account of the logged-in user."""
+    return context.page(page_request, "account")
 
 
-async def set_own_password(desk: Desk, visit: Visit) -> web.Response:
-    """Change the own password, for who knows the old one; ends every session."""
-    form, user = visit.form, visit.user
-    address = counted(desk.origin.address(visit.request))
-    if desk.throttle.wait(user.name, address) > 0:
-        raise BackhaulError("too many failed attempts; wait a moment")
-    desk.throttle.failed(user.name, address)
-    if not await desk.passwords.fits(user.secret, form.get("old", "")):
-        raise BackhaulError("that is not your password")
-    desk.throttle.succeeded(user.name, address)
+async def set_own_password(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Change the user's own password; requires the old one and ends every session."""
+    form, user = page_request.form, page_request.user
+    address = throttle_key(context.origin.address(page_request.request))
+    if context.throttle.wait(user.name, address) > 0:
+        raise BackhaulError("too many failed attempts; wait, then try again")
+    context.throttle.failed(user.name, address)
+    if not await context.passwords.verify(user.secret, form.get("old", "")):
+        raise BackhaulError("the current password is wrong")
+    context.throttle.succeeded(user.name, address)
     new = form.get("new", "")
     if new != form.get("again", ""):
         raise BackhaulError("the two new passwords differ")
-    await desk.change(visit, "users/password", name=user.name, password=new)
-    return visit.back_to("/login")
+    await context.change(page_request, "users/password", name=user.name, password=new)
+    return page_request.redirect("/login")
 
 
 USER_ROUTES = (
-    Route("GET", "/account", Role.VIEWER, show_own),
+    Route("GET", "/account", Role.VIEWER, show_account),
     Route("POST", "/account/password", Role.VIEWER, set_own_password),
     Route("GET", "/users", Role.ADMIN, show_users),
-    Route("POST", "/users/add", Role.ADMIN, add),
-    Route("POST", "/users/remove", Role.ADMIN, remove),
-    Route("POST", "/users/role", Role.ADMIN, set_role),
+    Route("POST", "/users/add", Role.ADMIN, add_user),
+    Route("POST", "/users/remove", Role.ADMIN, remove_user),
+    Route("POST", "/users/role", Role.ADMIN, set_user_role),
 )

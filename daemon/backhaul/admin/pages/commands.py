@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.admin.auth import Missing, Route
-from backhaul.admin.context import BEFORE, before, turned
+from backhaul.admin.auth import NotFound, Route
+from backhaul.admin.context import CURSOR, cursor_of, paginate
 from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
 from backhaul.store.deciding import RESTOCK_UNSHIPPED, can_restock_unshipped, possible
@@ -16,58 +16,68 @@ from backhaul.store.users import Role
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
 
 
-MOST = 100
+PAGE_ROWS = 100
 KINDS = [kind.value for kind in Kind]
-VERBS = {
-    "settle": ("Look again", "Read the platform for its effect, now and later."),
-    "settle --applied": ("It took effect", "You know that it did: nothing is sent."),
-    "resend": ("Send again…", "See the exact bytes first."),
-    RESTOCK_UNSHIPPED: (
-        "Cancel, restock the rest",
-        "Cancel the order, and put back only what has not shipped.",
+DECISIONS = {
+    "settle": (
+        "Check again",
+        "Check at the platform whether the command took effect, now and later.",
     ),
-    "park": ("Park", "Nothing is done until somebody decides."),
-    "drop": ("Drop", "It is not to be done any more."),
+    "settle --applied": (
+        "Mark as applied",
+        "You know that the command took effect. Nothing is sent.",
+    ),
+    "resend": ("Send again…", "Shows the exact request first."),
+    RESTOCK_UNSHIPPED: (
+        "Cancel and restock unshipped units",
+        "Cancel the order and restock only the units that have not shipped.",
+    ),
+    "park": ("Park", "Stop automatic checks until an operator decides."),
+    "drop": ("Discard", "Close the command. It will never be sent."),
 }
-"""What a person may say: its button, and what it means."""
-PATHS = {verb: verb.replace(" --", "-") for verb in VERBS}
+"""Each decision of an operator, with its button and its consequence."""
+PATHS = {verb: verb.replace(" --", "-") for verb in DECISIONS}
 MEANINGS = {
-    State.PLANNED: "It will be sent.",
-    State.SENDING: "It is being sent this moment.",
-    State.APPLIED: "It took effect.",
-    State.REJECTED: "It will not be sent again by itself.",
-    State.UNCERTAIN: "It may have taken effect; the platform is being read for it.",
-    State.PARKED: "Nothing is done until a person decides.",
-    State.SUPERSEDED: "A newer one took its place.",
+    State.PLANNED: "Backhaul will send it.",
+    State.SENDING: "Backhaul is sending it now.",
+    State.APPLIED: "The command took effect.",
+    State.REJECTED: "Backhaul will not send it again automatically.",
+    State.UNCERTAIN: "The outcome is unknown. Backhaul is checking the platform.",
+    State.PARKED: "The command waits for your decision.",
+    State.SUPERSEDED: "A newer command replaced it.",
 }
 
 
-async def show_list(desk: Desk, visit: Visit) -> web.Response:
-    """List those that wait for a person first, then the newest."""
-    wanted = Wanted(visit.asked("state"), visit.asked("store"), visit.asked("kind"))
-    after = visit.asked(BEFORE)
-    found = await desk.reading.ask(
-        lambda board: board.commands(wanted, MOST + 1, after)
+async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
+    """List the commands that need a decision first, then the newest."""
+    selected = Wanted(
+        page_request.query("state"),
+        page_request.query("store"),
+        page_request.query("kind"),
     )
-    rows, pager = turned(visit, found, MOST)
-    return desk.page(
-        visit,
+    after = page_request.query(CURSOR)
+    found = await context.boards.read(
+        lambda board: board.commands(selected, PAGE_ROWS + 1, after)
+    )
+    rows, pager = paginate(page_request, found, PAGE_ROWS)
+    return context.page(
+        page_request,
         "commands",
         rows=rows,
         pager=pager,
-        wanted=wanted,
+        selected=selected,
         states=[state.value for state in State],
-        stores=list(desk.given.settings.stores),
+        stores=list(context.services.settings.stores),
         kinds=KINDS,
     )
 
 
-async def show_one(desk: Desk, visit: Visit) -> web.Response:
-    """Show one with its timeline, its evidence, and what can be decided."""
-    command = await _found(desk, visit)
+async def show_command(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show a command with its timeline, its evidence and the possible decisions."""
+    command = await _command_of(context, page_request)
     verbs = [
         verb
         for verb in possible(State(command["state"]))
@@ -76,47 +86,57 @@ async def show_one(desk: Desk, visit: Visit) -> web.Response:
     payload = document_of(command["payload"])
     if can_restock_unshipped(command["kind"], State(command["state"]), payload):
         verbs.append(RESTOCK_UNSHIPPED)
-    return desk.page(
-        visit,
+    return context.page(
+        page_request,
         "command",
         command=command,
         timeline=_timeline(command),
-        verbs=[(PATHS[verb], *VERBS[verb]) for verb in verbs],
+        verbs=[(PATHS[verb], *DECISIONS[verb]) for verb in verbs],
         meaning=MEANINGS[State(command["state"])],
     )
 
 
-async def show_resend(desk: Desk, visit: Visit) -> web.Response:
-    """Show the exact bytes that would be sent, and ask for the reason."""
-    command = await _found(desk, visit)
-    preview = await desk.given.changes["commands/preview"]({"command": command["id"]})
-    return desk.page(visit, "resend", command=command, preview=preview)
+async def show_resend(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show the exact request that would be sent, and ask for a reason."""
+    command = await _command_of(context, page_request)
+    preview = await context.services.changes["commands/preview"](
+        {"command": command["id"]}
+    )
+    return context.page(page_request, "resend", command=command, preview=preview)
 
 
-async def decide(desk: Desk, visit: Visit) -> web.Response:
-    """Do what the person says, in its name."""
-    command = await _found(desk, visit)
+async def decide(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Carry out the operator's decision in the operator's name."""
+    command = await _command_of(context, page_request)
     verb = {path: verb for verb, path in PATHS.items()}[
-        visit.request.match_info["verb"]
+        page_request.request.match_info["verb"]
     ]
-    seen = {name: visit.form[name] for name in ("shown", "body") if name in visit.form}
-    done = await desk.change(
-        visit,
+    seen = {
+        name: page_request.form[name]
+        for name in ("shown", "body")
+        if name in page_request.form
+    }
+    done = await context.change(
+        page_request,
         "commands/decide",
         command=command["id"],
         verb=verb,
-        reason=visit.form.get("reason", ""),
+        reason=page_request.form.get("reason", ""),
         **({"body": ""} | seen),
     )
-    visit.session.tell("good", f"It was {command['state']} and is {done['state']} now.")
-    return visit.back_to(f"/commands/{command['id']}")
+    page_request.session.add_notice(
+        "good", f"The command was {command['state']} and is {done['state']} now."
+    )
+    return page_request.redirect(f"/commands/{command['id']}")
 
 
-async def _found(desk: Desk, visit: Visit) -> dict[str, Any]:
-    id_ = visit.request.match_info["id"]
-    command = await desk.reading.ask(lambda board: board.command(id_))
+async def _command_of(
+    context: PageContext, page_request: PageRequest
+) -> dict[str, Any]:
+    id_ = page_request.request.match_info["id"]
+    command = await context.boards.read(lambda board: board.command(id_))
     if command is None:
-        raise Missing(f"There is no command {id_}, or more than one begins so.")
+        raise NotFound(f"No command has the id {id_}, or several ids begin with it.")
     return command
 
 
@@ -125,7 +145,7 @@ def _makes_sense(verb: str, command: dict[str, Any]) -> bool:
 
 
 def _timeline(command: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return everything that happened to it, in order of time."""
+    """Return everything that happened to a command, in order of time."""
     found = [
         _step(command["created_at"], "planned", "planned", f"by {command['cause']}")
     ]
@@ -134,22 +154,22 @@ def _timeline(command: dict[str, Any]) -> list[dict[str, Any]]:
         found.append(_step(record["received_at"], "record", "accepted", came))
     for each in command["attempts"]:
         at = each["finished_at"] or each["started_at"]
-        reason = each["reason"] or "no answer was written down"
-        state = each["outcome"] or "no answer"
+        reason = each["reason"] or "no response was recorded"
+        state = each["outcome"] or "no response"
         found.append(
             _step(at, f"attempt {each['number']}", state, reason, each["response"])
         )
     for each in command["looks"]:
-        what = f"look {each['number']}"
+        what = f"check {each['number']}"
         found.append(
             _step(each["at"], what, each["found"], each["reason"], each["read"])
         )
     for each in command["by_hand"]:
-        said = f"by {each['who']}" + (f": {each['reason']}" if each["reason"] else "")
-        found.append(_step(each["at"], each["action"], each["state_after"], said))
+        detail = f"by {each['who']}" + (f": {each['reason']}" if each["reason"] else "")
+        found.append(_step(each["at"], each["action"], each["state_after"], detail))
     if command["settled_at"]:
         state, reason = command["state"], command["reason"]
-        found.append(_step(command["settled_at"], "settled", state, reason))
+        found.append(_step(command["settled_at"], "closed", state, reason))
     return sorted(found, key=lambda step: str(step["at"]))
 
 
@@ -160,35 +180,35 @@ def _step(
 
 
 _ONE = r"/commands/{id:[\w-]{4,64}}"
-_SAID = "|".join(PATHS.values())
+_PATHS = "|".join(PATHS.values())
 ROUTES = (
     Route("GET", "/commands", Role.VIEWER, show_list),
-    Route("GET", _ONE, Role.VIEWER, show_one),
+    Route("GET", _ONE, Role.VIEWER, show_command),
     Route("GET", f"{_ONE}/resend", Role.OPERATOR, show_resend),
-    Route("POST", f"{_ONE}/{{verb:{_SAID}}}", Role.OPERATOR, decide),
+    Route("POST", f"{_ONE}/{{verb:{_PATHS}}}", Role.OPERATOR, decide),
 )
 
 
-MOST = 100
+PAGE_ROWS = 100
 STATES = [
     state.value for state in State if state not in {State.SENDING, State.UNCERTAIN}
 ]
-"""Where a target may stand: what is sent is its adjustment."""
+"""The states of a stock target; only its adjustment is sent and can be uncertain."""
 
 
-async def show_targets(desk: Desk, visit: Visit) -> web.Response:
-    """List the newest, and the stores whose targets are stopped."""
-    state, store = visit.asked("state"), visit.asked("store")
-    since = before(visit)
-    stopped, found = await desk.reading.ask(
+async def show_targets(context: PageContext, page_request: PageRequest) -> web.Response:
+    """List the newest stock targets, and the stores whose targets are stopped."""
+    state, store = page_request.query("state"), page_request.query("store")
+    since = cursor_of(page_request)
+    stopped, found = await context.boards.read(
         lambda board: (
             board.stopped_targets(),
-            board.targets(state, store, MOST + 1, since),
+            board.targets(state, store, PAGE_ROWS + 1, since),
         )
     )
-    rows, pager = turned(visit, found, MOST, "seq")
-    return desk.page(
-        visit,
+    rows, pager = paginate(page_request, found, PAGE_ROWS, "seq")
+    return context.page(
+        page_request,
         "targets",
         rows=rows,
         pager=pager,
@@ -196,22 +216,26 @@ async def show_targets(desk: Desk, visit: Visit) -> web.Response:
         state=state,
         store=store,
         states=STATES,
-        stores=list(desk.given.settings.stores),
+        stores=list(context.services.settings.stores),
     )
 
 
-async def resume(desk: Desk, visit: Visit) -> web.Response:
-    """Let the counts of a store be made true again."""
-    store = visit.form.get("store", "")
-    if store not in desk.given.settings.stores:
+async def resume_targets(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Resume the stock targets of a store."""
+    store = page_request.form.get("store", "")
+    if store not in context.services.settings.stores:
         raise BackhaulError(f"no store is called {store!r}")
-    was = (await desk.change(visit, "targets/resume", store=store))["was"]
-    told = f"they were stopped: {was}" if was else "they were not stopped"
-    visit.session.tell("good", f"The counts of {store} are made true again; {told}.")
-    return visit.back_to("/targets")
+    was = (await context.change(page_request, "targets/resume", store=store))["was"]
+    cursor_of = f"they were stopped: {was}" if was else "they were not stopped"
+    page_request.session.add_notice(
+        "good", f"The stock counts of {store} run again; {cursor_of}."
+    )
+    return page_request.redirect("/targets")
 
 
 TARGET_ROUTES = (
     Route("GET", "/targets", Role.VIEWER, show_targets),
-    Route("POST", "/targets/resume", Role.OPERATOR, resume),
+    Route("POST", "/targets/resume", Role.OPERATOR, resume_targets),
 )

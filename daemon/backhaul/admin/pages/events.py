@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.admin.auth import Missing, Route
-from backhaul.admin.context import before, turned
+from backhaul.admin.auth import NotFound, Route
+from backhaul.admin.context import cursor_of, paginate
 from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS
 from backhaul.errors import BackhaulError
 from backhaul.store.refolds import EventState, Selection
@@ -16,141 +16,163 @@ from backhaul.store.users import Role
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
 
 
-MOST = 100
+PAGE_ROWS = 100
 STATES = [state.value for state in EventState]
 
 
-async def show_list(desk: Desk, visit: Visit) -> web.Response:
-    """List the newest, of a state or topic where that is asked for."""
-    state, topic = visit.asked("state"), visit.asked("topic")
-    since = before(visit)
-    found = await desk.reading.ask(
-        lambda board: board.events(state, topic, MOST + 1, since)
+async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
+    """List the newest events, filtered by state and topic."""
+    state, topic = page_request.query("state"), page_request.query("topic")
+    since = cursor_of(page_request)
+    found = await context.boards.read(
+        lambda board: board.events(state, topic, PAGE_ROWS + 1, since)
     )
-    rows, pager = turned(visit, found, MOST)
-    return desk.page(
-        visit, "events", rows=rows, pager=pager, state=state, topic=topic, states=STATES
+    rows, pager = paginate(page_request, found, PAGE_ROWS)
+    return context.page(
+        page_request,
+        "events",
+        rows=rows,
+        pager=pager,
+        state=state,
+        topic=topic,
+        states=STATES,
     )
 
 
-async def show_one(desk: Desk, visit: Visit) -> web.Response:
-    """Show one whole, as it came."""
-    id_ = int(visit.request.match_info["id"])
-    event = await desk.reading.ask(lambda board: board.event(id_))
+async def show_event(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show an event with its headers and body."""
+    id_ = int(page_request.request.match_info["id"])
+    event = await context.boards.read(lambda board: board.event(id_))
     if event is None:
-        raise Missing(f"There is no event {id_}.")
-    return desk.page(visit, "event", event=event)
+        raise NotFound(f"No event has the number {id_}.")
+    return context.page(page_request, "event", event=event)
 
 
-async def refold(desk: Desk, visit: Visit) -> web.Response:
-    """Fold one again: what was folded already changes nothing."""
-    id_ = int(visit.request.match_info["id"])
-    if await desk.reading.ask(lambda board: board.event(id_)) is None:
-        raise Missing(f"There is no event {id_}.")
-    asked = msgspec.to_builtins(Selection((id_,)))
-    states = await desk.change(visit, "events/refold", **asked)
-    told = ", ".join(states) or "nothing: it is not kept any more"
-    visit.session.tell("good", f"Folded again: {told}.")
-    return visit.back_to(f"/events/{id_}")
+async def reprocess(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Reprocess an event; one that the mirror already contains changes nothing."""
+    id_ = int(page_request.request.match_info["id"])
+    if await context.boards.read(lambda board: board.event(id_)) is None:
+        raise NotFound(f"No event has the number {id_}.")
+    values = msgspec.to_builtins(Selection((id_,)))
+    states = await context.change(page_request, "events/refold", **values)
+    result = ", ".join(states) or "nothing, because its body has been deleted"
+    page_request.session.add_notice("good", f"Reprocessed: {result}.")
+    return page_request.redirect(f"/events/{id_}")
 
 
 _ONE = r"/events/{id:\d{1,18}}"
 ROUTES = (
     Route("GET", "/events", Role.VIEWER, show_list),
-    Route("GET", _ONE, Role.VIEWER, show_one),
-    Route("POST", f"{_ONE}/refold", Role.OPERATOR, refold),
+    Route("GET", _ONE, Role.VIEWER, show_event),
+    Route("POST", f"{_ONE}/refold", Role.OPERATOR, reprocess),
 )
 
 
-MOST = 100
-BLANKS = 2
-"""Further fields that a row can be given: which there are, its kind says."""
+PAGE_ROWS = 100
+BLANK_FIELDS = 2
+"""Empty inputs for fields that the row does not have yet."""
 FIELD, NAME, VALUE = "field:", "name:", "value:"
 DONE = {
-    "edit": "is mended and tried again",
-    "retry": "is tried again",
-    "correct": "is sent to the store as a further number",
-    "drop": "is given up",
+    "edit": "was edited and is retried",
+    "retry": "is retried",
+    "correct": "is sent to the store as a further tracking number",
+    "drop": "is discarded",
 }
 
 
-async def show_quarantine(desk: Desk, visit: Visit) -> web.Response:
-    """List what waits for a person."""
-    since = before(visit)
-    found = await desk.reading.ask(lambda board: board.quarantine(MOST + 1, since))
-    rows, pager = turned(visit, found, MOST)
-    return desk.page(visit, "quarantine", rows=rows, pager=pager)
+async def show_quarantine(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """List the open rows of the quarantine."""
+    since = cursor_of(page_request)
+    found = await context.boards.read(
+        lambda board: board.quarantine(PAGE_ROWS + 1, since)
+    )
+    rows, pager = paginate(page_request, found, PAGE_ROWS)
+    return context.page(page_request, "quarantine", rows=rows, pager=pager)
 
 
-async def show_quarantined(desk: Desk, visit: Visit) -> web.Response:
-    """Show one row as it came, and its fields to be mended."""
-    row = await _found(desk, visit)
-    known = _known(row)
+async def show_quarantined(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Show a row as received, with a form to edit its fields."""
+    row = await _row_of(context, page_request)
+    known = _record_of(row)
     fields = {
         name: _text(value)
         for name, value in (known["record"] if known else {}).items()
         if name not in READ_ONLY_FIELDS
     }
     kind = known["kind"] if known else None
-    may_correct = await desk.reading.ask(lambda board: board.may_correct(row["id"]))
-    return desk.page(
-        visit,
+    may_correct = await context.boards.read(lambda board: board.may_correct(row["id"]))
+    return context.page(
+        page_request,
         "quarantined",
         row=row,
         kind=kind,
         fields=fields,
-        blanks=BLANKS,
+        blanks=BLANK_FIELDS,
         may_correct=may_correct,
     )
 
 
-async def change(desk: Desk, visit: Visit) -> web.Response:
-    """Mend a row, try it again, send its number alone or give it up."""
-    row, verb = await _found(desk, visit), visit.request.match_info["verb"]
-    reason = visit.form.get("reason", "").strip()
-    asked: dict[str, Any] = {"row": row["id"], "reason": reason or DONE[verb]}
+async def change(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Edit, retry or discard a row, or send only its tracking number."""
+    row, verb = (
+        await _row_of(context, page_request),
+        page_request.request.match_info["verb"],
+    )
+    reason = page_request.form.get("reason", "").strip()
+    values: dict[str, Any] = {"row": row["id"], "reason": reason or DONE[verb]}
     if verb == "drop" and not reason:
-        raise BackhaulError("say why, for whoever looks at it later")
+        raise BackhaulError("give a reason for discarding the row")
     if verb == "edit":
-        asked |= {"kind": visit.form.get("kind") or None, "fields": _given(row, visit)}
-    await desk.change(visit, f"quarantine/{verb}", **asked)
-    visit.session.tell("good", f"Row {row['id']} {DONE[verb]}.")
-    return visit.back_to("/quarantine")
+        values |= {
+            "kind": page_request.form.get("kind") or None,
+            "fields": _changed_fields(row, page_request),
+        }
+    await context.change(page_request, f"quarantine/{verb}", **values)
+    page_request.session.add_notice(
+        "good", f"Quarantined row {row['id']} {DONE[verb]}."
+    )
+    return page_request.redirect("/quarantine")
 
 
-async def _found(desk: Desk, visit: Visit) -> dict[str, Any]:
-    id_ = int(visit.request.match_info["id"])
-    row = await desk.reading.ask(lambda board: board.set_aside(id_))
+async def _row_of(context: PageContext, page_request: PageRequest) -> dict[str, Any]:
+    id_ = int(page_request.request.match_info["id"])
+    row = await context.boards.read(lambda board: board.set_aside(id_))
     if row is None:
-        raise Missing(f"There is no row {id_} in quarantine.")
+        raise NotFound(f"No row in the quarantine has the number {id_}.")
     return row
 
 
-def _known(row: dict[str, Any]) -> dict[str, Any] | None:
+def _record_of(row: dict[str, Any]) -> dict[str, Any] | None:
     """Return the record that a row became, if it became one."""
     payload = row["payload"]
     known = msgspec.json.decode(payload) if payload else None
     return known if isinstance(known, dict) else None
 
 
-def _given(row: dict[str, Any], visit: Visit) -> dict[str, str]:
-    """Return the fields that are different now, and those that were named anew."""
-    known = _known(row)
-    before = known["record"] if known else {}
-    form = visit.form
+def _changed_fields(row: dict[str, Any], page_request: PageRequest) -> dict[str, str]:
+    """Return the fields that the form changed or added."""
+    known = _record_of(row)
+    cursor_of = known["record"] if known else {}
+    form = page_request.form
     changed = {
         name.removeprefix(FIELD): value
         for name, value in form.items()
-        if name.startswith(FIELD) and value != _text(before.get(name[len(FIELD) :]))
+        if name.startswith(FIELD) and value != _text(cursor_of.get(name[len(FIELD) :]))
     }
-    for number in range(BLANKS):
+    for number in range(BLANK_FIELDS):
         if name := form.get(f"{NAME}{number}", "").strip():
             changed[name] = form.get(f"{VALUE}{number}", "")
     if not changed:
-        raise BackhaulError("no field is different; to try it as it is, say so")
+        raise BackhaulError(
+            "no field was changed; use Retry to retry the row unchanged"
+        )
     return changed
 
 

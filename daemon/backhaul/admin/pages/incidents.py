@@ -1,4 +1,4 @@
-"""The open incidents: what left goods and stock apart, until it is resolved."""
+"""Page of open incidents: facts at the platform that an operator must correct."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from backhaul.store.users import Role
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
 
 
-async def show(desk: Desk, visit: Visit) -> web.Response:
+async def show(context: PageContext, page_request: PageRequest) -> web.Response:
     """List the open incidents, the oldest first."""
-    rows = await desk.reading.ask(lambda board: board.incidents())
-    return desk.page(visit, "incidents", rows=rows)
+    rows = await context.boards.read(lambda board: board.incidents())
+    return context.page(page_request, "incidents", rows=rows)
 
 
-async def resolve(desk: Desk, visit: Visit) -> web.Response:
+async def resolve(context: PageContext, page_request: PageRequest) -> web.Response:
     """Close an incident with the reason that the operator gives."""
-    id_ = int(visit.request.match_info["id"])
-    reason = visit.form.get("reason", "").strip()
-    await desk.change(visit, "incidents/resolve", id=id_, reason=reason)
-    visit.session.tell("good", f"Incident {id_} is resolved.")
-    return visit.back_to("/incidents")
+    id_ = int(page_request.request.match_info["id"])
+    reason = page_request.form.get("reason", "").strip()
+    await context.change(page_request, "incidents/resolve", id=id_, reason=reason)
+    page_request.session.add_notice("good", f"Incident {id_} is resolved.")
+    return page_request.redirect("/incidents")
 
 
 ROUTES = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.admin.auth import Missing, Route
-from backhaul.admin.context import before, pager
+from backhaul.admin.auth import NotFound, Route
+from backhaul.admin.context import cursor_of, pager
 from backhaul.maintenance.search_indexer import summary
 from backhaul.store.sqlite.board import KINDS
 from backhaul.store.users import Role
@@ -13,25 +13,27 @@ from backhaul.store.users import Role
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.sqlite.board import Board
 
-MOST = 40
+PAGE_ROWS = 40
 SEARCHED = ("order", "product", "customer")
 HIDDEN = frozenset({"name", "document", "total_minor", "currency"})
 
 
-async def search(desk: Desk, visit: Visit) -> web.Response:
-    """Find things by words; without words show what changed last."""
-    text, kind = visit.asked("q"), visit.asked("kind")
+async def search(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Find objects by words; without words show the latest changes."""
+    text, kind = page_request.query("q"), page_request.query("kind")
     kind = kind if kind in SEARCHED else None
-    since = before(visit)
-    rows, older = await desk.reading.ask(lambda board: _find(board, text, kind, since))
-    return desk.page(
-        visit,
+    since = cursor_of(page_request)
+    rows, older = await context.boards.read(
+        lambda board: _find(board, text, kind, since)
+    )
+    return context.page(
+        page_request,
         "mirror",
         rows=rows,
-        pager=pager(visit, older),
+        pager=pager(page_request, older),
         skipped=(since or 0) if text else 0,
         text=text or "",
         kind=kind,
@@ -42,43 +44,51 @@ async def search(desk: Desk, visit: Visit) -> web.Response:
 def _find(
     board: Board, text: str | None, kind: str | None, since: int | None
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return a page, and after what the next begins: a change, or so many found."""
+    """Return a page of objects, and the cursor of the next page or None.
+
+    The cursor is a change number, or for a search the count of results skipped.
+    """
     if text is not None:
-        found = board.search(text, kind, MOST + 1, since or 0)
-        older = (since or 0) + MOST if len(found) > MOST else None
+        found = board.search(text, kind, PAGE_ROWS + 1, since or 0)
+        older = (since or 0) + PAGE_ROWS if len(found) > PAGE_ROWS else None
     else:
-        found = board.newest(kind, MOST + 1, since)
-        is_full = len(found) > MOST
-        older = int(found[MOST - 1]["change"]) if is_full else board.left_off(since)
-    return found[:MOST], older
+        found = board.newest(kind, PAGE_ROWS + 1, since)
+        is_full = len(found) > PAGE_ROWS
+        older = (
+            int(found[PAGE_ROWS - 1]["change"]) if is_full else board.left_off(since)
+        )
+    return found[:PAGE_ROWS], older
 
 
-async def show(desk: Desk, visit: Visit) -> web.Response:
-    """Show a thing with all that ever happened to it."""
-    asked = visit.request.match_info
-    kind, store, id_ = asked["kind"], asked["store"], asked["id"]
+async def show(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show an object of the mirror with its whole history."""
+    place = page_request.request.match_info
+    kind, store, id_ = place["kind"], place["store"], place["id"]
 
     def read(board: Board) -> dict[str, Any] | None:
-        thing = board.thing(kind, store, id_)
-        if thing is None:
+        mirrored = board.thing(kind, store, id_)
+        if mirrored is None:
             return None
-        life = [_told(row) for row in board.life_of(kind, thing)]
+        history = [_with_summary(row) for row in board.life_of(kind, mirrored)]
         return {
-            "thing": thing,
-            "life": life,
+            "mirrored": mirrored,
+            "history": history,
             "incidents": _incidents(board, kind, store, id_),
             "parts_rows": board.parts(kind, store, id_),
         }
 
-    found = await desk.reading.ask(read)
+    found = await context.boards.read(read)
     if found is None:
-        raise Missing(f"The mirror has no {kind} {id_} of store {store}.")
+        raise NotFound(
+            f"The mirror has no {kind} {id_} of store {store}. If it is new, its"
+            " webhook may not have arrived yet."
+        )
     facts = [
         (name.replace("_", " "), value)
-        for name, value in found["thing"].items()
+        for name, value in found["mirrored"].items()
         if name not in HIDDEN and value not in {None, ""}
     ]
-    return desk.page(visit, "object", kind=kind, facts=facts, **found)
+    return context.page(page_request, "object", kind=kind, facts=facts, **found)
 
 
 def _incidents(board: Board, kind: str, store: str, id_: str) -> list[dict[str, Any]]:
@@ -89,10 +99,10 @@ def _incidents(board: Board, kind: str, store: str, id_: str) -> list[dict[str, 
     return [x for x in board.incidents() if (x["store"], x["order_id"]) == place]
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """Say with an event what it told, as long as its body is kept."""
-    said = summary(row["name"], row["body"]) if row["body"] else ""
-    return row | {"detail": "; ".join(part for part in (said, row["detail"]) if part)}
+def _with_summary(row: dict[str, Any]) -> dict[str, Any]:
+    """Add to an event a summary of its body, while the body is stored."""
+    text = summary(row["name"], row["body"]) if row["body"] else ""
+    return row | {"detail": "; ".join(part for part in (text, row["detail"]) if part)}
 
 
 _THING = rf"/mirror/{{kind:{'|'.join(KINDS)}}}/{{store}}/{{id}}"

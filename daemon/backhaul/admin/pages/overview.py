@@ -14,77 +14,77 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from backhaul.admin.context import Desk, Visit
+    from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.sqlite.board import Board
     from backhaul.store.sqlite.numbers import Number
 
-MOST_SHOWN = 8
+MAX_ROWS = 8
 
 
-async def show(desk: Desk, visit: Visit) -> web.Response:
-    """Show it whole."""
-    return desk.page(visit, "overview", **await _facts(desk))
+async def show(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show the overview page."""
+    return context.page(page_request, "overview", **await _facts(context))
 
 
-async def show_live(desk: Desk, visit: Visit) -> web.Response:
-    """Show the part that is asked for again and again."""
-    return desk.fragment(visit, "overview_live", **await _facts(desk))
+async def show_live(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Return the part of the overview that the browser polls."""
+    return context.fragment(page_request, "overview_live", **await _facts(context))
 
 
-async def _facts(desk: Desk) -> dict[str, Any]:
-    status = await desk.given.status()
-    numbers = await desk.given.numbers.waiting()
-    told = await desk.reading.ask(_read)
+async def _facts(context: PageContext) -> dict[str, Any]:
+    status = await context.services.status()
+    numbers = await context.services.numbers.waiting()
+    rows = await context.boards.read(_read)
     by_name = _by_name(numbers)
     return {
         "status": status,
-        "troubles": list(_troubles(status)),
-        "rates": desk.given.sampler.rates(),
-        "mirrored": desk.given.sampler.mirrored,
+        "problems": list(_problems(status)),
+        "rates": context.services.sampler.rates(),
+        "mirrored": context.services.sampler.mirrored,
         "open": _by_state(by_name["commands_open"]),
         "waiting": _total(by_name["events_waiting"]),
         "lag": _total(by_name["oldest_event_waiting_seconds"]),
-        "in_doubt": _total(by_name["objects_in_doubt"]),
+        "conflicts": _total(by_name["objects_in_doubt"]),
         "quarantined": _total(by_name["quarantine_rows"]),
         "records_waiting": _total(by_name["records_waiting"]),
         "oldest_planned": max(
             (value for _, value, _ in by_name["oldest_command_planned_seconds"]),
             default=0.0,
         ),
-        "wanted_stores": list(desk.given.settings.stores),
-        **told,
+        "store_names": list(context.services.settings.stores),
+        **rows,
     }
 
 
 def _read(board: Board) -> dict[str, Any]:
-    parked = board.commands(Wanted(state="parked"), MOST_SHOWN)
-    under_way = [
+    parked = board.commands(Wanted(state="parked"), MAX_ROWS)
+    open_commands = [
         row
         for state in ("uncertain", "sending", "planned")
-        for row in board.open_commands(state, MOST_SHOWN)
+        for row in board.open_commands(state, MAX_ROWS)
     ]
     return {
         "incidents": board.incidents(),
         "parked": parked,
-        "under_way": under_way[:MOST_SHOWN],
-        "events": board.events(None, None, MOST_SHOWN),
+        "open_commands": open_commands[:MAX_ROWS],
+        "events": board.events(None, None, MAX_ROWS),
         "consistency": board.consistency(),
     }
 
 
-def _troubles(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield what keeps work from flowing, in words, with where to look."""
+def _problems(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield each problem that stops traffic: what happened, and why."""
     for held in status["dry_run"]:
-        who = "anybody" if held == "*" else f"connector {held}"
-        yield "Dry run", f"nothing of {who} is sent"
+        who = "any connector" if held == "*" else f"connector {held}"
+        yield "Dry run", f"commands of {who} are planned but not sent"
     for name, store in status["stores"].items():
         for kind, reason in store["stopped"].items():
-            yield f"Store {name} stopped sending", f"{kind}: {reason}"
+            yield f"Sending to store {name} has stopped", f"{kind}: {reason}"
         if pause := store.get("paused"):
             yield f"Store {name} is paused until {pause['until']}", pause["reason"]
-    for name, said in status["subscriptions"].items():
-        if said:
-            yield f"Webhooks of {name}", said
+    for name, problem in status["subscriptions"].items():
+        if problem:
+            yield f"Webhooks of {name}", problem
     for name, connector in status["connectors"].items():
         if not connector["up"]:
             yield f"Connector {name} is down", connector["reason"]
