@@ -81,7 +81,7 @@ async def test_a_refusal_is_told_in_the_daemons_words(control: Control) -> None:
     with pytest.raises(BackhaulError, match="nobody is called x"):
         await told(partial(control.post, path, {"reason": "unusable"}))
     walk = control.follow(PATH, SyncRequest("full", (), ("parcels",)))
-    with pytest.raises(BackhaulError, match="'parcels' is none of"):
+    with pytest.raises(BackhaulError, match="'parcels' must be one of"):
         await told(lambda: list(walk))
 
 

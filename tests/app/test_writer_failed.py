@@ -40,7 +40,7 @@ async def test_the_daemon_ends_with_its_writer(tmp_path: Path) -> None:
         async with asyncio.timeout(HANG_SECONDS):
             await daemon.ready.wait()
             clock.fails = True
-            daemon.look()
+            daemon.poll_stores()
             with pytest.raises(BaseExceptionGroup) as told:
                 await running
         assert told.group_contains(WriterFailed, match="SystemExit")

@@ -252,7 +252,7 @@ def test_a_wrong_address_is_said(platform: ReferenceProcess) -> None:
         code, line = refused(office)
         assert code == 69
         assert line.startswith("stores.main.base_url: ")
-        assert "does not answer like the platform" in line
+        assert "is not the platform's API" in line
         assert not count(office.database, "inbox")
 
 
@@ -271,7 +271,7 @@ def test_a_wrong_key_is_said_without_it(platform: ReferenceProcess) -> None:
         office.write()
         code, line = refused(office)
         assert code == 78
-        assert "stores.main.api_key: the platform refuses the key" in line
+        assert "stores.main.api_key: the platform refuses the API key" in line
         assert "svc_live_" not in line
 
 

@@ -57,7 +57,7 @@ class Mirror:
 
     async def sweep(self) -> None:
         """Walk once over every list."""
-        await self.reconciler.walk(FULL, KINDS)
+        await self.reconciler.read_lists(FULL, KINDS)
         await self.settle()
 
     async def settle(self) -> None:

@@ -289,7 +289,7 @@ async def _program(
         clock,
         chance,
         lambda: facts[STORE],
-        lambda: reconciler.look(["orders"]),
+        lambda: reconciler.poll(["orders"]),
         sender.dispatcher,
     )
     matcher = Matcher(clock, 600.0)

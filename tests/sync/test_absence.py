@@ -41,7 +41,7 @@ async def hold(place: Place, *ids: str) -> None:
 
 async def walk(place: Place, kind: str = "orders") -> Sweep:
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.walk("full", [kind])
+        (ended,) = await reconciler.read_lists("full", [kind])
     return ended
 
 
@@ -141,7 +141,7 @@ async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
     place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
     place.platform.says("/products", shown)
     async with reconciling(place) as reconciler:
-        await reconciler.walk("backfill", ["levels"])
+        await reconciler.read_lists("backfill", ["levels"])
     assert asked_for[0] == "1"
     query = "SELECT variant_id, stock FROM inventory_levels WHERE variant_id = 'var_1'"
     assert rows(place.store.path, query) == [("var_1", 12)]

@@ -50,14 +50,16 @@ async def test_platform_is_known_by_its_facts(place: Place) -> None:
 @pytest.mark.parametrize(
     "damage", ["replace(value, '{', '[')", "CAST(x'ff' || value AS TEXT)"]
 )
-async def test_what_is_damaged_is_not_asked_anew(
+async def test_a_damaged_identity_is_not_fetched_again(
     place: Place, tmp_path: Path, damage: str
 ) -> None:
     """Another store might answer by now, and take the place of the one mirrored."""
     place.platform.says("/store", STORE)
     await meet(place)
     write(tmp_path / "backhaul.db", f"UPDATE marks SET value = {damage}")  # noqa: S608 - constants
-    with pytest.raises(CorruptData, match=r"store main is .* backhaul restore FILE"):
+    with pytest.raises(
+        CorruptData, match=r"store main cannot .* backhaul restore FILE"
+    ):
         await meet(place)
 
 
@@ -119,7 +121,7 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     await transport.close()
     said = str(failure.value)
     assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
-    assert said.endswith("; where the way to it ends is told by: backhaul doctor")
+    assert said.endswith("where the connection fails, run: backhaul doctor")
     assert "\n" not in said
     assert "svc_live" not in said
 
@@ -257,7 +259,7 @@ async def test_nothing_leaves_before_it_is_known_who_answers(
     await meet(place)
     transport, _, told = guarded(place)
     place.platform.says("/store", UNTOLD[name])
-    with pytest.raises(NotSent, match="which store answers is not known"):
+    with pytest.raises(NotSent, match="identity could not be checked"):
         await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
     place.platform.says("/store", STORE)
     await leaves(transport)
@@ -274,7 +276,7 @@ async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
     await meet(place)
     transport, _, told = guarded(place)
     with locked(tmp_path / "backhaul.db"):
-        with pytest.raises(NotSent, match="which store answers is not known"):
+        with pytest.raises(NotSent, match="identity could not be checked"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
         assert not await ShopClient(transport).probe()
     await leaves(transport)

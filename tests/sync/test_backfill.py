@@ -105,9 +105,9 @@ async def test_what_an_older_version_read_is_not_read_again(place: Place) -> Non
 async def test_what_the_mirror_holds_is_not_read_in_again(place: Place) -> None:
     stocked(place)
     async with reconciling(place) as reconciler:
-        await reconciler.walk("backfill", ["orders", "products"])
+        await reconciler.read_lists("backfill", ["orders", "products"])
         before = appended(place)
-        await reconciler.walk("backfill", ["orders", "products"])
+        await reconciler.read_lists("backfill", ["orders", "products"])
     assert appended(place) == before
 
 
@@ -206,9 +206,9 @@ async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) 
     assert kept == [(row, "quarantined")]
     async with reconciling(place) as reconciler:
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
-        await reconciler.walk("backfill", ["orders"])
+        await reconciler.read_lists("backfill", ["orders"])
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
-        await reconciler.walk("backfill", ["orders"])
+        await reconciler.read_lists("backfill", ["orders"])
     assert len(rows(place.store.path, "SELECT body FROM inbox")) == 2
 
 
@@ -224,7 +224,7 @@ async def test_what_cannot_be_taken_in_is_not_called_equal(
 ) -> None:
     place.platform.says("/orders", Paged([*ORDERS, STRANGE[name]]))
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.walk("full", ["orders"])
+        (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.missed, ended.unrepaired) == (len(ORDERS) + 1, 1)
 
 
@@ -235,10 +235,10 @@ async def test_what_cannot_be_taken_in_is_handed_in_once(
     place.platform.says("/orders", Paged([STRANGE[name]]))
     async with reconciling(place) as reconciler:
         for _ in range(3):
-            (ended,) = await reconciler.walk("full", ["orders"])
+            (ended,) = await reconciler.read_lists("full", ["orders"])
             assert ended.unrepaired == 1
         assert ended.missed == 0
-        await reconciler.look(["orders"])
+        await reconciler.poll(["orders"])
     assert len(rows(place.store.path, "SELECT id FROM inbox")) == 1
 
 
@@ -246,7 +246,7 @@ async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> N
     """A platform that ignores the page shows it for ever."""
     place.platform.says("/orders", document([STRANGE["unknown"]]))
     async with reconciling(place) as reconciler, asyncio.timeout(10):
-        (ended,) = await reconciler.walk("full", ["orders"])
+        (ended,) = await reconciler.read_lists("full", ["orders"])
     assert ended.unrepaired == 1
 
 
@@ -266,7 +266,7 @@ async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
 
     place.platform.says("/orders", come_in)
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.walk("full", ["orders"])
+        (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.deleted, ended.alien, ended.unrepaired) == (0, 0, 0)
     asked = {request.path for request in place.server.requests}
     assert asked == {"/orders"}

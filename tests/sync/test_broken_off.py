@@ -73,7 +73,7 @@ def show(place: Place, why: str) -> Orders:
 
 async def walk(place: Place) -> Sweep:
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.walk("full", ["orders"])
+        (ended,) = await reconciler.read_lists("full", ["orders"])
     return ended
 
 
@@ -102,7 +102,7 @@ async def test_neither_does_the_end_of_the_program(why: str, place: Place) -> No
     async with reconciling(place) as reconciler:
 
         async def run() -> None:
-            await reconciler.walk("full", ["orders"])
+            await reconciler.read_lists("full", ["orders"])
 
         walking = asyncio.ensure_future(run())
         await orders.reached.wait()
@@ -118,7 +118,7 @@ async def test_a_walk_that_finds_it_in_quarantine_calls_it_open_as_well(
     show(place, "cannot be folded")
     async with reconciling(place) as reconciler:
         for _ in range(2):
-            (ended,) = await reconciler.walk("full", ["orders"])
+            (ended,) = await reconciler.read_lists("full", ["orders"])
             assert ended.unrepaired == 1
     assert quarantined(place) == 1
 
@@ -161,7 +161,7 @@ async def test_a_stop_at_the_moment_of_a_failure_is_heard(
     walk = Breaking()
     monkeypatch.setattr(full_sync, "ListPass", lambda *_: walk)
     async with reconciling(place) as reconciler:
-        walking = asyncio.ensure_future(reconciler.walk("full", ["products"]))
+        walking = asyncio.ensure_future(reconciler.read_lists("full", ["products"]))
         for _ in range(100):
             await asyncio.sleep(0.001)
         walk.now.set()

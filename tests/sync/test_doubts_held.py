@@ -19,7 +19,7 @@ async def walked(place: Place) -> Sweep:
     place.platform.says("/orders", document({"data": [payloads.order()]}))
     place.platform.says("/orders/ord_1", document({"data": payloads.order()}))
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.walk("full", ["orders"])
+        (ended,) = await reconciler.read_lists("full", ["orders"])
     return ended
 
 

@@ -31,7 +31,10 @@ def show(place: Place, path: str, shown: dict[str, Any]) -> None:
 
 async def drift(reconciler: Reconciler, kind: str) -> list[tuple[int, int]]:
     """Walk over everything and look for news; return what was found and what stays."""
-    walks = [*await reconciler.walk("full", [kind]), *await reconciler.look([kind])]
+    walks = [
+        *await reconciler.read_lists("full", [kind]),
+        *await reconciler.poll([kind]),
+    ]
     return [(walk.found, walk.unrepaired) for walk in walks]
 
 

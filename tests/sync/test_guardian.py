@@ -189,7 +189,7 @@ async def test_a_wrong_secret_is_replaced(shop: Shop, office: Office) -> None:
     async with guarded(office) as daemon:
         await shop.product()
         await failed(shop, hook)
-        daemon.look()
+        daemon.poll_stores()
         await until(
             lambda: len(secret_file(office).read_text().split()) == 2, "a new secret"
         )

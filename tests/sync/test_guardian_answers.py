@@ -104,7 +104,7 @@ async def test_a_strange_answer_is_told(
     place.platform.says("/webhooks/wh_1/deliveries", document(strange))
     shows(place, **STRANGE[name])
     await guardian.check()
-    assert "cannot be kept in order" in guardian.state()
+    assert "could not be checked or repaired" in guardian.state()
     assert sent(place, "POST") == []
 
 
@@ -148,7 +148,7 @@ async def test_a_list_of_strange_rows_is_told(
 ) -> None:
     place.platform.says("/webhooks", document({"data": [7]}))
     await guardian.check()
-    assert "cannot be kept in order" in guardian.state()
+    assert "could not be checked or repaired" in guardian.state()
 
 
 async def test_somebody_else_s_row_may_be_strange(
@@ -306,7 +306,10 @@ async def test_a_scope_that_no_answer_names_costs_no_other_topic(
         await guardian.check()
         assert sorted(topics) == sorted(without(*forbidden))
         lacking = [topic for topic in TOPICS if topic not in topics]
-        said = f"the key may not subscribe to {', '.join(lacking)}: they are read only"
+        said = (
+            f"the API key may not subscribe to {', '.join(lacking)}: Backhaul polls"
+            " these changes instead"
+        )
         assert guardian.state() == said
     assert len(admission.taken) == 1
 
@@ -317,7 +320,7 @@ async def test_a_key_that_may_have_no_topic_is_told(
     assert speaks_plainly(place, *RESOURCES) == []
     await guardian.check()
     assert guardian.state() == (
-        "no webhook subscription could be made: 403 not allowed"
+        "no webhook subscription could be created: 403 not allowed"
     )
 
 

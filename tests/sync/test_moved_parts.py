@@ -33,7 +33,7 @@ async def test_what_an_upgrade_found_to_lack_a_line_gets_it_back(place: Place) -
     await place.clock.sleep(60)
     place.platform.says("/orders", listed(ORDER))
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.walk("full", ["orders"])
+        (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.stale, ended.unrepaired) == (1, 0)
     lines = rows(place.store.path, "SELECT id FROM order_items ORDER BY id")
     assert lines == [("li_0",), ("li_1",)]
@@ -46,7 +46,7 @@ async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
     place.platform.says("/products", listed(before))
     place.platform.says("/inventory", listed(level("prod_1", "var_1")))
     async with reconciling(place) as reconciler:
-        await reconciler.walk("full", ["products", "levels"])
+        await reconciler.read_lists("full", ["products", "levels"])
     await place.clock.sleep(60)
     other = payloads.product("prod_2", 3, variants=[variant])
     place.platform.says(
@@ -54,7 +54,7 @@ async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
     )
     place.platform.says("/inventory", listed(level("prod_2", "var_1")))
     async with reconciling(place) as reconciler:
-        await reconciler.walk("full", ["products"])
-        await reconciler.walk("full", ["levels"])
+        await reconciler.read_lists("full", ["products"])
+        await reconciler.read_lists("full", ["levels"])
     query = "SELECT product_id, sku, stock FROM stock"
     assert rows(place.store.path, query) == [("prod_2", "LS-S", 12)]

@@ -74,7 +74,7 @@ async def test_nothing_is_removed_and_a_person_is_told(
         for _ in range(500):
             if "--config" not in said:
                 said = await stopped(daemon)
-        daemon.look()
+        daemon.poll_stores()
         assert other.running.access.public_url in said
         assert str(office.database) in said
         assert "--config" in said

@@ -50,7 +50,7 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
     mark = payloads.instant(0)
     await place.store.marks.put("polled:main:orders", mark)
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
     assert ended.missed == 20
     mirrored = rows(place.store.path, "SELECT id, updated_at FROM orders ORDER BY id")
     expected = sorted((row["id"], row["updatedAt"]) for row in orders.listed)
@@ -62,11 +62,11 @@ async def test_a_look_goes_on_where_the_last_one_ended(place: Place) -> None:
     place.platform.says("/orders", orders)
     await place.store.marks.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
-        await reconciler.look(["orders"])
+        await reconciler.poll(["orders"])
         asked = len(place.server.requests)
         orders.change(orders.listed[3])
         place.platform.says("/orders", orders)
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
     assert (ended.missed, ended.stale) == (0, 1)
     first = parse_qs(place.server.requests[asked].query)
     # The newest row is of 12:00:19; a look reaches back two minutes behind it.
@@ -132,7 +132,7 @@ async def test_a_strange_row_of_history_holds_up_no_other(
         for look in range(1, 4):
             await place.clock.sleep(300)
             history.listed += [entry(100 * look + n) for n in range(100)]
-            (ended,) = await reconciler.look(["levels"])
+            (ended,) = await reconciler.poll(["levels"])
             drift.append((ended.missed, ended.stale))
             newest = payloads.instant(100 * look + 99)
             assert await place.store.marks.get("polled:main:levels") == newest
@@ -146,7 +146,7 @@ async def test_a_page_of_strange_rows_hides_no_older_one(place: Place) -> None:
     many = [ENTRY | {"id": n, "createdAt": None} for n in range(100)]
     await history_marked(place, entry(5), *many)
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.look(["levels"])
+        (ended,) = await reconciler.poll(["levels"])
     assert (ended.read, len(quarantined(place))) == (1, 100)
 
 
@@ -162,7 +162,7 @@ async def test_a_row_of_history_that_tells_of_half_a_move_is_handed_in_once(
     found = []
     async with reconciling(place) as reconciler:
         for _ in range(3):
-            (ended,) = await reconciler.look(["levels"])
+            (ended,) = await reconciler.poll(["levels"])
             found.append(ended.found)
             await place.clock.sleep(300)
     assert found == [1, 0, 0]
@@ -176,7 +176,7 @@ async def test_half_a_move_of_before_the_last_look_is_known(place: Place) -> Non
     half = ENTRY | {"stockAfter": None, "createdAt": "2026-02-28T12:00:00.000Z"}
     await history_marked(place, half)
     async with reconciling(place) as reconciler:
-        await reconciler.look(["levels"])
+        await reconciler.poll(["levels"])
     assert quarantined(place) == []
 
 
@@ -207,9 +207,9 @@ async def test_a_look_that_finds_nothing_is_remembered_too(place: Place) -> None
     orders = Orders()
     place.platform.says("/orders", orders)
     async with reconciling(place) as reconciler:
-        await reconciler.walk("backfill", ["orders"])
+        await reconciler.read_lists("backfill", ["orders"])
         for _ in range(2):
-            await reconciler.look(["orders"])
+            await reconciler.poll(["orders"])
             await place.clock.sleep(300)
     assert orders.asked[-1] == "2026-03-01T10:58:00.000Z"
 
@@ -221,11 +221,11 @@ async def test_a_row_of_the_future_hides_nothing_that_comes_before_it(
     place.platform.says("/orders", orders)
     await place.store.marks.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
         assert ended.missed == 2
         await place.clock.sleep(600)
         orders.listed.append(sold("ord_2", 300))
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
         assert (ended.missed, ended.stale) == (1, 0)
     assert await place.store.marks.get("polled:main:orders") == payloads.instant(300)
 
@@ -235,10 +235,10 @@ async def test_a_move_of_the_future_hides_none_that_comes_before_it(
 ) -> None:
     history = await history_marked(place, entry(5) | {"createdAt": FUTURE})
     async with reconciling(place) as reconciler:
-        await reconciler.look(["levels"])
+        await reconciler.poll(["levels"])
         history.listed += [entry(n) for n in range(10, 310)]
         await place.clock.sleep(600)
-        await reconciler.look(["levels"])
+        await reconciler.poll(["levels"])
     assert rows(place.store.path, "SELECT count(*) FROM stock_ledger") == [(301,)]
     assert await place.store.marks.get("polled:main:levels") == payloads.instant(309)
 
@@ -251,12 +251,12 @@ async def test_a_mark_of_the_future_gives_way_to_the_last_clean_walk(
     orders = Orders()
     async with reconciling(place) as reconciler:
         place.platform.says("/orders", document({"data": []}))
-        await reconciler.walk(kind, ["orders"])
+        await reconciler.read_lists(kind, ["orders"])
         place.platform.says("/orders", orders)
         await place.clock.sleep(86_400)
         orders.listed = [sold("ord_1", 3_000)]
         await place.store.marks.put("polled:main:orders", FUTURE)
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
     assert (ended.missed, orders.asked[0]) == (1, "2026-03-01T11:00:00.000Z")
     assert await place.store.marks.get("polled:main:orders") == payloads.instant(3_000)
 
@@ -269,12 +269,12 @@ async def test_a_walk_dated_by_a_clock_that_was_ahead_hides_nothing(
     async with reconciling(place) as reconciler:
         place.clock.set_back(-86_400)
         place.platform.says("/orders", document({"data": []}))
-        await reconciler.walk("backfill", ["orders"])
+        await reconciler.read_lists("backfill", ["orders"])
         place.clock.set_back(86_400)
         place.platform.says("/orders", orders)
         await place.clock.sleep(600)
         orders.listed = [sold("ord_1", 300)]
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
     assert ended.missed == 1
     assert await place.store.marks.get("polled:main:orders") == payloads.instant(300)
 
@@ -293,9 +293,9 @@ async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> Non
     place.platform.says("/orders", show)
     await place.store.marks.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
-        assert await reconciler.look(["orders"]) == []
+        assert await reconciler.poll(["orders"]) == []
         broken.clear()
-        (ended,) = await reconciler.look(["orders"])
+        (ended,) = await reconciler.poll(["orders"])
     assert (ended.missed, ended.read) == (1_500, 1_500)
 
 
@@ -305,7 +305,7 @@ async def test_an_order_of_two_products_moves_the_stock_of_each(place: Place) ->
     place.platform.says("/inventory/history", history)
     await place.store.marks.put("polled:main:levels", payloads.instant(0))
     async with reconciling(place) as reconciler:
-        await reconciler.look(["levels"])
+        await reconciler.poll(["levels"])
     for table in ("stock_ledger", "inventory_levels"):
         query = f"SELECT product_id, variant_id FROM {table} ORDER BY 1"  # noqa: S608 - ours
         found = rows(place.store.path, query)

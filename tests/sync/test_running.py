@@ -74,17 +74,17 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
         guarded.append(None)
 
     async with reconciling(place) as reconciler:
-        reconciler.guard = guard
+        reconciler.check_subscription = guard
         task = asyncio.ensure_future(reconciler.run())
         await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
         await until(lambda: guarded, "the guard")
         place.platform.says("/products", document({"data": [payloads.product()]}))
-        reconciler.poll()
+        reconciler.request_poll()
         products = "SELECT id FROM products"
         await until(lambda: rows(place.store.path, products), "a look")
-        reconciler.sweep()
+        reconciler.request_full_sync()
         await until(lambda: ended(place, "full") == OTHERS, "the other walks")
-        reconciler.sweep()
+        reconciler.request_full_sync()
         assert not reconciler.filled.is_set()
         await killed(task)
 
@@ -181,7 +181,7 @@ async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
     place.platform.says("/orders", slow)
     async with running(place) as reconciler:
         await seen.wait()
-        reconciler.poll()
+        reconciler.request_poll()
         await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
         looked = [r for r in place.server.of("GET", "/orders") if "Since" in r.query]
         assert looked == []
@@ -196,7 +196,7 @@ async def test_an_outage_is_told_once_and_its_end_too(
         for path in ("/orders", "/products", "/customers", "/inventory/history"):
             place.platform.says(path, message(500))
         for _ in range(5):
-            await reconciler.look()
+            await reconciler.poll()
         told = said.count("reconcile.failed")
         # Each list is named; none is named again.
         assert told == 4
@@ -204,7 +204,7 @@ async def test_an_outage_is_told_once_and_its_end_too(
         place.platform.says("/inventory/history", document({"data": []}))
         place.platform.says("/customers", document({"data": []}))
         for _ in range(2):
-            await reconciler.look()
+            await reconciler.poll()
     assert said.count("reconcile.failed") == told
     assert said.count("reconcile.resumed") == 1
 
@@ -235,7 +235,7 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
     wide = Wide(130)
     place.platform.says("/orders", wide)
     async with reconciling(place) as reconciler:
-        (walk,) = await reconciler.walk("backfill", ["orders"])
+        (walk,) = await reconciler.read_lists("backfill", ["orders"])
     held = rows(place.store.path, "SELECT id FROM orders ORDER BY id")
     assert [id_ for (id_,) in held] == ids(wide.listed)
     assert walk.read == 130

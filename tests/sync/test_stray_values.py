@@ -53,8 +53,8 @@ async def test_a_date_that_is_none_ends_nothing(place: Place, date: str) -> None
     place.platform.says("/orders", document({"data": ORDERS}, Date=date))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
-        reconciler.poll()
-        reconciler.sweep()
+        reconciler.request_poll()
+        reconciler.request_full_sync()
         await until(lambda: "orders" in ended(place, "full"), "the walk")
     assert rows(place.store.path, "SELECT count(*) FROM orders") == [(3,)]
 
@@ -92,7 +92,10 @@ async def test_what_nobody_foresaw_is_told_and_tried_again(
     assert rows(place.store.path, "SELECT count(*) FROM orders") == [(3,)]
     (record,) = told
     assert record["level"].name == "ERROR"
-    assert "IndexError: list index out of range; tried again" in record["message"]
+    assert (
+        "IndexError: list index out of range; Backhaul keeps retrying"
+        in record["message"]
+    )
     # A bug is found by where it was.
     assert record["exception"] is not None
 
@@ -122,7 +125,7 @@ async def test_one_row_of_year_one_hides_no_later_page_from_a_look(
     place.platform.says(HISTORY, History(odd))
     await place.store.marks.put("polled:main:levels", payloads.instant(0))
     async with reconciling(place) as reconciler:
-        await reconciler.look(["levels"])
+        await reconciler.poll(["levels"])
         await reconciler.repair.caught_up()
     assert moves_known(place) >= 149
 
@@ -186,7 +189,7 @@ async def test_stock_dated_ahead_goes_with_its_variant(place: Place) -> None:
 async def walked(place: Place, reconciler: Reconciler) -> None:
     """Walk over everything; what was asked for meanwhile is folded."""
     await place.clock.sleep(60)
-    await reconciler.walk("full", ["products", "levels"])
+    await reconciler.read_lists("full", ["products", "levels"])
     await reconciler.repair.caught_up()
 
 

@@ -65,7 +65,7 @@ async def test_a_deletion_on_a_later_page_ends_no_walk(place: Place, job: str) -
     products = Products()
     place.platform.says("/products", products)
     async with reconciling(place) as reconciler:
-        await reconciler.walk(job, ["products"])
+        await reconciler.read_lists(job, ["products"])
         await reconciler.repair.caught_up()
     query = "SELECT id FROM products WHERE deleted_at IS NULL"
     held = {id_ for (id_,) in rows(place.store.path, query)}

@@ -125,10 +125,10 @@ class Daemon:
         """Ask for the configuration to be read again."""
         self._reload.set()
 
-    def look(self) -> None:
+    def poll_stores(self) -> None:
         """Look for what is new at every store, as the scheduled job does."""
         for shop in self._shops.values():
-            shop.reconciler.poll()
+            shop.reconciler.request_poll()
 
     @property
     def stopping(self) -> bool:
@@ -327,8 +327,12 @@ class Daemon:
         for name, shop in self._shops.items():
             reading = shop.reconciler
             jobs.sends(name, shop.sender.dispatcher)
-            reading.looked = jobs.does("reconcile_incremental", name, reading.poll)
-            reading.walked = jobs.does("reconcile_full", name, reading.sweep)
+            reading.polled = jobs.does(
+                "reconcile_incremental", name, reading.request_poll
+            )
+            reading.fully_synced = jobs.does(
+                "reconcile_full", name, reading.request_full_sync
+            )
             auditor = shop.sender.auditor
             auditor.audited = jobs.does("audit", name, auditor.wake)
         for host in self._hosts:

@@ -296,14 +296,14 @@ def build_shop(
         clock,
         chance,
         lambda: known.get(name, StoreFacts()),
-        partial(reconciler.look, [ORDERS.name]),
+        partial(reconciler.poll, [ORDERS.name]),
         sender.dispatcher,
     )
     guardian = _subscription_manager(
         settings, name, store, client, transport, signers, keyrings
     )
     if guardian is not None:
-        reconciler.guard = guardian.check
+        reconciler.check_subscription = guardian.check
     return Shop(transport, client, free, sender, reconciler, targeter, guardian)
 
 

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 CLOSED = frozenset({401, 429})
-"""Answers that tell of the key or the load, and so of no single object."""
+"""Statuses that are about the key or the load, not about a single object."""
 
 
 class ObjectLookup(Struct, frozen=True):
-    """What the platform says of one object.
+    """What the platform answered about one object.
 
-    `parent` is the list that was asked: levels are asked for by their product. `body`
-    is what it holds, None where that is gone as well.
+    `parent` is the list that was read: a level is read through its product. `body` is
+    the parent object, None if the parent is deleted too.
     """
 
     is_gone: bool
@@ -46,10 +46,10 @@ class ObjectLookup(Struct, frozen=True):
     body: bytes | None
 
 
-async def look_up(
+async def fetch_object(
     client: ShopClient, kind: ResourceType, id_: str, asked: str, priority: Priority
 ) -> ObjectLookup:
-    """Ask for the object of an id by the id `asked`. Raises Unusable."""
+    """Fetch the object `id_` through the id `asked`. Raises Unusable."""
     parent = PRODUCTS if kind.singular == "level" else kind
     answer = await client.find(parent.path, asked, priority)
     if answer is None:
@@ -62,20 +62,24 @@ async def look_up(
 
 
 def affects_every_object(error: Unusable) -> bool:
-    """Tell whether a refusal would meet every other object as well."""
+    """Return whether every other object would be refused too."""
     return isinstance(error, ReadRefused) and error.status in CLOSED
 
 
 Conflicts: TypeAlias = "list[tuple[str, str]]"
-"""What is to be read again, each by kind and id."""
+"""The objects to refetch, each by kind and id."""
 PATIENCE_SECONDS = 300.0
-"""Longest wait for re-reads at the end of a walk; what is left counts as unrepaired."""
-LOOK_SECONDS = 0.5
-REASON = "what a walk read of it is not what the mirror took"
+"""Longest wait for refetches at the end of a pass; the rest counts as unrepaired."""
+CHECK_SECONDS = 0.5
+REASON = "a full sync read other content than the mirror has"
 
 
 class DeletionCheck:
-    """Asks for absent objects of one store; a re-read decides, never the list."""
+    """Fetches the objects of one store that a full sync did not list.
+
+    An object counts as deleted only if its own fetch says so, not because a list lacks
+    it.
+    """
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class DeletionCheck:
         repair: MirrorRepair,
         sweeps: Sweeps,
         rereads: Rereads,
-        asked: Callable[[], None],
+        wake_refetcher: Callable[[], None],
         clock: Clock,
         priority: Priority,
     ) -> None:
@@ -91,42 +95,42 @@ class DeletionCheck:
         self._repair = repair
         self._sweeps = sweeps
         self._rereads = rereads
-        self._asked = asked
+        self._wake_refetcher = wake_refetcher
         self._clock = clock
         self._priority = priority
 
-    async def ask(self, kind: ResourceType, sweep: int) -> tuple[Counter[Drift], int]:
-        """Have what is gone removed; return how many, and how many are not settled."""
-        look, store = self._repair.look, self._repair.store
+    async def check(self, kind: ResourceType, sweep: int) -> tuple[Counter[Drift], int]:
+        """Remove deleted objects; return how many, and how many stay unresolved."""
+        lookup, store = self._repair.lookup, self._repair.store
         drift: Counter[Drift] = Counter()
         gone: list[str] = []
         unjudged = 0
-        for id_, asked in await look.unseen(kind.singular, store, sweep):
+        for id_, asked in await lookup.unseen(kind.singular, store, sweep):
             try:
                 is_gone = await self._is_gone(kind, id_, asked)
             except Unusable as error:
                 if affects_every_object(error):
                     raise
                 unjudged += 1
-                self._tell_unjudged(error)
+                self._log_unjudged(error)
                 continue
             if is_gone:
                 drift[Drift.DELETED if kind.deletable else Drift.ALIEN] += 1
                 gone.append(id_)
         await self._repair.caught_up()
-        left = await look.versions(kind.singular, store, gone) if gone else {}
+        left = await lookup.versions(kind.singular, store, gone) if gone else {}
         kept = sum(not left[id_].standing & GONE for id_ in left)
         return drift, kept + unjudged
 
     async def _is_gone(self, kind: ResourceType, id_: str, asked: str) -> bool:
-        """Ask for one object. What is gone is removed, what is there is read."""
+        """Fetch one object: remove it if it is deleted, otherwise compare it."""
         began = to_text(self._clock.now())
-        said = await look_up(self._client, kind, id_, asked, self._priority)
+        said = await fetch_object(self._client, kind, id_, asked, self._priority)
         if said.body is None:
             body = strict_json.encode({"id": asked})
             await self._repair.append_body(f"{said.parent.name}/gone", began, body)
         elif said.is_gone:
-            # The product as it is now says that the variant is gone.
+            # The product without the variant removes the variant from the mirror.
             await self._repair.append_body("products/reread", began, said.body)
         elif said.parent is kind:
             await self._take(kind, said.body)
@@ -134,34 +138,37 @@ class DeletionCheck:
             await self._take_level(id_, began, said.body)
         return said.is_gone
 
-    def _tell_unjudged(self, error: Unusable) -> None:
+    def _log_unjudged(self, error: Unusable) -> None:
         store = self._repair.store
         logger.bind(action="reconcile.unjudged", store=store).warning(
-            "store {}: what a walk did not show cannot be judged: {}", store, error
+            "store {}: an object that the full sync did not list could not be fetched,"
+            " so it counts as not repaired: {}",
+            store,
+            error,
         )
 
     async def _take(self, kind: ResourceType, body: bytes) -> None:
-        """Hold an object that the walk overlooked against the mirror after all."""
+        """Compare an object that the list did not show with the mirror."""
         read_at = to_text(self._clock.now())
         rows = list(kind.rows(body, read_at))
         found = await self._repair.differing(kind, rows, read_at)
         await self._repair.append(kind, await self._repair.still(kind, found))
 
     async def _take_level(self, id_: str, began: str, body: bytes) -> None:
-        """Hold a level that the walk overlooked against what its product shows.
+        """Compare a level that the list did not show with what its product shows.
 
-        It is handed in like one in doubt: when it last changed is not told.
+        It is appended like a refetch: the product does not say when it changed.
         """
         rows = [row for row in SHOWN_LEVELS.rows(body, began) if row.id == id_]
         found = await self._repair.differing(SHOWN_LEVELS, rows, began)
         if await self._repair.still(SHOWN_LEVELS, found):
             await self._repair.append_body("inventory/shown/reread", began, body)
 
-    async def settle(self, kind: ResourceType, rows: Sequence[ListRow]) -> int:
-        """Have rows read again that the mirror did not take; return how many stay.
+    async def resolve(self, kind: ResourceType, rows: Sequence[ListRow]) -> int:
+        """Refetch rows that the mirror did not apply; return how many still differ.
 
-        What is in doubt for another reason has to be settled as well: nobody knows
-        whether the mirror is right about it.
+        Objects that conflict for another reason are resolved too: until then nobody
+        knows whether the mirror is right about them.
         """
         for row in rows:
             if row.id:
@@ -169,33 +176,36 @@ class DeletionCheck:
                 await self._rereads.ask(
                     self._repair.store, kind.singular, target, REASON
                 )
-        doubted = await self._await_rereads(kind)
+        conflicting = await self._await_refetches(kind)
         read_at = to_text(self._clock.now())
         found = [Difference(row, Drift.STALE, read_at) for row in rows if row.id]
         left = await self._repair.still(kind, found)
         differing = {_target(kind, one.row) for one in left}
-        return len(left) + len(rows) - len(found) + len(doubted - differing)
+        return len(left) + len(rows) - len(found) + len(conflicting - differing)
 
-    async def _await_rereads(self, kind: ResourceType) -> set[str]:
-        """Wait until each doubt that stands was settled; return what still is in doubt.
+    async def _await_refetches(self, kind: ResourceType) -> set[str]:
+        """Wait for the refetch of every conflicting object; return those still open.
 
-        Patience has an end, and what comes into doubt meanwhile is not waited for.
+        The wait is limited. New conflicts are not waited for.
         """
         store = self._repair.store
         objects = pending = await self._sweeps.open_doubts(store, kind.singular)
-        self._asked()
+        self._wake_refetcher()
         until = self._clock.monotonic() + PATIENCE_SECONDS
         while pending and self._clock.monotonic() < until:
-            await self._clock.sleep(LOOK_SECONDS)
-            pending = await self._unsettled(objects)
+            await self._clock.sleep(CHECK_SECONDS)
+            pending = await self._unresolved(objects)
         if pending:
-            logger.bind(action="reconcile.rereads_late", store=store).warning(
-                "store {}: {} objects are still to be read again", store, len(pending)
+            logger.bind(action="reconcile.refetches_late", store=store).warning(
+                "store {}: {} conflicting objects were not refetched within five"
+                " minutes; they count as not repaired",
+                store,
+                len(pending),
             )
         return {id_ for _, id_ in pending}
 
-    async def _unsettled(self, objects: Conflicts) -> Conflicts:
-        """Return which of these are in doubt: also after what was read is folded."""
+    async def _unresolved(self, objects: Conflicts) -> Conflicts:
+        """Return which of these still conflict after everything read is folded."""
         store = self._repair.store
         if await self._sweeps.pending_rereads(store, objects) == []:
             await self._repair.caught_up()
@@ -203,7 +213,7 @@ class DeletionCheck:
 
 
 def _target(kind: ResourceType, row: ListRow) -> str:
-    """Return what a re-read is asked for: levels are read by their product."""
+    """Return the id to refetch: a level is refetched through its product."""
     if kind.singular != "level":
         return row.id
     try:

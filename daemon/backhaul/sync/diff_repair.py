@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from backhaul.sync.resource_types import ListRow, ResourceType
 
 REMEMBERED = 10_000
-"""Digests kept of what was handed in last."""
+"""How many digests of recently appended rows are kept."""
 
 
 class Difference(Struct, frozen=True):
-    """A row that the mirror does not hold as the platform shows it."""
+    """A row of the platform that differs from the mirror."""
 
     row: ListRow
     drift: Drift
@@ -38,49 +38,49 @@ class Difference(Struct, frozen=True):
 
 
 class Appended(Struct, frozen=True):
-    """What was news, counted; and the events of it all, those of before as well."""
+    """The counts of the newly appended rows, and the events of all rows."""
 
     drift: Counter[Drift]
     events: Sequence[int]
 
 
 class Comparison:
-    """Holds rows of one store against the mirror.
+    """Compares rows of one store with the mirror.
 
-    `caught_up` waits until what has arrived is folded.
+    `caught_up` waits until every event that has arrived is folded.
     """
 
     def __init__(
         self,
         store: str,
-        look: Look,
+        lookup: Look,
         currency: Callable[[], str],
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
-        self.look = look
+        self.lookup = lookup
         self.caught_up = caught_up
         self._currency = currency
 
     async def differing(
         self, kind: ResourceType, rows: Sequence[ListRow], read_at: str
     ) -> list[Difference]:
-        """Return the rows that the mirror lacks or holds with other content."""
+        """Return the rows that the mirror lacks or has with other content."""
         ids = [row.id for row in rows if row.id]
-        held = await self.look.versions(kind.singular, self.store, ids)
+        held = await self.lookup.versions(kind.singular, self.store, ids)
         found = []
         for row in rows:
             version = held.get(row.id)
             drift = self._judge(kind, row, version, read_at)
             if drift is Drift.STALE:
-                row = await self._without_forgotten(kind, row)
+                row = await self._redact_erased(kind, row)
                 drift = self._judge(kind, row, version, read_at)
             if drift is not None:
                 found.append(Difference(row, drift, read_at))
         return found
 
-    async def _without_forgotten(self, kind: ResourceType, row: ListRow) -> ListRow:
-        """Leave out a person that was forgotten, as the mirror has done."""
+    async def _redact_erased(self, kind: ResourceType, row: ListRow) -> ListRow:
+        """Return the row without an erased customer, as the mirror has it."""
         try:
             document = strict_json.decode_object(row.body)
         except Unusable:
@@ -89,7 +89,7 @@ class Comparison:
         if person is None:
             return row
         address = address_digest(self.store, person.email) if person.email else None
-        if not await self.look.forgets(self.store, person.id, address):
+        if not await self.lookup.forgets(self.store, person.id, address):
             return row
         redacted = strict_json.encode(personal_data.redacted(kind.topic, document))
         return replace(row, body=redacted)
@@ -108,7 +108,7 @@ class Comparison:
     async def still(
         self, kind: ResourceType, found: Sequence[Difference]
     ) -> Sequence[Difference]:
-        """Return what differs even now, with all that had arrived folded."""
+        """Return what still differs after every arrived event is folded."""
         if not found:
             return found
         await self.caught_up()
@@ -120,29 +120,29 @@ class Comparison:
 
 
 class MirrorRepair(Comparison):
-    """The way of one store's rows into the mirror, whichever job read them.
+    """Appends differing rows of one store to the inbox, for every job that reads.
 
-    `arrived` wakes the folding.
+    `arrived` wakes the fold worker.
     """
 
     def __init__(
         self,
         store: str,
-        look: Look,
+        lookup: Look,
         inbox: Inbox,
         currency: Callable[[], str],
         arrived: Callable[[], None],
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(store, look, currency, caught_up)
+        super().__init__(store, lookup, currency, caught_up)
         self._inbox = inbox
         self._arrived = arrived
-        self._handed_in: dict[bytes, int] = {}
+        self._appended: dict[bytes, int] = {}
 
-    def news(
+    def not_quarantined(
         self, kind: ResourceType, found: Sequence[Difference]
     ) -> Sequence[Difference]:
-        """Leave out what was handed in and cannot be read: it is in quarantine."""
+        """Return the rows without those that were appended and are in quarantine."""
         return [
             one
             for one in found
@@ -150,8 +150,8 @@ class MirrorRepair(Comparison):
         ]
 
     def _is_quarantined(self, kind: ResourceType, row: ListRow, digest: bytes) -> bool:
-        """Tell whether the row was handed in before, and could not be read."""
-        if digest not in self._handed_in:
+        """Return whether the row was appended before and could not be read."""
+        if digest not in self._appended:
             return False
         try:
             kind.digest(row.body, self._currency())
@@ -160,12 +160,12 @@ class MirrorRepair(Comparison):
         return not row.id
 
     async def append(self, kind: ResourceType, found: Sequence[Difference]) -> Appended:
-        """Make what differs durable, to be folded like any news; count it.
+        """Append differing rows to the inbox, like webhooks; return their counts.
 
-        What cannot be read goes to quarantine, with its reason, and does so once.
+        The fold quarantines rows that it cannot read, with the reason, only once.
         """
         digests = [sha256(one.row.body).digest() for one in found]
-        news = [
+        fresh = [
             (digest, one)
             for digest, one in zip(digests, found, strict=True)
             if not self._is_quarantined(kind, one.row, digest)
@@ -177,30 +177,30 @@ class MirrorRepair(Comparison):
                         self.store, "read", kind.topic, one.read_at, b"{}", one.row.body
                     )
                 )
-                for _, one in news
+                for _, one in fresh
             )
         )
-        if news:
+        if fresh:
             self._arrived()
-        for (digest, _), id_ in zip(news, ids, strict=True):
-            self._handed_in[digest] = id_
-        events = {self._handed_in[digest] for digest in digests}
-        self._let_go()
-        return Appended(Counter(one.drift for _, one in news), sorted(events))
+        for (digest, _), id_ in zip(fresh, ids, strict=True):
+            self._appended[digest] = id_
+        events = {self._appended[digest] for digest in digests}
+        self._limit_memory()
+        return Appended(Counter(one.drift for _, one in fresh), sorted(events))
 
-    def _let_go(self) -> None:
-        while len(self._handed_in) > REMEMBERED:
-            del self._handed_in[next(iter(self._handed_in))]
+    def _limit_memory(self) -> None:
+        while len(self._appended) > REMEMBERED:
+            del self._appended[next(iter(self._appended))]
 
     async def append_once(self, topic: str, read_at: str, body: bytes) -> None:
-        """Have one document that cannot be read put in quarantine, and that once."""
+        """Append an unreadable document for the quarantine, only once."""
         digest = sha256(body).digest()
-        if digest not in self._handed_in:
-            self._handed_in[digest] = await self.append_body(topic, read_at, body)
-            self._let_go()
+        if digest not in self._appended:
+            self._appended[digest] = await self.append_body(topic, read_at, body)
+            self._limit_memory()
 
     async def append_body(self, topic: str, read_at: str, body: bytes) -> int:
-        """Make one document that we put together ourselves durable, as an event."""
+        """Append one document that Backhaul built itself; return the event's id."""
         arrival = Arrival(self.store, "read", topic, read_at, b"{}", body)
         event = await self._inbox.append(arrival)
         self._arrived()

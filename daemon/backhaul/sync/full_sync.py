@@ -1,4 +1,4 @@
-"""Compares one full list with the mirror, and logs when it cannot be read."""
+"""Compares one whole list with the mirror, and logs when it cannot be read."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 PAGES_WAITING = 8
-"""Pages that are fetched before the ones before them are worked on."""
+"""The most pages that are fetched and not compared yet."""
 
 
 class PassProgress(Struct, frozen=True):
-    """How far a walk has come, for whoever watches."""
+    """How far a pass has come, for a progress display."""
 
     store: str
     kind: str
@@ -45,7 +45,7 @@ class PassProgress(Struct, frozen=True):
 
 
 class _Page(Struct):
-    """A page whose differences wait for the webhooks that may still tell of them."""
+    """A page whose differences wait until `due`: webhooks may still report them."""
 
     shown: ListPage
     found: Sequence[Difference]
@@ -53,14 +53,14 @@ class _Page(Struct):
 
 
 class FullSync(Struct):
-    """The walk of `job` over one kind of one store. `run` it once."""
+    """One pass of `job` over one list of one store. Call `run` once."""
 
     job: str
     kind: ResourceType
     client: ShopClient
     repair: MirrorRepair
     sweeps: Sweeps
-    absence: DeletionCheck
+    check: DeletionCheck
     clock: Clock
     priority: Priority
     grace_seconds: float = 0.0
@@ -69,27 +69,27 @@ class FullSync(Struct):
     _waiting: deque[_Page] = field(default_factory=deque)
 
     async def run(self) -> Sweep:
-        """Walk to the end, from where an earlier run was stopped."""
+        """Read to the end, from where an earlier run was interrupted."""
         store = self.repair.store
         at = await self.sweeps.begin(store, self.job, self.kind.name)
-        # What an earlier run handed in must be folded, or it were handed in again.
+        # Fold what an earlier run appended; otherwise it would be appended twice.
         await self.repair.caught_up()
         fetch = page_fetcher(self.kind, self.client, self.clock, self.priority)
-        walk = ListPass(
-            fetch, self.kind.deletable, self._tell_ignored, at.page, at.total
+        list_pass = ListPass(
+            fetch, self.kind.deletable, self._log_ignored_pages, at.page, at.total
         )
-        at = await self._walk(at, walk)
+        at = await self._read_pages(at, list_pass)
         at = await self._flush(at, to_the_end=True)
         if self.job == FULL:
-            at = await self._catch_head(at, walk)
+            at = await self._check_newest(at, list_pass)
         return await self._conclude(at)
 
-    async def _walk(self, at: Progress, walk: ListPass) -> Progress:
-        """Work on one page while the next ones are on their way."""
+    async def _read_pages(self, at: Progress, list_pass: ListPass) -> Progress:
+        """Compare one page while the next ones are fetched."""
         pages: asyncio.Queue[ListPage | None] = asyncio.Queue(PAGES_WAITING)
 
         async def fetch() -> None:
-            async for shown in walk.pages():
+            async for shown in list_pass.pages():
                 await pages.put(shown)
             await pages.put(None)
 
@@ -107,7 +107,7 @@ class FullSync(Struct):
 
     async def _take(self, shown: ListPage) -> None:
         if shown.page <= self._furthest:
-            # Seen before: what was handed in then must not be handed in again.
+            # A page that was read before: its rows must not be appended twice.
             await self.repair.caught_up()
         self._furthest = max(self._furthest, shown.page)
         found = await self.repair.differing(self.kind, shown.rows, shown.began_at)
@@ -115,7 +115,7 @@ class FullSync(Struct):
         self._waiting.append(_Page(shown, found, due))
 
     async def _flush(self, at: Progress, to_the_end: bool = False) -> Progress:
-        """Append what differs once it is due, and keep the progress, page by page."""
+        """Append the differences of each page that is due, and save the progress."""
         while self._waiting:
             page = self._waiting[0]
             wait = page.due - self.clock.monotonic()
@@ -124,52 +124,52 @@ class FullSync(Struct):
                     break
                 await self.clock.sleep(wait)
             self._waiting.popleft()
-            at = await self._settle(page, at)
+            at = await self._append_page(page, at)
         return at
 
-    async def _settle(self, page: _Page, at: Progress) -> Progress:
+    async def _append_page(self, page: _Page, at: Progress) -> Progress:
         found = page.found
         if self.grace_seconds:
             found = await self.repair.still(self.kind, found)
-        handed_in = await self.repair.append(self.kind, found)
+        appended = await self.repair.append(self.kind, found)
         shown = page.shown
         read = at.read + len(shown.rows)
         at = replace(at, page=shown.page, total=shown.total, read=read)
         seen = [row.id for row in shown.rows if row.id] if self.job == FULL else []
-        events = handed_in.events if self.job == FULL else []
-        await self.sweeps.advance(at, seen, handed_in.drift, events)
+        events = appended.events if self.job == FULL else []
+        await self.sweeps.advance(at, seen, appended.drift, events)
         step = PassProgress(
             self.repair.store, self.kind.name, read, shown.total, shown.page
         )
         self.watch(step)
         return at
 
-    async def _not_taken(self, sweep: int) -> list[ListRow]:
-        """Return what was handed in, by whichever run of the walk, and not taken."""
+    async def _not_applied(self, sweep: int) -> list[ListRow]:
+        """Return the rows that this pass appended and the mirror did not apply."""
         await self.repair.caught_up()
-        look, kind = self.repair.look, KINDS[self.kind.name]
+        lookup, kind = self.repair.lookup, KINDS[self.kind.name]
         left: dict[str | bytes, ListRow] = {}
         after = 0
-        while some := await look.handed_in(sweep, after):
+        while some := await lookup.handed_in(sweep, after):
             after = some[-1][0]
             rows = [row for _, body in some for row in kind.rows(body, "")]
-            # Of an object that was handed in again what was read last counts.
+            # If an object was appended more than once, its newest row counts.
             last = {row.id or row.body: row for row in rows}
             differing = await self.repair.differing(kind, list(last.values()), "")
             left = {key: left[key] for key in left.keys() - last.keys()}
             left |= {one.row.id or one.row.body: one.row for one in differing}
         return list(left.values())
 
-    async def _catch_head(self, at: Progress, walk: ListPass) -> Progress:
-        """Walk the newest pages again, for what came in after the walk began."""
+    async def _check_newest(self, at: Progress, list_pass: ListPass) -> Progress:
+        """Read the newest pages again for rows that appeared during the pass."""
         store, number = self.repair.store, 0
         before = frozenset[str]()
         while True:
             number += 1
-            shown = await walk.fetch(number)
+            shown = await list_pass.fetch(number)
             ids = [row.id for row in shown.rows if row.id]
-            look = self.repair.look
-            if shown.ids <= before or await look.all_seen(
+            lookup = self.repair.lookup
+            if shown.ids <= before or await lookup.all_seen(
                 self.kind.name, store, at.sweep, ids
             ):
                 return at
@@ -180,10 +180,10 @@ class FullSync(Struct):
     async def _conclude(self, at: Progress) -> Sweep:
         unrepaired = 0
         if self.job == FULL:
-            drift, lost = await self.absence.ask(self.kind, at.sweep)
+            drift, lost = await self.check.check(self.kind, at.sweep)
             await self.sweeps.advance(at, [], drift)
-            open_ = await self._not_taken(at.sweep)
-            unrepaired = lost + await self.absence.settle(self.kind, open_)
+            open_ = await self._not_applied(at.sweep)
+            unrepaired = lost + await self.check.resolve(self.kind, open_)
         ended = await self.sweeps.end(at.sweep, unrepaired)
         store = self.repair.store
         self.watch(
@@ -192,15 +192,18 @@ class FullSync(Struct):
         log_result(ended)
         return ended
 
-    def _tell_ignored(self) -> None:
+    def _log_ignored_pages(self) -> None:
         store, kind = self.repair.store, self.kind.name
         logger.bind(action="reconcile.pages_ignored", store=store).warning(
-            "store {}: the platform shows all {} on every page", store, kind
+            "store {}: the platform ignores page numbers and shows all {} on every"
+            " page; the pass ends after the first page",
+            store,
+            kind,
         )
 
 
 def log_result(ended: Sweep) -> None:
-    """Say what a walk found; aloud only where something was wrong."""
+    """Log what a pass found: as a warning if the mirror differed."""
     found = {drift.value: getattr(ended, _FIELDS[drift]) for drift in Drift}
     words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
     drifted = ended.job != BACKFILL and bool(words)
@@ -211,49 +214,49 @@ def log_result(ended: Sweep) -> None:
         ended.store,
         ended.read,
         ended.kind,
-        (words or "all as the mirror has it")
+        (words or "no differences")
         + (f"; {ended.unrepaired} not repaired" if ended.unrepaired else ""),
     )
 
 
 _FIELDS = {drift: drift.value for drift in Drift} | {Drift.ALIEN: "alien"}
-_WORDS = {BACKFILL: "backfilled", FULL: "walked", "incremental": "looked"}
+_WORDS = {BACKFILL: "backfilled", FULL: "synced", "incremental": "polled"}
 
 
 class GivenUp(BackhaulError):
-    """A walk on demand brought no new page for too long; what was read is kept."""
+    """A pass on demand made no progress for too long; what it read is kept."""
 
 
 class StallTimer(Struct):
-    """For how long a walk over one list has failed without a new page."""
+    """Measures how long the reads of one list have failed without a new page."""
 
     clock: Clock
     _page: int = 0
     _since: float | None = None
 
-    def see(self, step: PassProgress) -> None:
-        """Take note of a page; those that are read again at each try are none."""
+    def note(self, step: PassProgress) -> None:
+        """Record progress. A page that every retry reads again is no progress."""
         if step.page > self._page:
             self._page, self._since = step.page, None
 
     def seconds(self) -> float:
-        """Return how long that is, from the first failure that this was asked at."""
+        """Return the seconds since the first failure after the last new page."""
         now = self.clock.monotonic()
         self._since = now if self._since is None else self._since
         return now - self._since
 
 
 class FailureLog(Struct):
-    """Readings, each by its job and list, that fail; all of them are tried again.
+    """Logs failing reads once, each by its job and list.
 
-    An outage meets every list, and does so every minute.
+    An outage makes every list fail, every minute.
     """
 
     store: str
     _failing: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def met(self, reading: tuple[str, str], error: Exception) -> None:
-        """Take note that a reading failed."""
+    def add(self, reading: tuple[str, str], error: Exception) -> None:
+        """Record that a read failed; log a cause that is new."""
         is_foreseen = isinstance(error, BackhaulError)
         said = str(error) if is_foreseen else f"{type(error).__name__}: {error}"
         is_news = reading not in self._failing and said not in self._failing.values()
@@ -263,18 +266,18 @@ class FailureLog(Struct):
                 exception=None if is_foreseen else error
             ).log(
                 "WARNING" if is_foreseen else "ERROR",
-                "store {}: {}; tried again until it works",
+                "store {}: reading the platform failed: {}; Backhaul keeps retrying",
                 self.store,
                 said,
             )
 
-    def given_up(self, reading: tuple[str, str]) -> None:
-        """Take note that a reading is not tried again."""
+    def drop(self, reading: tuple[str, str]) -> None:
+        """Record that a failing read is not retried."""
         self._failing.pop(reading, None)
 
-    def over(self, reading: tuple[str, str]) -> None:
-        """Take note that a reading came through."""
+    def resolve(self, reading: tuple[str, str]) -> None:
+        """Record that a read succeeded; log when no read fails any longer."""
         if self._failing.pop(reading, None) is not None and not self._failing:
             logger.bind(action="reconcile.resumed", store=self.store).warning(
-                "store {}: everything can be read again", self.store
+                "store {}: every list can be read again", self.store
             )

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 POLL = "incremental"
 HISTORY = "/inventory/history"
 FIRST_POLL_REACH = timedelta(hours=1)
-"""How far the first look goes back: our clock and the platform's may differ."""
+"""How far the first poll reaches back: our clock and the platform's may differ."""
 LEAD = timedelta(minutes=1)
-"""How far a time may be ahead of our clock and still be remembered as seen."""
+"""How far ahead of our clock a time may be and still count as seen."""
 CHUNK_ROWS = 1_000
 ENTRY = "inventory/entry"
-"""The topic of a row of the history that tells of no whole move."""
+"""The topic of a stock history row that does not describe a complete move."""
 _GIVEN = "INITIAL_STOCK"
-"""The stock a variant is born with comes with its product, not as a move."""
+"""The reason of a new variant's first stock, which its product reports already."""
 
 
 class HistoryMove(Struct, frozen=True):
-    """A row of the history that moved the stock of a variant."""
+    """A row of the stock history that moved the stock of a variant."""
 
     adjustment_id: str
     product_id: str
@@ -61,7 +61,7 @@ class HistoryMove(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Poll:
-    """Looks of one store at what is new; what was seen last is kept in marks."""
+    """Polls the lists of one store; the key-value state has the newest time seen."""
 
     client: ShopClient
     repair: MirrorRepair
@@ -73,12 +73,12 @@ class Poll:
     _latest: str = field(default="", init=False)
 
     async def updated(self, kind: ResourceType) -> Sweep:
-        """Read what changed, by `updatedSince`."""
+        """Read the rows that changed, with the filter `updatedSince`."""
         since = await self._since(kind.name)
         return await self._run(kind, self._since_pages(kind, since))
 
     async def newest(self, kind: ResourceType) -> Sweep:
-        """Read the newest pages until one is known, where there is no other way."""
+        """Read the newest pages up to one without a change, if there is no filter."""
         self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
@@ -88,12 +88,12 @@ class Poll:
         at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
         waiting: dict[str, Difference] = {}
         async for found in pages:
-            # Looks overlap: the row that was read last counts, once.
+            # Pages overlap: of each object only the last row counts.
             waiting |= {one.row.id or one.row.body.hex(): one for one in found}
             if len(waiting) >= CHUNK_ROWS:
-                at = await self._settle(kind, list(waiting.values()), at)
+                at = await self._append_confirmed(kind, list(waiting.values()), at)
                 waiting = {}
-        at = await self._settle(kind, list(waiting.values()), at)
+        at = await self._append_confirmed(kind, list(waiting.values()), at)
         await self._remember(kind.name)
         return await self._end(at.sweep)
 
@@ -104,10 +104,10 @@ class Poll:
             log_result(ended)
         return ended
 
-    async def _settle(
+    async def _append_confirmed(
         self, kind: ResourceType, waiting: Sequence[Difference], at: Progress
     ) -> Progress:
-        """Leave what is on its way to its webhook, read the rest, and count it."""
+        """Wait for webhooks that are on their way; append and count the rest."""
         if not waiting:
             return at
         await self.clock.sleep(self.grace_seconds)
@@ -120,9 +120,10 @@ class Poll:
     async def _since_pages(
         self, kind: ResourceType, since: str
     ) -> AsyncIterator[Sequence[Difference]]:
-        """Go on from the last row's time: pages of a list by update move all the time.
+        """Yield differences, and continue from the last row's time instead of paging.
 
-        Only rows that share one moment are read page by page.
+        The pages of a list sorted by update shift all the time. Only rows with the
+        same time are read page by page.
         """
         number, before = 1, frozenset[str]()
         while True:
@@ -133,11 +134,11 @@ class Poll:
             )
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
             found = await self.repair.differing(kind, rows, began)
-            yield self.repair.news(kind, found)
+            yield self.repair.not_quarantined(kind, found)
             last = max((row.updated_at for row in rows), default=since)
-            self._saw([since, *(row.updated_at for row in rows)])
+            self._note_newest([since, *(row.updated_at for row in rows)])
             ids = frozenset(row.id for row in rows)
-            # A first page may be the last one again: all of it is of one moment.
+            # A first page may equal the previous one: all its rows share one time.
             if (ids <= before and number > 1) or listing.has_more is False:
                 return
             before = ids
@@ -155,14 +156,14 @@ class Poll:
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
             ids = frozenset(row.id for row in rows)
             differing = await self.repair.differing(kind, rows, began)
-            found = self.repair.news(kind, differing)
+            found = self.repair.not_quarantined(kind, differing)
             yield found
             if not found or ids <= before or listing.has_more is False:
                 return
             before = ids
 
     async def moved(self) -> Sweep:
-        """Read the stock's history down to what was read before."""
+        """Read the stock history back to what an earlier poll read."""
         store = self.repair.store
         since = await self._since(LEVELS.name)
         moves = await self._moves(since)
@@ -181,7 +182,7 @@ class Poll:
         return await self._end(at.sweep)
 
     async def _moves(self, since: str) -> list[HistoryMove]:
-        """Return the history's rows of that time and later, the oldest first."""
+        """Return the moves since that time, the oldest first."""
         found: dict[str, Entry] = {}
         known: set[str | bytes] = set()
         number = 0
@@ -189,20 +190,20 @@ class Poll:
             number += 1
             listing = await self.client.page(HISTORY, number, Priority.INCREMENTAL)
             rows, strange = _read(listing.rows, since)
-            await self._set_aside(strange)
+            await self._quarantine(strange)
             shown = {row.id for row in rows} | set(strange)
-            is_news = not shown <= known
+            is_new = not shown <= known
             known |= shown
             found |= {row.id: row for row in rows if row.id not in found}
             times = [row.created_at for row in rows]
-            self._saw(times)
-            if not is_news or is_past(times, since) or listing.has_more is False:
+            self._note_newest(times)
+            if not is_new or is_past(times, since) or listing.has_more is False:
                 break
         moves = [move_of(row) for row in reversed(found.values())]
         return [move for move in moves if move is not None]
 
-    async def _set_aside(self, strange: Sequence[bytes]) -> None:
-        """Bring what cannot be read into quarantine: it must hold up no other row."""
+    async def _quarantine(self, strange: Sequence[bytes]) -> None:
+        """Quarantine unreadable rows, so that they do not block the others."""
         for body in strange:
             read_at = to_text(self.clock.now())
             await self.repair.append_once(ENTRY, read_at, body)
@@ -212,18 +213,18 @@ class Poll:
         unknown: set[tuple[str, str]] = set()
         for start in range(0, len(keys), 500):
             part = keys[start : start + 500]
-            unknown |= await self.repair.look.unknown_moves(self.repair.store, part)
+            unknown |= await self.repair.lookup.unknown_moves(self.repair.store, part)
         return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
 
     async def _count(self, moves: Sequence[HistoryMove]) -> Counter[Drift]:
-        """Count the levels that are wrong; a gap in the ledger alone is none."""
+        """Count the levels that differ; a gap in the ledger alone is not drift."""
         newest = {move.variant_id: move.entry for move in moves}
-        look, store = self.repair.look, self.repair.store
+        lookup, store = self.repair.lookup, self.repair.store
         drift: Counter[Drift] = Counter()
         ids = list(newest)
         for start in range(0, len(ids), 500):
             part = ids[start : start + 500]
-            held = await look.versions("level", store, part)
+            held = await lookup.versions("level", store, part)
             for id_ in part:
                 stock = str(newest[id_].stock_after).encode()
                 digest = sha256(stock).digest()
@@ -232,22 +233,22 @@ class Poll:
         return drift
 
     async def _since(self, kind: str) -> str:
-        """Return where the next look begins, in the platform's time."""
+        """Return the time from which the next poll reads, by the platform's clock."""
         self._latest = await self.marks.get(self._mark(kind)) or ""
         if self._latest > self._soon():
-            # Nobody knows what has changed before it since.
+            # A time in the future: what changed before it is unknown.
             self._latest = ""
         if self._latest:
             back = timedelta(seconds=self.overlap_seconds)
             return earlier(self._latest, back)
-        return to_text(await self._walked(kind) - FIRST_POLL_REACH)
+        return to_text(await self._last_full_read(kind) - FIRST_POLL_REACH)
 
-    async def _walked(self, kind: str) -> datetime:
-        """Return when the last walk began that left nothing of the list unread.
+    async def _last_full_read(self, kind: str) -> datetime:
+        """Return the start of the last backfill or full sync that read the whole list.
 
-        One that is dated later than now, by a clock that was ahead, says nothing.
+        A pass with a start in the future is ignored: the clock was ahead then.
         """
-        ended, soon = await self.repair.look.sweeps(self.repair.store), self._soon()
+        ended, soon = await self.repair.lookup.sweeps(self.repair.store), self._soon()
         began = [
             sweep.began_at
             for sweep in ended
@@ -258,10 +259,10 @@ class Poll:
         ]
         return from_text(max(began)) if began else self.clock.now()
 
-    def _saw(self, times: Iterable[str]) -> None:
-        """Take note of the newest time, unless it has not come yet: it proves nothing.
+    def _note_newest(self, times: Iterable[str]) -> None:
+        """Remember the newest time, unless it is in the future.
 
-        What changes until then would be of before it, and never be looked for.
+        Changes before a future time would never be polled.
         """
         soon = self._soon()
         self._latest = max([self._latest, *(at for at in times if at <= soon)])
@@ -278,9 +279,9 @@ class Poll:
 
 
 def _read(bodies: Iterable[bytes], since: str) -> tuple[list[Entry], list[bytes]]:
-    """Read rows of the history; return those that tell of no whole move apart.
+    """Read history rows; return incomplete ones separately, as bytes.
 
-    One of these that is of before `since` was seen by an earlier look.
+    Incomplete rows from before `since` are left out: an earlier poll saw them.
     """
     rows: list[Entry] = []
     strange: list[bytes] = []
@@ -299,7 +300,7 @@ def _read(bodies: Iterable[bytes], since: str) -> tuple[list[Entry], list[bytes]
 
 
 def move_of(row: Entry) -> HistoryMove | None:
-    """Tell which stock a row moved; the stock a variant is born with moved none."""
+    """Return the move that a row describes; None for a new variant's first stock."""
     ids = (row.adjustment_id, row.product_id, row.variant_id)
     adjustment, product, variant = (id_ or "" for id_ in ids)
     if not (adjustment and product and variant) or row.reason == _GIVEN:
@@ -308,7 +309,7 @@ def move_of(row: Entry) -> HistoryMove | None:
 
 
 def adjustments(moves: Sequence[HistoryMove]) -> list[dict[str, Any]]:
-    """Put the moves of each event together: an order tells one for each product."""
+    """Group moves into events: an order causes one event for each product."""
     grouped: dict[tuple[str, str], list[HistoryMove]] = defaultdict(list)
     for move in moves:
         grouped[move.adjustment_id, move.product_id].append(move)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 MOST_STEPS = 8
-"""Back from a page, because of a total; deletions just then are hardly more."""
+"""How often a pass steps back at one page and total: deletions cause few steps."""
 MOST_STALE_PAGES = 50
-"""In a row without a row that the one before did not show, whatever is said of more."""
+"""Pages in a row without a new row that end a pass, even if `has_more` is true."""
 AHEAD = 4
-"""Pages of a list without deletions that are asked for at once."""
+"""Pages that are fetched concurrently, for a list without deletions."""
 BUCKETS = 1_024
-"""Each in order: small enough that it costs little to put one more in."""
+"""Sorted arrays of hashes, small enough that an insertion is cheap."""
 
 
 def _buckets() -> list[array[int]]:
@@ -40,15 +40,16 @@ def _buckets() -> list[array[int]]:
 
 
 class SeenIds(Struct):
-    """Ids by their 64-bit hashes, of which a million need about 9 MB.
+    """A set of ids, kept as 64-bit hashes: a million ids need about 9 MB.
 
-    Two that share a hash are taken for one: of a million, once in ten million walks.
+    Two ids with the same hash count as one: with a million ids, this happens once in
+    ten million passes.
     """
 
     _buckets: list[array[int]] = field(default_factory=_buckets)
 
     def add(self, ids: Iterable[str]) -> frozenset[str]:
-        """Take ids in; return those that were not known."""
+        """Add ids; return those that are new."""
         return frozenset(id_ for id_ in ids if self._add(id_))
 
     def _add(self, id_: str) -> bool:
@@ -63,14 +64,14 @@ class SeenIds(Struct):
         return at < len(bucket) and bucket[at] == wanted
 
     def _find(self, id_: str) -> tuple[array[int], int, int]:
-        """Return where an id stands, or is to stand."""
+        """Return the bucket, hash and position of an id, present or not."""
         wanted = hash(id_)
         bucket = self._buckets[wanted % BUCKETS]
         return bucket, wanted, bisect_left(bucket, wanted)
 
 
 class ListPage(Struct, frozen=True):
-    """One page as it was shown."""
+    """One page of a list, as the platform answered it."""
 
     page: int
     rows: tuple[ListRow, ...]
@@ -90,14 +91,14 @@ Fetch: TypeAlias = "Callable[[int], Coroutine[None, None, ListPage]]"
 def page_fetcher(
     kind: ResourceType, client: ShopClient, clock: Clock, priority: Priority
 ) -> Fetch:
-    """Return what reads a page of a kind."""
+    """Return a function that reads a page of a list by its number."""
 
     async def fetch(number: int) -> ListPage:
         began, started = to_text(clock.now()), clock.monotonic()
         listing = await client.page(kind.path, number, priority)
         read_at = began
         if listing.dated is not None:
-            # The platform's clock, less what the request took: not after the reading.
+            # The platform's time minus the duration of the request: never too late.
             took = timedelta(seconds=clock.monotonic() - started)
             read_at = to_text(listing.dated - took)
         rows = [row for body in listing.rows for row in kind.rows(body, read_at)]
@@ -114,7 +115,7 @@ def page_fetcher(
 
 
 class ListPass(Struct):
-    """A walk from the page after `done`, where the list had `total` rows."""
+    """Pages through a list from the page after `done`, where it had `total` rows."""
 
     fetch: Fetch
     deletable: bool
@@ -125,13 +126,13 @@ class ListPass(Struct):
     _known: SeenIds = field(default_factory=SeenIds)
     _fresh: bool = False
     _size: int = 0
-    """Rows that the platform shows on a page; 0 until one tells."""
+    """Rows on a full page; 0 until a page shows it."""
     _stepped: Counter[tuple[int, int]] = field(default_factory=Counter)
     _stale: int = 0
 
     async def pages(self) -> AsyncIterator[ListPage]:
         """Yield every page at least once, in an order that skips no row."""
-        # The last page that is done is read again: rows may have come up to its end.
+        # Read the last finished page again: rows may have moved up to its end.
         number = max(self.done, 1)
         if self.total is None and self.deletable:
             number = 1
@@ -159,12 +160,12 @@ class ListPass(Struct):
             return [await self.fetch(number)]
         last = max(-(-self.total // (self._size or PAGE_ROWS)), number)
         numbers = range(number, min(number + AHEAD, last + 1))
-        # Answered in another order than asked, a page that should be later may be of
-        # before a new row came: its total is smaller then, as after a deletion.
+        # Responses may be generated out of order. A later page that was generated
+        # before a new row came has a smaller total, as after a deletion.
         return await asyncio.gather(*(self.fetch(n) for n in numbers))
 
     def _learn_size(self, page: ListPage) -> None:
-        """Take the longest page for a full one: a walk may begin at any."""
+        """Take the longest page so far as a full one; a pass may begin at any page."""
         if page.has_more is not False:
             self._size = max(self._size, page.elements)
 
@@ -173,22 +174,23 @@ class ListPass(Struct):
             return False
         if page.page == 1 or page.total >= self.total:
             return False
-        # A total that falls there again and again is no count of the list.
+        # A total that falls here repeatedly does not count the list.
         step = page.page, page.total
         self._stepped[step] += 1
         return self._stepped[step] <= MOST_STEPS
 
     def _pages_lost(self, page: ListPage) -> int:
-        """Return how far to step back: to the first page while no size is known."""
+        """Return how many pages to step back: all while no page size is known."""
         if not self._size:
             return page.page
         lost = (self.total or 0) - (page.total or 0)
         return -(-lost // self._size)
 
     def _is_beyond_the_end(self, page: ListPage) -> bool:
-        """Tell whether a page shows nothing that the one before it did not.
+        """Return whether a page has no row that the previous page did not have.
 
-        More than a page of new rows may have come in between: `has_more` knows better.
+        With `has_more` the pass continues: more than a page of new rows may have
+        pushed the same rows down.
         """
         if not page.elements:
             return True
@@ -201,7 +203,7 @@ class ListPass(Struct):
         return False
 
     def _must_repeat(self) -> bool:
-        """Without totals a list that moves both ways is walked until it is stable."""
+        """Return whether to read the list again: without totals, until it is stable."""
         if not self.deletable or self.total is not None or not self._fresh:
             return False
         self._fresh, self._before = False, frozenset()
@@ -218,20 +220,20 @@ class ListPass(Struct):
 T = TypeVar("T")
 
 NOT_OFFERED = frozenset({403, 404, 405})
-"""Answers to a list that the key or the platform does not offer."""
+"""Statuses of a list that the key or the platform does not offer."""
 
 
 class NotOffered(Unusable):
-    """No way to read the list is offered; the text is the last refusal."""
+    """No endpoint for the list is offered; the text is the last refusal."""
 
 
 async def first_offered(
     kind: ResourceType, read: Callable[[ResourceType], Awaitable[T]]
 ) -> T:
-    """Read by the first way that is offered. Raises NotOffered where none is.
+    """Read a list from the first endpoint that is offered. Raises NotOffered.
 
-    `read` raises ReadRefused for the list itself only: any other object that is
-    refused says nothing about the list.
+    `read` must raise ReadRefused for the list itself only: a refusal of any other
+    object says nothing about the list.
     """
     refused = ""
     for way in (kind, SHOWN_LEVELS) if kind is LEVELS else (kind,):

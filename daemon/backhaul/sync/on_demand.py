@@ -12,7 +12,7 @@ from msgspec import Struct
 from backhaul.core.fold import Drift
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
-from backhaul.sync.deletion_check import affects_every_object, look_up
+from backhaul.sync.deletion_check import affects_every_object, fetch_object
 from backhaul.sync.full_sync import GivenUp
 from backhaul.sync.incremental_sync import POLL
 from backhaul.sync.list_pass import (
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 
 PATIENCE_SECONDS = 120.0
-"""A person waits no longer for a list of which no new page comes."""
+"""A request on demand gives up on a list that shows no new page for this long."""
 Line: TypeAlias = dict[str, Any]
 
 
 class SyncEndpoint:
-    """Takes requests and tells of the work as it goes on, a JSON object a line."""
+    """Takes sync requests and streams their progress, one JSON object per line."""
 
     def __init__(self, reconcilers: Mapping[str, Reconciler]) -> None:
         self._reconcilers = reconcilers
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the route; for the control socket only, it has no other guard."""
+        """Return the route. Serve it on the control socket only: it has no login."""
         return [web.post(PATH, self.handle)]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Walk and stream: steps, and at the end every walk with what it found."""
+        """Run the passes; stream their progress and then their results."""
         try:
             wanted = msgspec.json.decode(await request.read(), type=SyncRequest)
             self.check(wanted)
@@ -72,11 +72,11 @@ class SyncEndpoint:
                 while (line := await lines.get()) is not None:
                     await response.write(msgspec.json.encode(line) + b"\n")
         except* ConnectionError:
-            pass  # whoever asked has gone; progress is kept
+            pass  # the client has disconnected; the progress is kept
         return response
 
     def check(self, wanted: SyncRequest) -> None:
-        """Raise ValueError where a job, store or kind is not known."""
+        """Raise ValueError if the job, a store or a kind is unknown."""
         known = {BACKFILL, FULL, POLL}
         for names, choice in (
             ([wanted.job], known),
@@ -85,35 +85,36 @@ class SyncEndpoint:
         ):
             for name in names:
                 if name not in choice:
-                    raise ValueError(f"{name!r} is none of {', '.join(sorted(choice))}")
+                    known_names = ", ".join(sorted(choice))
+                    raise ValueError(f"{name!r} must be one of {known_names}")
 
-    async def work(self, wanted: SyncRequest, tell: Callable[[Line], None]) -> None:
-        """Tell a step whenever a page is done, and each walk that has ended.
+    async def work(self, wanted: SyncRequest, send: Callable[[Line], None]) -> None:
+        """Send the progress after every page, and the result of each pass.
 
-        Of a list that could not be read for too long the trouble is told instead.
+        For a list that could not be read for too long, send the error instead.
         """
         kinds = wanted.kinds or tuple(KINDS)
         names = wanted.stores or tuple(self._reconcilers)
 
         def watch(step: PassProgress) -> None:
-            tell(msgspec.to_builtins(step))
+            send(msgspec.to_builtins(step))
 
         async def read(name: str, kinds: Sequence[str]) -> None:
             reconciler = self._reconcilers[name]
             try:
                 if wanted.job == POLL:
-                    ended = await reconciler.look(kinds)
+                    ended = await reconciler.poll(kinds)
                 else:
-                    ended = await reconciler.walk(
+                    ended = await reconciler.read_lists(
                         wanted.job, kinds, watch, PATIENCE_SECONDS
                     )
             except GivenUp as error:
-                tell({"store": name, "kind": kinds[0], "trouble": str(error)})
+                send({"store": name, "kind": kinds[0], "trouble": str(error)})
                 return
             for sweep in ended:
-                tell(_shown(sweep))
+                send(_shown(sweep))
 
-        # One list that cannot be read ends none of the others.
+        # A list that cannot be read must not stop the others.
         parts = [kinds] if wanted.job == POLL else [(kind,) for kind in sorted(kinds)]
         await asyncio.gather(*(read(name, part) for name in names for part in parts))
 
@@ -125,15 +126,15 @@ def _shown(ended: Sweep) -> Line:
 
 
 NO_PASS = 0
-"""No walk has this number: everything that is held was not seen by it."""
+"""The number of no pass: every object of the mirror counts as not seen by it."""
 UNREAD = "unread"
-"""What is said of a list that is not offered: nobody knows whether it differs."""
+"""The result for a list that is not offered: it could not be compared."""
 UNJUDGED = "unjudged"
-"""What is said of an object that is not shown and cannot be asked for."""
+"""The result for an object that is not listed and could not be fetched."""
 
 
 class MirrorDifference(Struct, frozen=True):
-    """A row of the mirror that is not as the platform has it."""
+    """An object of the mirror that differs from the platform."""
 
     store: str
     kind: str
@@ -144,7 +145,7 @@ class MirrorDifference(Struct, frozen=True):
 
 
 class SyncDryRun(Struct):
-    """Compares whole lists with a mirror that it can only read."""
+    """Compares whole lists with the mirror, and changes nothing."""
 
     client: ShopClient
     mirror: Comparison
@@ -152,10 +153,10 @@ class SyncDryRun(Struct):
     grace_seconds: float
 
     async def run(self, name: str) -> AsyncIterator[MirrorDifference]:
-        """Yield the differences of one kind, or that its list is not offered."""
+        """Yield the differences of one kind, or one row if its list is not offered."""
         kind = KINDS[name]
         try:
-            found = await first_offered(kind, self._walk)
+            found = await first_offered(kind, self._compare_list)
         except NotOffered as error:
             found = [
                 MirrorDifference(self.mirror.store, name, "", UNREAD, "", str(error))
@@ -163,12 +164,12 @@ class SyncDryRun(Struct):
         for one in found:
             yield one
 
-    async def _walk(self, kind: ResourceType) -> list[MirrorDifference]:
+    async def _compare_list(self, kind: ResourceType) -> list[MirrorDifference]:
         fetch = page_fetcher(kind, self.client, self.clock, Priority.SWEEP)
-        walk = ListPass(fetch, kind.deletable, lambda: None)
+        list_pass = ListPass(fetch, kind.deletable, lambda: None)
         seen = SeenIds()
         waiting = []
-        async for shown in walk.pages():
+        async for shown in list_pass.pages():
             new = seen.add(row.id for row in shown.rows)
             fresh = [row for row in shown.rows if row.id in new]
             waiting += await self.mirror.differing(kind, fresh, shown.began_at)
@@ -183,21 +184,21 @@ class SyncDryRun(Struct):
     async def _found(
         self, kind: ResourceType, id_: str, drift: str, platform: str
     ) -> MirrorDifference:
-        store, look = self.mirror.store, self.mirror.look
-        held = await look.versions(kind.singular, store, [id_])
+        store, lookup = self.mirror.store, self.mirror.lookup
+        held = await lookup.versions(kind.singular, store, [id_])
         ours = held[id_].updated_at if held else ""
         return MirrorDifference(store, kind.name, id_, drift, ours, platform)
 
     async def _absent(
         self, kind: ResourceType, seen: SeenIds
     ) -> AsyncIterator[MirrorDifference]:
-        store, look = self.mirror.store, self.mirror.look
+        store, lookup = self.mirror.store, self.mirror.lookup
         drift = Drift.DELETED if kind.deletable else Drift.ALIEN
-        for id_, asked in await look.unseen(kind.singular, store, NO_PASS):
+        for id_, asked in await lookup.unseen(kind.singular, store, NO_PASS):
             if id_ in seen:
                 continue
             try:
-                said = await look_up(self.client, kind, id_, asked, Priority.SWEEP)
+                said = await fetch_object(self.client, kind, id_, asked, Priority.SWEEP)
                 if said.is_gone:
                     yield await self._found(kind, id_, drift, "")
             except Unusable as error:

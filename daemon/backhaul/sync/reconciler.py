@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
 LATE_SECONDS = 600.0
-"""After so long without a new page nothing waits for a list's first reading."""
+"""Nothing waits any longer for the first read of a list that made no progress."""
 FEATURE = "updatedSince"
 
 
 class Reconciler:
-    """The reading back of one store."""
+    """Runs backfill, polls and full syncs of one store."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Reconciler:
         clock: Clock,
         chance: Callable[[], float],
         facts: Callable[[], StoreFacts],
-        asked: Callable[[], None],
+        wake_refetcher: Callable[[], None],
         settings: Reconcile,
     ) -> None:
         self._store = repair.store
@@ -73,9 +73,9 @@ class Reconciler:
         self._clock = clock
         self._chance = chance
         self._facts = facts
-        self._asked = asked
+        self._wake_refetcher = wake_refetcher
         self._settings = settings
-        self._poll = Poll(
+        self._incremental = Poll(
             client,
             repair,
             sweeps,
@@ -84,177 +84,182 @@ class Reconciler:
             settings.grace,
             settings.overlap,
         )
-        self._looks = asyncio.Event()
-        self._wanted = {name: asyncio.Event() for name in KINDS}
+        self._poll_wanted = asyncio.Event()
+        self._requested = {name: asyncio.Event() for name in KINDS}
         self._read = {name: asyncio.Event() for name in KINDS}
-        self._sweep: tuple[str, set[str]] | None = None
+        self._full_sync: tuple[str, set[str]] | None = None
         self._shrunk: dict[str, int] = {}
-        self._troubles = FailureLog(repair.store)
+        self._failures = FailureLog(repair.store)
         self._awaited = set(KINDS)
         self.filled = asyncio.Event()
-        self.guard: Callable[[], Awaitable[None]] | None = None
-        self.looked: Callable[[str, str], Awaitable[None]] | None = None
-        self.walked: Callable[[str, str], Awaitable[None]] | None = None
+        self.check_subscription: Callable[[], Awaitable[None]] | None = None
+        self.polled: Callable[[str, str], Awaitable[None]] | None = None
+        self.fully_synced: Callable[[str, str], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
             asyncio.Lock
         )
 
-    def poll(self) -> None:
-        """Look for what is new; called by the scheduled job."""
-        self._looks.set()
+    def request_poll(self) -> None:
+        """Start a poll soon; the scheduled job calls this."""
+        self._poll_wanted.set()
 
-    async def look(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
-        """Look for what is new, once; return what was found."""
+    async def poll(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
+        """Read once what changed since the last poll; return the finished passes."""
         async with self._busy[POLL, ""]:
-            return await self._look(kinds)
+            return await self._poll_lists(kinds)
 
-    async def _look(self, kinds: Collection[str]) -> list[Sweep]:
+    async def _poll_lists(self, kinds: Collection[str]) -> list[Sweep]:
         ended: list[Sweep] = []
-        # Levels first: a product that is read has its levels read again as well.
+        # Levels first: reading a product refetches its levels too.
         for name in sorted(kinds, key=lambda name: name != LEVELS.name):
             try:
-                ended += await self._poll_kind(KINDS[name])
+                ended += await self._poll_offered(KINDS[name])
             except Fatal:
                 raise
-            except Exception as error:  # noqa: BLE001 - it is told, and tried again
-                self._troubles.met((POLL, name), error)
+            except Exception as error:  # noqa: BLE001 - logged, then retried
+                self._failures.add((POLL, name), error)
             else:
-                self._troubles.over((POLL, name))
+                self._failures.resolve((POLL, name))
         return ended
 
-    def sweep(self) -> None:
-        """Walk over everything; called by the scheduled job."""
-        if self._sweep is None:
-            self._sweep = to_text(self._clock.now()), set(KINDS)
-        self._want(KINDS)
+    def request_full_sync(self) -> None:
+        """Start a full sync of every list soon; the scheduled job calls this."""
+        if self._full_sync is None:
+            self._full_sync = to_text(self._clock.now()), set(KINDS)
+        self._request(KINDS)
 
-    def _want(self, kinds: Iterable[str]) -> None:
+    def _request(self, kinds: Iterable[str]) -> None:
         for name in kinds:
-            self._wanted[name].set()
+            self._requested[name].set()
 
     async def run(self) -> None:
-        """Read each list once, then look and walk when told to, until cancelled."""
-        if self.guard is not None:
-            # First of all: what happens during a long reading is told by webhook.
-            await self.guard()
+        """Backfill, then poll and fully sync on request. Runs until cancelled."""
+        if self.check_subscription is not None:
+            # First: webhooks have to report what changes during a long backfill.
+            await self.check_subscription()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._filling())
-            group.create_task(self._looking())
+            group.create_task(self._backfill_first())
+            group.create_task(self._poll_loop())
             for name in KINDS:
-                group.create_task(self._walking(name))
+                group.create_task(self._full_sync_loop(name))
 
-    async def _filling(self) -> None:
+    async def _backfill_first(self) -> None:
         if self._settings.backfill_on_start:
             await self.backfill()
-        self._have_read(KINDS)
+        self._mark_read(KINDS)
 
-    def _have_read(self, kinds: Iterable[str]) -> None:
-        """Look for what is new in lists from now on: all that they had was read."""
+    def _mark_read(self, kinds: Iterable[str]) -> None:
+        """Record that lists were read completely; they are polled from now on."""
         for name in kinds:
             self._read[name].set()
-        self._await_no_longer(kinds)
-        self.poll()
+        self._stop_waiting(kinds)
+        self.request_poll()
 
-    def _await_no_longer(self, kinds: Iterable[str]) -> None:
+    def _stop_waiting(self, kinds: Iterable[str]) -> None:
         self._awaited.difference_update(kinds)
         if not self._awaited:
             self.filled.set()
 
-    async def _looking(self) -> None:
+    async def _poll_loop(self) -> None:
         while True:
-            await self._looks.wait()
-            self._looks.clear()
+            await self._poll_wanted.wait()
+            self._poll_wanted.clear()
             began = to_text(self._clock.now())
-            if self.guard is not None:
-                await self.guard()
-            ended = await self.look([n for n in KINDS if self._read[n].is_set()])
-            if self.looked is not None:
-                await self.looked(began, _summary(ended))
+            if self.check_subscription is not None:
+                await self.check_subscription()
+            ended = await self.poll([n for n in KINDS if self._read[n].is_set()])
+            if self.polled is not None:
+                await self.polled(began, _summary(ended))
 
-    async def _walking(self, name: str) -> None:
+    async def _full_sync_loop(self, name: str) -> None:
         await self._read[name].wait()
         while True:
-            await self._wanted[name].wait()
-            self._wanted[name].clear()
-            await self.walk(FULL, [name])
-            await self._tell_walked(name)
+            await self._requested[name].wait()
+            self._requested[name].clear()
+            await self.read_lists(FULL, [name])
+            await self._report_full_sync(name)
 
-    async def _tell_walked(self, name: str) -> None:
-        """Tell when the last of the lists was walked over that a sweep asked for."""
-        if self._sweep is None:
+    async def _report_full_sync(self, name: str) -> None:
+        """Report the end of a full sync after the last of its lists."""
+        if self._full_sync is None:
             return
-        began, left = self._sweep
+        began, left = self._full_sync
         left.discard(name)
         if not left:
-            self._sweep = None
-            if self.walked is not None:
-                await self.walked(began, f"read {len(KINDS)} of {len(KINDS)} lists")
+            self._full_sync = None
+            if self.fully_synced is not None:
+                await self.fully_synced(
+                    began, f"read {len(KINDS)} of {len(KINDS)} lists"
+                )
 
     async def backfill(self) -> None:
-        """Read what was never read, on from where it was stopped; then hold it all
-        against the mirror, which has moved meanwhile."""
+        """Read every list that was never read completely; then request a full sync.
+
+        A backfill that was interrupted continues where it stopped. The full sync is
+        needed because the store changed meanwhile.
+        """
         mark = f"backfill:{self._store}"
         if await self._marks.get(mark):
             return
         began = to_text(self._clock.now())
-        ended = await self.repair.look.sweeps(self._store)
+        ended = await self.repair.lookup.sweeps(self._store)
         done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
-        self._have_read(done)
+        self._mark_read(done)
         await asyncio.gather(*(self._fill(name) for name in KINDS.keys() - done))
         await self._marks.put(mark, began)
-        self.sweep()
+        self.request_full_sync()
 
     async def _fill(self, name: str) -> None:
-        await self.walk(BACKFILL, [name])
-        self._have_read([name])
+        await self.read_lists(BACKFILL, [name])
+        self._mark_read([name])
 
-    async def walk(
+    async def read_lists(
         self,
         job: str,
         kinds: Collection[str],
         watch: Callable[[PassProgress], None] = lambda _: None,
         patience_seconds: float = inf,
     ) -> list[Sweep]:
-        """Walk over lists beside each other; each tries until it has come through.
+        """Read whole lists concurrently; each is retried until it succeeds.
 
-        Raises GivenUp where one has failed for so long without a new page.
+        Raises GivenUp if a list fails for `patience_seconds` without a new page.
         """
         return await asyncio.gather(
             *(
-                self._insist(job, KINDS[name], watch, patience_seconds)
+                self._retry_until_read(job, KINDS[name], watch, patience_seconds)
                 for name in sorted(kinds)
             )
         )
 
-    async def _insist(
+    async def _retry_until_read(
         self,
         job: str,
         kind: ResourceType,
         watch: Callable[[PassProgress], None],
         patience_seconds: float,
     ) -> Sweep:
-        failures, stuck = 0, StallTimer(self._clock)
+        failures, stalled = 0, StallTimer(self._clock)
 
         def see(step: PassProgress) -> None:
-            stuck.see(step)
+            stalled.note(step)
             watch(step)
 
         while True:
             try:
-                ended = await self._walk_kind(job, kind, see)
+                ended = await self._read_list(job, kind, see)
             except Fatal:
                 raise
-            except Exception as error:  # noqa: BLE001 - it is told, and tried again
-                self._troubles.met((job, kind.name), error)
-                if stuck.seconds() >= patience_seconds:
-                    self._troubles.given_up((job, kind.name))
+            except Exception as error:  # noqa: BLE001 - logged, then retried
+                self._failures.add((job, kind.name), error)
+                if stalled.seconds() >= patience_seconds:
+                    self._failures.drop((job, kind.name))
                     raise GivenUp(str(error)) from None
             else:
-                self._troubles.over((job, kind.name))
+                self._failures.resolve((job, kind.name))
                 return ended
             failures += 1
-            if stuck.seconds() >= LATE_SECONDS:
-                self._do_without(kind.name)
+            if stalled.seconds() >= LATE_SECONDS:
+                self._stop_waiting_if_late(kind.name)
             await self._clock.sleep(
                 delay_seconds(
                     failures,
@@ -264,34 +269,35 @@ class Reconciler:
                 )
             )
 
-    def _do_without(self, name: str) -> None:
-        """Wait no longer for a list that cannot be read, unless none can be."""
+    def _stop_waiting_if_late(self, name: str) -> None:
+        """Stop waiting for a list that cannot be read, unless no list can be read."""
         if name in self._awaited and self._has_read_any():
             logger.bind(action="reconcile.not_awaited", store=self._store).warning(
-                "store {}: {} cannot be read: what waits for them may run out of time",
+                "store {}: {} could not be read for ten minutes; records that wait for"
+                " them may now expire. Backhaul keeps retrying",
                 self._store,
                 name,
             )
-            self._await_no_longer([name])
+            self._stop_waiting([name])
 
     def _has_read_any(self) -> bool:
         return any(read.is_set() for read in self._read.values())
 
-    async def _walk_kind(
+    async def _read_list(
         self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
     ) -> Sweep:
-        """Walk over one list, by one walk of a kind at a time."""
+        """Read one list; at most one pass of a job and list runs at a time."""
         async with self._busy[job, kind.name]:
-            return await self._walk_offered(job, kind, watch)
+            return await self._read_offered(job, kind, watch)
 
-    async def _walk_offered(
+    async def _read_offered(
         self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
     ) -> Sweep:
-        """Walk; a list that is not offered ends the walk with a note."""
+        """Read one list; if the platform does not offer it, end with a note."""
 
         async def read(way: ResourceType) -> Sweep:
             if way is not kind:
-                await self._begin_anew(job, kind)
+                await self._restart_pass(job, kind)
             return await self._work(job, way, watch).run()
 
         try:
@@ -299,13 +305,16 @@ class Reconciler:
         except NotOffered as error:
             refused = str(error)
         logger.bind(action="reconcile.skipped", store=self._store).warning(
-            "store {}: {} are not read: {}", self._store, kind.name, refused
+            "store {}: {} are skipped, because they cannot be read: {}",
+            self._store,
+            kind.name,
+            refused,
         )
         at = await self._sweeps.begin(self._store, job, kind.name)
         return await self._sweeps.end(at.sweep, 0, refused)
 
-    async def _begin_anew(self, job: str, kind: ResourceType) -> None:
-        """Go back to the first page: another list has other pages."""
+    async def _restart_pass(self, job: str, kind: ResourceType) -> None:
+        """Go back to the first page: the other endpoint has different pages."""
         at = await self._sweeps.begin(self._store, job, kind.name)
         await self._sweeps.advance(replace(at, page=0, total=None), [], {})
 
@@ -313,12 +322,12 @@ class Reconciler:
         self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
     ) -> FullSync:
         priority = Priority.INCREMENTAL if job == POLL else Priority.SWEEP
-        absence = DeletionCheck(
+        check = DeletionCheck(
             self._client,
             self.repair,
             self._sweeps,
             self._rereads,
-            self._asked,
+            self._wake_refetcher,
             self._clock,
             priority,
         )
@@ -328,17 +337,17 @@ class Reconciler:
             self._client,
             self.repair,
             self._sweeps,
-            absence,
+            check,
             self._clock,
             priority,
             0.0 if job == BACKFILL else self._settings.grace,
             watch,
         )
 
-    async def _poll_kind(self, kind: ResourceType) -> list[Sweep]:
-        """Look for what is new in the best way that the platform offers."""
+    async def _poll_offered(self, kind: ResourceType) -> list[Sweep]:
+        """Poll one list; return nothing if the platform does not offer it."""
         try:
-            ended = [await self._poll_by_best(kind)]
+            ended = [await self._poll_list(kind)]
             if kind in (PRODUCTS, CUSTOMERS):
                 await self._check_shrunk(kind)
         except ReadRefused as error:
@@ -347,30 +356,32 @@ class Reconciler:
             return []
         return ended
 
-    async def _poll_by_best(self, kind: ResourceType) -> Sweep:
+    async def _poll_list(self, kind: ResourceType) -> Sweep:
         if kind is not LEVELS:
             by_update = FEATURE in self._facts().features
-            look = self._poll.updated if by_update else self._poll.newest
-            return await look(kind)
+            read = self._incremental.updated if by_update else self._incremental.newest
+            return await read(kind)
         try:
-            return await self._poll.moved()
+            return await self._incremental.moved()
         except ReadRefused as error:
             if error.status not in NOT_OFFERED:
                 raise
-        # A level has neither a history nor a place in its list that would move.
-        return await self._walk_kind(POLL, kind, lambda _: None)
+        # Without a stock history, only a read of the whole list finds changed levels.
+        return await self._read_list(POLL, kind, lambda _: None)
 
     async def _check_shrunk(self, kind: ResourceType) -> None:
-        """Walk over a list that is shorter than the mirror: a deletion was missed.
+        """Request a full sync if a list is shorter than the mirror: a deletion was
+        missed.
 
-        Twice in a row, or it may be news on its way; the same surplus walks but once.
+        The surplus is counted twice, because a webhook may be on its way. The same
+        surplus requests only one full sync.
         """
         surplus = await self._surplus(kind)
         if surplus > 0:
             await self._clock.sleep(self._settings.grace)
             surplus = min(surplus, await self._surplus(kind))
         if surplus > 0 and surplus != self._shrunk.get(kind.name):
-            self._want([kind.name])
+            self._request([kind.name])
         self._shrunk[kind.name] = surplus
 
     async def _surplus(self, kind: ResourceType) -> int:
@@ -381,7 +392,7 @@ class Reconciler:
         if listing.total is None:
             return 0
         await self.repair.caught_up()
-        held = await self.repair.look.count(kind.singular, self._store)
+        held = await self.repair.lookup.count(kind.singular, self._store)
         return held - listing.total
 
 

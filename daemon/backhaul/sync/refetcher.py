@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from backhaul.store.rereads import Reread, Rereads
 
 BATCH = 50
-LOOK_SECONDS = 30.0
-"""Rest while nothing is asked for; then children without a parent are looked for."""
+IDLE_SECONDS = 30.0
+"""Rest while the queue is empty; then missing parents are queued again."""
 BASE_SECONDS = 1.0
 CAP_SECONDS = LONGEST_REST_SECONDS
 CLOSED_SECONDS = LONGEST_REST_SECONDS
-"""How long a kind of object is left alone that the key may not read."""
+"""How long a kind of object rests after a refusal that concerns all of its kind."""
 _CLOSED = frozenset({401, 403, 405})
 
 LISTS: Mapping[str, str] = {
@@ -42,7 +42,7 @@ LISTS: Mapping[str, str] = {
     "customer": "/customers",
     "level": "/inventory",
 }
-"""Where each kind is read; its topics are called as its list."""
+"""The path of each kind; its topics begin with the same name."""
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], ShopClient], object]] = {
@@ -52,21 +52,21 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], ShopClient], object]] = {
     "inventory/reread": lambda data, _: decoding.level(data),
     "inventory/shown/reread": lambda data, _: decoding.product(data, ""),
 }
-"""How each answer will be read when it is folded."""
+"""How the fold will decode each answer."""
 
 
 class _Read(Struct, frozen=True):
-    """What was learnt of an object: the rest of a topic, and bodies for the inbox."""
+    """The result of a fetch: the topic and the bodies for the inbox."""
 
     topic: str
     bodies: list[bytes]
 
 
 class Refetcher:
-    """Works off one store's queue of doubts, in its order, one read at a time.
+    """Fetches the conflicting objects of one store's queue in order, one at a time.
 
-    A row leaves the queue after its answer is durable, and not when it was asked for
-    again meanwhile: what was read may be older than that doubt.
+    A row leaves the queue after its answer is durable. It stays if the object was
+    queued again meanwhile: the answer may be older than the new conflict.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class Refetcher:
         self._closed_until: dict[str, float] = {}
 
     def wake(self) -> None:
-        """Tell that an object may have been asked for."""
+        """Check the queue now: an object may have been added."""
         self._wake.set()
 
     def release(self) -> None:
-        """Tell that the mirror is filled: a parent that is missing now is missing."""
+        """Start to fetch missing parents: the backfill has ended."""
         self._mirror_is_whole = True
         self.wake()
 
     async def run(self) -> None:
-        """Read for ever. Cancel to stop: the queue is a table and remembers."""
+        """Fetch until cancelled. The queue is a table, so a stop loses nothing."""
         while True:
             self._wake.clear()
             if self._mirror_is_whole:
@@ -111,26 +111,26 @@ class Refetcher:
             await self._rest()
 
     async def work_off(self) -> int:
-        """Read what is due; return how many objects that were."""
+        """Fetch the objects that are due; return how many."""
         due = await self._rereads.next(self._store, BATCH)
         for reread in due:
-            await self._settle(reread)
+            await self._refetch(reread)
         return len(due)
 
     async def _rest(self) -> None:
         """Sleep until woken, or until the next object is due."""
         due = await self._rereads.next_due(self._store)
-        seconds = LOOK_SECONDS
+        seconds = IDLE_SECONDS
         if due is not None:
             wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
-            seconds = min(max(wait, 0.0), LOOK_SECONDS)
+            seconds = min(max(wait, 0.0), IDLE_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
             pass
 
-    async def _settle(self, reread: Reread) -> None:
+    async def _refetch(self, reread: Reread) -> None:
         if self._clock.monotonic() < self._closed_until.get(reread.kind, 0.0):
             await self._postpone(reread, CLOSED_SECONDS)
             return
@@ -140,21 +140,21 @@ class Refetcher:
         except ReadRefused as error:
             await self._refused(reread, error)
         except (Unusable, TooLong) as error:
-            await self._cannot_be_read(reread, error)
+            await self._object_unreadable(reread, error)
         except (NotSent, InDoubt) as error:
             await self._failed(reread, error)
         else:
             await self._take(reread, found, began)
 
     async def _take(self, reread: Reread, found: _Read, began: str) -> None:
-        """Keep an answer that can be read; one that cannot is quarantined once."""
+        """Store a readable answer; quarantine an unreadable one, only once."""
         problem = self._problem(found)
         if problem is None:
             await self._keep(reread, found, began)
             return
         if reread.failures == 0:
             await self._append(found, began)
-        await self._cannot_be_read(reread, problem)
+        await self._object_unreadable(reread, problem)
 
     def _problem(self, found: _Read) -> Unusable | None:
         read = _READERS.get(found.topic)
@@ -179,7 +179,7 @@ class Refetcher:
         await self._rereads.done(reread)
         if self._failures:
             self._failures = 0
-            self._tell("reread.resumed", "objects in doubt can be read again")
+            self._warn("refetch.resumed", "conflicting objects can be fetched again")
 
     async def _read(self, reread: Reread) -> _Read:
         if reread.kind == "level":
@@ -191,7 +191,7 @@ class Refetcher:
         return _Read(f"{path[1:]}/reread", [responses.read_object(answer, object_id)])
 
     async def _read_levels(self, product_id: str) -> _Read:
-        """Read the levels of a product; what lists none may show them with it."""
+        """Read a product's levels, from the product if the platform lists no levels."""
         answer = await self._client.ask(LISTS["level"], product_id)
         if answer.ok:
             return _Read("inventory/reread", responses.rows(answer))
@@ -210,24 +210,24 @@ class Refetcher:
             await self._failed(reread, error)
             return
         if error.status not in _CLOSED:
-            await self._cannot_be_read(reread, error)
+            await self._object_unreadable(reread, error)
             return
         until = self._clock.monotonic() + CLOSED_SECONDS
         self._closed_until[reread.kind] = until
-        self._tell("reread.refused", f"{error}; tried again in {CLOSED_SECONDS:.0f} s")
+        self._warn("refetch.refused", f"{error}; retry in {CLOSED_SECONDS:.0f} s")
         await self._postpone(reread, CLOSED_SECONDS)
 
-    async def _cannot_be_read(self, reread: Reread, error: Exception) -> None:
-        """Let one object rest, and go on with the others: it is this one alone."""
+    async def _object_unreadable(self, reread: Reread, error: Exception) -> None:
+        """Postpone one object and continue with the others."""
         if reread.failures == 0:
-            self._tell("reread.failed", f"{reread.kind} {reread.object_id}: {error}")
+            self._warn("refetch.failed", _failure(reread, error))
         await self._postpone(reread, self._delay(reread.failures + 1))
 
     async def _failed(self, reread: Reread, error: Exception) -> None:
-        """Let the row rest, and everything else too: it may be the platform."""
+        """Postpone the object and pause the queue: the platform may be down."""
         self._failures += 1
         if self._failures == 1:
-            self._tell("reread.failed", f"{reread.kind} {reread.object_id}: {error}")
+            self._warn("refetch.failed", _failure(reread, error))
         await self._postpone(reread, self._delay(reread.failures + 1))
         await self._clock.sleep(self._delay(self._failures))
 
@@ -243,12 +243,17 @@ class Refetcher:
         due_at = to_text(self._clock.now() + timedelta(seconds=seconds))
         await self._rereads.postpone(reread, due_at)
 
-    def _tell(self, action: str, words: str) -> None:
+    def _warn(self, action: str, words: str) -> None:
         logger.bind(action=action, store=self._store).warning(
             "store {}: {}", self._store, words
         )
 
 
+def _failure(reread: Reread, error: Exception) -> str:
+    what = f"{reread.kind} {reread.object_id}"
+    return f"{what} could not be fetched again: {error}; Backhaul keeps retrying"
+
+
 def _gone(path: str, object_id: str) -> _Read:
-    """Say that an object is not there although its list can be read."""
+    """Return the event of an object that does not exist, although its list does."""
     return _Read(f"{path[1:]}/gone", [strict_json.encode({"id": object_id})])

@@ -1,4 +1,4 @@
-"""The platform's lists: where each is, and how its rows are read."""
+"""The platform's lists: the path of each, and how to read its rows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class ListRow(msgspec.Struct, frozen=True):
-    """A row of a list: its exact bytes, which object it is and of when.
+    """A row of a list: its exact bytes, its object's id and its time.
 
-    `id` is empty where the row cannot be read at all; it is handed on all the same, so
-    that it ends in quarantine and not nowhere.
+    `id` is empty if the row cannot be read. Such a row is passed on nevertheless, so
+    that it ends up in quarantine.
     """
 
     id: str
@@ -31,18 +31,18 @@ class ListRow(msgspec.Struct, frozen=True):
 
 
 class ResourceType(msgspec.Struct, frozen=True):
-    """A list of the platform and the rows of the mirror that it is held against."""
+    """A list of the platform, and how its rows are compared with the mirror."""
 
     name: str
     singular: str
     path: str
     topic: str
     rows: Callable[[bytes, str], Iterable[ListRow]]
-    """Rows of one element of the list; the text is when it was read, at the latest."""
+    """Returns the rows of one list element; the text is the latest time of its read."""
     digest: Callable[[bytes, str], bytes]
-    """SHA-256 of what the mirror would hold; the text is the store's currency."""
+    """Returns the SHA-256 of the mirror's content; the text is the store's currency."""
     deletable: bool = True
-    """Whether the platform deletes such rows; its lists then move both ways."""
+    """Whether the platform deletes such rows, so that the list can also shrink."""
 
 
 class _Head(msgspec.Struct, rename="camel"):
@@ -79,7 +79,7 @@ def _level(body: bytes, _: str) -> Iterable[ListRow]:
 
 
 def _odd_row(body: bytes, key: str) -> ListRow:
-    """Read which object a row is that is not in the contract's form."""
+    """Read the id and time of a row that breaks the contract."""
     try:
         data = strict_json.decode_object(body)
         id_, at = identity(data.get(key)), time(data.get("updatedAt"))
@@ -89,9 +89,9 @@ def _odd_row(body: bytes, key: str) -> ListRow:
 
 
 def _shown_levels(body: bytes, read_at: str) -> Iterable[ListRow]:
-    """Take the levels out of a product, as of when it was read.
+    """Yield the levels of a product, with the time at which it was read.
 
-    A product's own `updatedAt` does not move with its stock.
+    A product's own `updatedAt` does not change with its stock.
     """
     try:
         levels = decoding.product(strict_json.decode_object(body), "").levels
@@ -151,7 +151,7 @@ SHOWN_LEVELS = ResourceType(
     _shown_levels,
     _level_digest,
 )
-"""Where the platform has no list of levels, its products show them."""
+"""Levels as products show them, for a platform without a list of levels."""
 
 KINDS: Mapping[str, ResourceType] = {
     kind.name: kind for kind in (PRODUCTS, LEVELS, ORDERS, CUSTOMERS)
@@ -164,7 +164,7 @@ PATH = "/api/reconcile"
 
 
 class SyncRequest(Struct, frozen=True):
-    """What to walk over; nothing named means everything."""
+    """The lists to read; an empty `stores` or `kinds` means all of them."""
 
     job: str
     stores: tuple[str, ...] = ()

@@ -105,12 +105,12 @@ class StockReader:
         return [m for m in moves if m is not None and m.product_id == product_id]
 
     async def _fold(self, moves: Sequence[HistoryMove]) -> None:
-        look, store = self._repair.look, self._repair.store
+        lookup, store = self._repair.lookup, self._repair.store
         moves = [move for move in moves if move.is_whole]
         keys = [(move.adjustment_id, move.variant_id) for move in moves]
         unknown: set[tuple[str, str]] = set()
         for start in range(0, len(keys), 500):
-            unknown |= await look.unknown_moves(store, keys[start : start + 500])
+            unknown |= await lookup.unknown_moves(store, keys[start : start + 500])
         news = [m for m, key in zip(moves, keys, strict=True) if key in unknown]
         for adjustment in adjustments(news):
             read_at = to_text(self._clock.now())

@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Marks
 
 
-class ReadsMarks(Protocol):
-    """Where what was learnt is read."""
+class FactsSource(Protocol):
+    """Reads the key-value state."""
 
     async def get(self, name: str) -> str | None:
-        """Return the mark of this name, or None."""
+        """Return the value of this name, or None."""
         ...
 
 
-async def known_facts(name: str, marks: ReadsMarks) -> StoreFacts | None:
-    """Return what an earlier start learnt; None before the first contact.
+async def known_facts(name: str, marks: FactsSource) -> StoreFacts | None:
+    """Return the store's facts from an earlier start; None before the first contact.
 
-    Raises CorruptData where it cannot be read: asked anew, another store might answer,
-    and the mirror become that one's.
+    Raises CorruptData if they cannot be read. Asking the platform again is unsafe:
+    another store could answer, and the mirror would become a mirror of that store.
     """
     known = await marks.get(_mark(name))
     try:
         return None if known is None else msgspec.json.decode(known, type=StoreFacts)
     except msgspec.MsgspecError as error:
         raise CorruptData(
-            f"the database is damaged: which store {name} is cannot be read ({error});"
-            " stop the daemon and put a backup in its place: backhaul restore FILE"
+            f"the database is damaged: the identity of store {name} cannot be read"
+            f" ({error}). Stop the daemon and restore a backup: backhaul restore FILE"
         ) from None
 
 
@@ -60,10 +60,10 @@ def _mark(name: str) -> str:
 async def learn_facts(
     name: str, base_url: str, client: ShopClient, marks: Marks, mirror: Path
 ) -> StoreFacts:
-    """Return what is known of the store, asking the platform for it.
+    """Fetch the store's facts from the platform, save and return them.
 
-    Raises PlatformUnavailable or ConfigurationError at the first contact only, and
-    OtherStore when it is not the one that `mirror`, the database, is of.
+    Raises PlatformUnavailable or ConfigurationError at the first contact only. Raises
+    OtherStore if the platform's store is not the one that the database `mirror` has.
     """
     known = await known_facts(name, marks)
     if known is not None:
@@ -87,29 +87,30 @@ def require_same(
     name: str,
     base_url: str,
     known: StoreFacts | None,
-    told: StoreFacts,
+    reported: StoreFacts,
     mirror: Path,
 ) -> None:
-    """Raise OtherStore where the platform tells another store's id than is known.
+    """Raise OtherStore if the platform reports another store's id than the known one.
 
-    Every row of the mirror would be gone from there, and be removed one by one.
+    The other store lacks every object of the mirror, so a full sync would delete all.
     """
-    if known is None or not (known.store_id and told.store_id):
+    if known is None or not (known.store_id and reported.store_id):
         return
-    if known.store_id != told.store_id:
+    if known.store_id != reported.store_id:
         raise OtherStore(
-            f"stores.{name}: base_url {base_url} and its api_key lead to store"
-            f" {told.store_id}, but {mirror} mirrors store {known.store_id}; nothing is"
-            " read, sent or removed until they lead there again. To work for the other"
-            " store, give it a configuration of its own (--config) with another"
-            f" state_dir, or another name than {name}"
+            f"stores.{name}: base_url {base_url} and its api_key belong to store"
+            f" {reported.store_id}, but {mirror} mirrors store {known.store_id};"
+            " nothing is read, sent or removed until they belong to that store again."
+            " To serve the other store, give it its own configuration (--config) with"
+            f" another state_dir, or a name other than {name}"
         )
 
 
 class StoreIdentity:
-    """Requires of a transport that it leads to the store which the mirror is of.
+    """Checks that a transport reaches the store that the database mirrors.
 
-    Asked for once, before anything else leaves, and again with each other API key.
+    It checks once, before any other request, and again after every change of the API
+    key.
     """
 
     def __init__(
@@ -127,49 +128,51 @@ class StoreIdentity:
         self._marks = marks
         self._mirror = mirror
         self._refused = refused
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._is_same = False
         self._refusal = ""
-        self._asked_with = ""
+        self._checked_key = ""
 
     async def require(self) -> None:
-        """Raise NotSent unless this is the store; each call asks until one is told."""
-        async with self._asking:
-            if self._asked_with != self._client.key_fingerprint:
+        """Raise NotSent unless this is the store; ask until the platform answers."""
+        async with self._lock:
+            if self._checked_key != self._client.key_fingerprint:
                 self._is_same, self._refusal = False, ""
             if not (self._is_same or self._refusal):
-                await self._ask()
+                await self._check()
         if self._refusal:
             raise NotSent(self._refusal)
 
-    async def _ask(self) -> None:
+    async def _check(self) -> None:
         try:
             known = await known_facts(self._name, self._marks)
-            self._asked_with = self._client.key_fingerprint
-            told = StoreFacts()
+            self._checked_key = self._client.key_fingerprint
+            reported = StoreFacts()
             if known is not None and known.store_id:
-                told = await self._client.facts()
-            require_same(self._name, self._base_url, known, told, self._mirror)
+                reported = await self._client.facts()
+            require_same(self._name, self._base_url, known, reported, self._mirror)
             self._is_same = True
         except OtherStore as error:
             self._refusal = str(error)
             self._refused(self._refusal)
             logger.bind(action="store.other", store=self._name).error("{}", error)
         except (InDoubt, Unusable, Busy) as error:
-            raise NotSent(f"which store answers is not known: {error}") from None
+            raise NotSent(
+                f"the store's identity could not be checked: {error}"
+            ) from None
 
 
 async def _require_platform(name: str, base_url: str, client: ShopClient) -> None:
     answers = [await client.answer_of(path) for path in LISTS]
     refused = [answer for answer in answers if answer.status == 401]
     if refused:
-        problem = f"the platform refuses the key ({refused[0].said()})"
-        hint = "create a key under Settings > API & Webhooks"
+        problem = f"the platform refuses the API key ({refused[0].said()})"
+        hint = "create a key in the platform's dashboard, Settings > API & Webhooks"
         finding = Finding("settings", f"stores.{name}.api_key", problem, hint)
         raise ConfigurationError([finding])
-    # Lists that are all missing, even in the platform's words: the path is wrong.
+    # All lists are missing, even if the platform says so itself: the path is wrong.
     if not any(a.ok or (a.problem() and a.status != 404) for a in answers):
-        problem = f"{base_url}/api/v1 does not answer like the platform"
+        problem = f"{base_url}/api/v1 is not the platform's API"
         said = f"GET /orders: {answers[0].status}"
         raise PlatformUnavailable(f"stores.{name}.base_url: {problem} ({said})")
     for path, answer in zip(LISTS, answers, strict=True):
@@ -185,6 +188,6 @@ def _fatal(
     if isinstance(error, PlatformUnavailable | ConfigurationError):
         return error
     return PlatformUnavailable(
-        f"stores.{name}.base_url: {base_url}: {error}; where the way to it ends is told"
-        " by: backhaul doctor"
+        f"stores.{name}.base_url: {base_url}: {error}. To find where the connection"
+        " fails, run: backhaul doctor"
     )

@@ -1,4 +1,4 @@
-"""Keeps each store's webhook subscription to this daemon alive."""
+"""Creates and repairs each store's webhook subscription to this daemon."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
-REFUSED_BY_US = 401
+REFUSED = 401
 MOST_PAGES = 100
 
 
 class SubscriptionManager:
-    """The subscription of one store; `check` it now and then."""
+    """Manages the webhook subscription of one store; call `check` periodically."""
 
     def __init__(
         self,
@@ -54,33 +54,33 @@ class SubscriptionManager:
         self._admit = admit
         self._accepts_any = accepts_any
         self._why_kept = why_kept
-        self._said = ""
+        self._attention = ""
 
     def state(self) -> str:
-        """Return what a person should know or do; empty where all is well."""
-        return self._said
+        """Return what an operator should know or do; empty if all is well."""
+        return self._attention
 
     async def check(self) -> None:
-        """Look after the subscription; what fails is told once and tried next time."""
+        """Create or repair the subscription; log a failure once and retry later."""
         try:
             hooks = await self._hooks()
         except ReadRefused as error:
-            self._tell(self._by_hand() if error.status in NO_API else str(error))
+            self._report(self._manual_text() if error.status in NO_API else str(error))
             return
         except Unusable as error:
-            self._tell(_unkept(error))
+            self._report(_failed_text(error))
             return
         except (NotSent, InDoubt):
             return
         try:
-            self._tell(await self._mend(hooks))
+            self._report(await self._create_or_repair(hooks))
         except (NotSent, InDoubt, Unusable, Busy, OSError) as error:
-            self._tell(_unkept(error))
+            self._report(_failed_text(error))
 
     async def deliveries(self) -> list[schemas.Delivery]:
-        """Return the newest deliveries to this daemon, as the platform tells them.
+        """Return the newest deliveries to this daemon from the platform's log.
 
-        Raises NotSent, InDoubt, Unusable, and ReadRefused where it tells nothing.
+        Raises NotSent, InDoubt, Unusable, and ReadRefused if the platform has no log.
         """
         found: list[schemas.Delivery] = []
         for hook in self._ours(await self._hooks()):
@@ -99,16 +99,16 @@ class SubscriptionManager:
         for number in range(1, MOST_PAGES + 1):
             page = await self._client.page(HOOKS, number, Priority.INCREMENTAL)
             rows = [decoding.resource(strict_json.decode(body)) for body in page.rows]
-            # Their counters move from page to page; where pages are ignored, the ids
-            # tell that nothing new comes.
+            # Rows change between pages. If the platform ignores page numbers, the ids
+            # show that nothing new comes.
             fresh = {_identity(row): row for row in rows if _identity(row) not in found}
             found |= fresh
             if not fresh or page.has_more is False:
                 return list(found.values())
         raise Unusable(f"the list of subscriptions has no end after {MOST_PAGES} pages")
 
-    async def _mend(self, hooks: list[dict[str, Any]]) -> str:
-        """Make or repair what is ours; return what is left to a person."""
+    async def _create_or_repair(self, hooks: list[dict[str, Any]]) -> str:
+        """Create or repair our subscription; return what an operator has to do."""
         ours = self._ours(hooks)
         if not ours:
             return await self._create()
@@ -116,7 +116,7 @@ class SubscriptionManager:
         return "; ".join(filter(None, said))
 
     async def _create(self) -> str:
-        """Subscribe to all topics, or to those that the key may have."""
+        """Subscribe to all topics, or to those that the key's scopes allow."""
         parts: list[tuple[str, ...]] = [TOPICS]
         while True:
             topics = parts.pop(0)
@@ -127,9 +127,9 @@ class SubscriptionManager:
             if answer.status == 403:
                 parts = [*_fewer(topics, answer), *parts]
             if answer.status != 403 or not parts:
-                return f"no webhook subscription could be made: {answer.said()}"
+                return f"no webhook subscription could be created: {answer.said()}"
         await self._keep(answer)
-        self._log("subscription.created", "a webhook subscription was made")
+        self._log("subscription.created", "a webhook subscription was created")
         if not parts:
             return self._lacking(topics)
         made = decoding.hook(decoding.resource(answer.json()))
@@ -138,12 +138,15 @@ class SubscriptionManager:
     async def _repair(self, hook: schemas.Hook) -> str:
         status = (hook.status or "").upper()
         if status == "PAUSED":
-            return f"the webhook subscription {hook.id} is paused by somebody"
+            return (
+                f"the webhook subscription {hook.id} is paused at the platform:"
+                " resume it in the platform's dashboard"
+            )
         kept = ""
         if not self._accepts_any():
             await self._replace_secret(_path(hook))
         elif hook.consecutive_failures:
-            kept = await self._mind_secret(hook)
+            kept = await self._check_secret(hook)
         wanted = {"status": "ACTIVE"} if status == "DISABLED" else {}
         topics = tuple(hook.topics or ())
         lacking = tuple(topic for topic in TOPICS if topic not in topics)
@@ -157,7 +160,7 @@ class SubscriptionManager:
         topics: tuple[str, ...],
         parts: list[tuple[str, ...]],
     ) -> str:
-        """Change what is wanted and add, part by part, the topics the key may have."""
+        """Change the subscription, and add the allowed topics part by part."""
         is_changed, failed = False, ""
         while parts:
             part = parts.pop(0)
@@ -166,7 +169,7 @@ class SubscriptionManager:
                 continue
             answer = await self._send("PUT", path, body)
             if answer.status == 403 and part:
-                # What else is wanted goes alone before any other part is tried.
+                # Apply the other changes alone, before another part of the topics.
                 parts = [(), *_fewer(part, answer), *parts]
             elif not answer.ok:
                 said = answer.said()
@@ -178,11 +181,11 @@ class SubscriptionManager:
             self._log("subscription.repaired", "the webhook subscription was repaired")
         return failed or self._lacking(topics)
 
-    async def _mind_secret(self, hook: schemas.Hook) -> str:
-        """Replace a secret with which a delivery was refused, once for each delivery.
+    async def _check_secret(self, hook: schemas.Hook) -> str:
+        """Replace the secret after a refused delivery, once for each delivery.
 
-        A quiet store shows the same refusal at every check. Returns what a person
-        should know where nothing shows that the secret is wrong; the secret stays then.
+        A store without traffic shows the same refusal at every check. Keeps the secret
+        if nothing shows that it is wrong, and returns what an operator should know.
         """
         path, mark = _path(hook), f"refused:{self._store}:{hook.id}"
         refused_at = await self._refused_last(path)
@@ -195,29 +198,29 @@ class SubscriptionManager:
         return ""
 
     async def _refused_last(self, path: str) -> str:
-        """Tell when the last delivery was refused by us, for its signature, if it was.
+        """Return when Backhaul refused the newest delivery for its signature, or "".
 
-        It is the platform's time.
+        The time is the platform's.
         """
         page = await self._client.page(f"{path}/deliveries", 1, Priority.INCREMENTAL)
         for body in page.rows:
             last = decoding.last_attempt(decoding.resource(strict_json.decode(body)))
             if last is not None:
-                return last.at if last.status_code == REFUSED_BY_US else ""
+                return last.at if last.status_code == REFUSED else ""
         return ""
 
     async def _replace_secret(self, path: str) -> None:
         answer = await self._send("POST", f"{path}/rotate-secret", {})
         if not answer.ok:
-            raise Unusable(f"its secret cannot be replaced: {answer.said()}")
+            raise Unusable(f"the secret could not be replaced: {answer.said()}")
         await self._keep(answer)
         self._log("subscription.secret_replaced", "a webhook secret was replaced")
 
     async def _keep(self, answer: Answer) -> None:
-        """Accept the secret at once, and remember it: it is never shown again."""
+        """Accept the secret at once and save it: the platform never shows it again."""
         secret = str(decoding.resource(answer.json()).get("secret") or "").encode()
         if not secret:
-            raise Unusable("the platform told no secret")
+            raise Unusable("the platform's response has no secret")
         self._keyring.keep(secret)
         await self._admit(self._store, self._keyring.secrets())
 
@@ -229,23 +232,26 @@ class SubscriptionManager:
         lacking = [topic for topic in TOPICS if topic not in topics]
         if not lacking:
             return ""
-        return f"the key may not subscribe to {', '.join(lacking)}: they are read only"
+        return (
+            f"the API key may not subscribe to {', '.join(lacking)}: Backhaul polls"
+            " these changes instead"
+        )
 
-    def _by_hand(self) -> str:
-        said = "the platform lets nobody subscribe by its API"
+    def _manual_text(self) -> str:
+        said = "the platform's API does not offer webhook subscriptions"
         if not self._accepts_any():
             return said
         return f"{said}: in its dashboard, enter {_entry(self.address)}"
 
-    def _tell(self, said: str) -> None:
-        """Say what a person should know, once."""
+    def _report(self, said: str) -> None:
+        """Set what an operator should know, and log it once."""
         if said and not self._accepts_any():
             said = f"{said}; {no_secret_text(self._store, self.address)}"
-        if said and said != self._said:
+        if said and said != self._attention:
             logger.bind(action="subscription.attention", store=self._store).warning(
                 "store {}: {}", self._store, said
             )
-        self._said = said
+        self._attention = said
 
     def _log(self, action: str, words: str) -> None:
         logger.bind(action=action, store=self._store).info(
@@ -254,11 +260,11 @@ class SubscriptionManager:
 
 
 def no_secret_text(store: str, address: str) -> str:
-    """Say what to do where no secret is known that a delivery could be signed with."""
+    """Return what to do when no webhook secret of a store is known."""
     return (
-        "no webhook secret is known, and every webhook is refused until then: in the"
-        f" platform's dashboard, enter {_entry(address)}, and give the secret that it"
-        f" shows as stores.{store}.webhook_secrets"
+        "no webhook secret is known, so every webhook is refused: in the platform's"
+        f" dashboard, enter {_entry(address)}, and put the secret that it shows into"
+        f" stores.{store}.webhook_secrets"
     )
 
 
@@ -266,8 +272,8 @@ def _entry(address: str) -> str:
     return f"{address} for {', '.join(TOPICS)}"
 
 
-def _unkept(error: Exception) -> str:
-    return f"the webhook subscription cannot be kept in order: {error}"
+def _failed_text(error: Exception) -> str:
+    return f"the webhook subscription could not be checked or repaired: {error}"
 
 
 def _identity(row: dict[str, Any]) -> str:
@@ -279,9 +285,10 @@ def _path(hook: schemas.Hook) -> str:
 
 
 def _fewer(topics: tuple[str, ...], answer: Answer) -> list[tuple[str, ...]]:
-    """Return the parts of refused topics to try: without what the key lacks.
+    """Return the parts of refused topics to try next, without the missing scopes.
 
-    Where the answer names no scope each resource is tried alone. Never the same again.
+    If the answer names no scope, each resource is tried alone. The result never equals
+    the refused topics.
     """
     named = (answer.problem() or {}).get("requiredScopes")
     missing = named if isinstance(named, list) else []
