@@ -1,4 +1,4 @@
-# Every target prepares .venv by itself; all that is needed is python3 >= 3.11.
+# Every target prepares .venv automatically; only python3 >= 3.11 is required.
 
 WORKERS ?= 2
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
@@ -10,22 +10,22 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 DURATIONS := --durations=0 --durations-min=0.1
 PIP_INSTALL := $(BIN)/python .venv/pip.whl/pip install \
 	--quiet --quiet --no-input --disable-pip-version-check --no-deps
-# Packages come from the public index, whatever this machine is set up to use.
+# Packages come from the public index, whatever index this machine is configured for.
 LOCK_INDEX := --no-config --default-index https://pypi.org/simple
 EXPORT := export --quiet --no-config --frozen --format requirements.txt \
 	--no-emit-project
 
-# Ruff holds these three line by line, each exception with its reason.
+# Ruff checks these three rules on each line, with a reason for each exception.
 BANDIT := --quiet --recursive --severity-level medium --skip B104,B108,B608
 
-# The schema of the compose specification comes with the tool.
+# The tool includes the schema of the compose specification.
 COMPOSE := --builtin-schema vendor.compose-spec
 
-# Thousands of small databases need not wait for a disk where memory has room for them.
+# Tests create thousands of small databases: in memory, if it has room.
 ROOM_MB = $(shell df --block-size=1M --output=avail /dev/shm 2>/dev/null | tail -n 1)
 SCRATCH = $(shell [ 0$(ROOM_MB) -gt 2000 ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
 
-# Else each program that a test starts would compile all modules anew.
+# Otherwise each program that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -66,18 +66,18 @@ bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows on
 simulate: $(READY) ## whole daemons in simulated worlds, planted bugs (SEED=n shows one)
 	PYTHONPATH=tests $(BIN)/python -m simulation
 
-faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form (its seconds)
+faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form
 	FAULTS=short $(BIN)/pytest -n $(WORKERS) -m faults $(DURATIONS)
 
 faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults $(DURATIONS)
 
-sbom: $(READY) ## list all that an installation consists of, as CycloneDX, in dist/
+sbom: $(READY) ## write a bill of materials (CycloneDX) to dist/
 	@mkdir -p dist
 	$(BIN)/cyclonedx-py requirements --output-reproducible \
 		--pyproject pyproject.toml --output-file dist/sbom.json requirements.lock
 
-lock: ## lock anew (needs uv; newest of all: UPGRADE=--upgrade)
+lock: ## update the lock files (needs uv; newest versions: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)
 	$(UV) $(EXPORT) --no-dev --output-file requirements.lock
 	$(UV) $(EXPORT) --all-groups --output-file requirements-dev.lock
@@ -87,8 +87,8 @@ clean: ## remove .venv, caches and build products
 		.import_linter_cache
 	find daemon connectors tests -name __pycache__ -prune -exec rm -rf {} +
 
-# A usable .venv is brought up to date in place, any other is made anew. It starts
-# without pip, which Debian's python3 lacks: bootstrap.py fetches the one in the lock.
+# A usable .venv is updated in place, any other is created again. It starts without
+# pip, which Debian's python3 lacks: bootstrap.py fetches the pip that the lock pins.
 $(READY): requirements-dev.lock pyproject.toml bootstrap.py
 	@for python in $(BIN)/python $(PYTHON); do \
 		$$python -c '$(NEW_ENOUGH)' 2>/dev/null || continue; \

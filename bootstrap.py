@@ -57,7 +57,7 @@ def setting(name: str) -> str | None:
 
 
 def opener(index: str) -> urllib.request.OpenerDirector:
-    """Return what opens addresses: proxies from the environment, pip's certificates."""
+    """Return a URL opener with the environment's proxies and pip's certificates."""
     certificates = setting("cert")
     if certificates and not Path(certificates).is_file():
         sys.exit(f"bootstrap: no certificates at {certificates} (PIP_CERT)")
@@ -86,7 +86,7 @@ def fetch(
     client: urllib.request.OpenerDirector,
     pauses: tuple[int, ...] = PAUSES_SECONDS,
 ) -> bytes:
-    """Return what is at the address; what may pass by itself is tried again."""
+    """Return the content at the address; retry temporary failures."""
     try:
         with client.open(url, timeout=TIMEOUT_SECONDS) as response:
             return bytes(response.read())

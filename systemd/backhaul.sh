@@ -1,7 +1,7 @@
 #!/bin/sh
-# The command `backhaul` where it is a service: as the daemon's user, with its secrets.
-# `backhaul @NAME ...` is for the instance backhaul@NAME. Decisions keep who typed them.
-# Completion is asked for by variables of the shell, and set up in one's own home.
+# Runs `backhaul` as the service's user, with its secrets. `backhaul @NAME ...`
+# is for the service backhaul@NAME. SUDO_USER records who typed a command.
+# The shell requests completion through variables; it is set up in the user's own home.
 [ -z "${_BACKHAUL_COMPLETE-}" ] || exec /opt/backhaul/bin/backhaul "$@"
 case ${1-} in
   --install-completion* | --show-completion*) exec /opt/backhaul/bin/backhaul "$@" ;;

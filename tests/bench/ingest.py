@@ -61,8 +61,8 @@ class _Server:
         self.core_seconds += machine.core_seconds() - before[1]
 
     @property
-    def strangers_share(self) -> float:
-        """How much of the core went to others: above a few percent, measure again."""
+    def foreign_share(self) -> float:
+        """Share of the core that other programs took; measure again above 3 percent."""
         others = max(0.0, self.core_seconds - self.processor_seconds)
         return others / self.loaded.seconds
 
@@ -153,8 +153,8 @@ def _add(rounds: Rounds, before: _Server, ours: _Server, after: _Server) -> None
     if ours.kind is Kind.KEEPING and ours.processor_seconds:
         ratio = spent / ours.processor_seconds
         rounds.add("ratio by processor time", "x", ratio)
-    strangers = max(server.strangers_share for server in (before, ours, after))
-    rounds.add("core taken by other programs", "%", 100 * strangers)
+    foreign = max(server.foreign_share for server in (before, ours, after))
+    rounds.add("core taken by other programs", "%", 100 * foreign)
     for whose, loaded in (("ours", ours.loaded), ("bare", bare)):
         rounds.add(whose, "requests/s", loaded.per_second)
         rounds.add(f"{whose}, p50", "ms", loaded.percentile_ms(0.5))

@@ -86,7 +86,7 @@ def peak_resident_bytes(pid: int) -> int:
 
 
 def core_seconds() -> float:
-    """Return how long the measured core has worked, whoever for."""
+    """Return how long the measured core has worked, for any program."""
     core = f"cpu{cores()[0]}"
     lines = _STAT.read_text().splitlines() if _STAT.exists() else []
     busy = [line.split() for line in lines if line.split()[0] == core]

@@ -27,27 +27,27 @@ NAME, PASSWORD = "vera", "correct horse battery staple"
 
 
 def overview(scale: Scale) -> Rounds:
-    """Look at the page over a large mirror and a small one, in turns."""
+    """Request the page over a large mirror and a small one, in turns."""
     rounds = Rounds()
     with tempfile.TemporaryDirectory(dir=scale.directory) as folder:
         sizes = {"at few": scale.mirrored // FEWER, "at many": scale.mirrored}
         daemons = {name: Daemon(Path(folder, name[-4:].strip())) for name in sizes}
         for name, daemon in daemons.items():
             large.fill(daemon.database, sizes[name])
-            asyncio.run(_let_in(daemon.database))
+            asyncio.run(_add_viewer(daemon.database))
         for _ in range(scale.rounds):
-            looked = {name: _look(daemons[name], scale) for name in sizes}
-            few, many = looked["at few"], looked["at many"]
+            loads = {name: _load(daemons[name], scale) for name in sizes}
+            few, many = loads["at few"], loads["at many"]
             ratio = few.percentile_ms(0.5) / many.percentile_ms(0.5)
             rounds.add("p50 at few to p50 at many", "x", ratio)
-            for name, loaded in looked.items():
+            for name, loaded in loads.items():
                 rounds.add(f"p50 {name}", "ms", loaded.percentile_ms(0.5))
                 rounds.add(f"p99 {name}", "ms", loaded.percentile_ms(0.99))
     return rounds
 
 
-async def _let_in(database: Path) -> None:
-    """Let a person in who may look."""
+async def _add_viewer(database: Path) -> None:
+    """Add a user who is allowed to read the page."""
     store = open_store(database, SystemClock())
     store.start()
     hashed = await Passwords().hash(PASSWORD)
@@ -55,8 +55,8 @@ async def _let_in(database: Path) -> None:
     await store.stop()
 
 
-def _look(daemon: Daemon, scale: Scale) -> Loaded:
-    """Ask for the page again and again, as one person who reloads it."""
+def _load(daemon: Daemon, scale: Scale) -> Loaded:
+    """Request the page repeatedly, as one user who reloads it."""
     daemon.start()
     try:
         request = _request(daemon.admin_port)

@@ -41,7 +41,7 @@ KEY = "svc_live_bench"
 BATCH = 1_000
 PAYLOAD = {"variant_id": "var_1", "delta": -1, "reason": "DAMAGED"}
 BLOCKED = "blocked"
-"""The lane whose first command is in doubt."""
+"""The ordering key whose first command is uncertain."""
 NEVER = "9999"
 CLOSING = httpx.Limits(max_keepalive_connections=0)
 
@@ -97,7 +97,7 @@ async def plan(store: SqliteStore, numbers: range, product: str = "") -> None:
 
 
 async def block(store: SqliteStore, numbers: range) -> None:
-    """Plan commands in one lane whose first one stays in doubt."""
+    """Plan commands of one ordering key whose first one stays uncertain."""
     await plan(store, numbers[:1], BLOCKED)
 
     def prepare(asked: Command, _: MatchReader) -> Sendable:

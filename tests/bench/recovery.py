@@ -50,7 +50,7 @@ def recovery(scale: Scale) -> Rounds:
 
 
 async def _plan(database: Path, count: int) -> None:
-    """Plan so many commands; a start will find half of them in doubt."""
+    """Plan `count` commands; a start will find half of them uncertain."""
     store = open_store(database, SystemClock())
     store.start()
     await plan(store, range(count))

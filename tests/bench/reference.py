@@ -34,7 +34,7 @@ def page(scale: Scale) -> Rounds:
 
 
 def page_uncached(scale: Scale) -> Rounds:
-    """The same page, drawn anew each time, as it is after each commit."""
+    """The same page, rendered again each time, as it is after each commit."""
     return _compare(scale, traffic.page_uncached)
 
 

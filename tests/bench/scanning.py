@@ -109,8 +109,8 @@ async def _bare(count: int) -> tuple[float, float]:
 
 def main(directory: str, count: int) -> None:
     """Send so many lines to ours and to the bare reader; print JSON."""
-    # As the daemon has it: nobody reads a line for each record, and garbage is looked
-    # for less often.
+    # As in the daemon: no log line for each record, and less frequent garbage
+    # collection.
     logger.remove()
     gc_tuning.collect_less_often()
     with tempfile.TemporaryDirectory(dir=directory) as folder:

@@ -72,7 +72,7 @@ class Shop:
         deliveries, mails = self._row(OWED)
         return deliveries, mails
 
-    def settle(self) -> float:
+    def wait_until_idle(self) -> float:
         """Wait until nothing is owed; return how many seconds that took."""
         return uvloop.run(_until_nothing_is_owed(self))
 

@@ -34,7 +34,7 @@ class Target:
     loaded: Loaded = field(default_factory=Loaded)
     processor_seconds: float = 0.0
     owed: tuple[int, int] = (0, 0)
-    settling_seconds: float = 0.0
+    idle_after_seconds: float = 0.0
 
     def load(self, seconds: float) -> None:
         before = machine.processor_seconds(self.pid)
@@ -47,8 +47,11 @@ class Target:
         self.answered += answers
         self.loaded.add(loaded)
         if self.shop is not None:
-            # What is left to do would be done at the cost of whoever comes next.
-            self.owed, self.settling_seconds = self.shop.owed(), self.shop.settle()
+            # Remaining work would slow the next load.
+            self.owed, self.idle_after_seconds = (
+                self.shop.owed(),
+                self.shop.wait_until_idle(),
+            )
 
     def begin(self) -> None:
         """Forget what was measured so far."""
@@ -106,4 +109,4 @@ def _add_owed(rounds: Rounds, ours: Target) -> None:
     deliveries, mails = ours.owed
     rounds.add("deliveries owed at the end of the load", "", deliveries)
     rounds.add("mails owed at the end of the load", "", mails)
-    rounds.add("until nothing is owed", "s", ours.settling_seconds)
+    rounds.add("until nothing is owed", "s", ours.idle_after_seconds)

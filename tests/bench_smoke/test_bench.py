@@ -56,7 +56,7 @@ FIGURES = {
     "newcomer": {"clone to fulfilled"},
 }
 SELDOM = {"newcomer"}
-"""Fetches every package anew: for people."""
+"""Fetches every package again: run it manually."""
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_word_stands_for_all_rows_that_begin_with_it() -> None:
         (DebianWebhook, "webhook"),
     ],
 )
-def test_a_peer_that_cannot_be_had_is_told_in_a_line(
+def test_an_unavailable_peer_is_reported_in_a_line(
     peer: Callable[[Path], object],
     packages: str,
     tmp_path: Path,

@@ -24,8 +24,8 @@ class LogCall:
     """A call such as `logger.bind(action="order.folded").info("Constant message")`.
 
     `actions` are the words it may have: a parameter stands for what the module calls
-    the function with, and `*` for what is put into an f-string. None if that cannot be
-    told. `message` is None unless it is a constant.
+    the function with, and `*` for what is put into an f-string. None if that is
+    unknown. `message` is None unless it is a constant.
     """
 
     line: int

@@ -8,10 +8,10 @@ from pathlib import Path
 from docs.log_actions import actions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/logging.md"
-# Its word is put together where library lines are handed on.
-HANDED_ON = {"library.logged"}
+# This action is composed when library log lines are forwarded.
+FORWARDED = {"library.logged"}
 
 
 def test_every_action_has_a_row_and_every_row_an_action() -> None:
     rows = re.findall(r"^\| `([a-z_.*]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert sorted(rows) == sorted(set(actions()) | HANDED_ON)
+    assert sorted(rows) == sorted(set(actions()) | FORWARDED)

@@ -29,23 +29,23 @@ def test_the_page_is_current() -> None:
     assert current, "run UPDATE_DOCS=1 pytest tests/docs"
 
 
-def test_every_exit_code_is_told() -> None:
+def test_every_exit_code_is_documented() -> None:
     assert codes() <= set(CODES)
 
 
 def test_help_shows_every_word_that_is_written() -> None:
     """Rich takes a word in brackets, such as a table of the settings, for a style."""
-    told = {
+    texts = {
         text
         for _, command in leaves(get_command(app))
         for each in (command, *command.params)
         if (text := getattr(each, "help", None))
     }
-    assert len(told) > 50
-    assert {text for text in told if Text.from_markup(text).plain != text} == set()
+    assert len(texts) > 50
+    assert {text for text in texts if Text.from_markup(text).plain != text} == set()
 
 
-def test_every_command_that_tells_something_tells_it_as_json() -> None:
+def test_every_reporting_command_has_json_output() -> None:
     silent = {
         path
         for path, command in leaves(get_command(app))

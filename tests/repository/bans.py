@@ -83,7 +83,7 @@ def is_secret(side: ast.expr) -> bool:
 
 
 def trusts_anybody(source: str) -> Iterator[int]:
-    """Yield the lines in which asyncssh is told not to look at the host key."""
+    """Yield the lines in which asyncssh does not check the host key."""
     if "known_hosts" not in source:
         return
     for node in ast.walk(ast.parse(source)):

@@ -160,5 +160,7 @@ def test_a_method_of_the_same_name_is_no_use(source: str) -> None:
         ("hmac.compare_digest(a, b)", False),
     ],
 )
-def test_a_leaky_comparison_is_told_from_others(source: str, found: bool) -> None:
+def test_a_leaky_comparison_is_distinguished_from_others(
+    source: str, found: bool
+) -> None:
     assert bool(list(leaky_comparisons(source))) is found

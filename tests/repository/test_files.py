@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repository.tree import files, python_files, read, walk
+from repository.tree import files, files_without_git, python_files, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,4 +77,4 @@ def test_text_files_end_with_one_newline() -> None:
 
 
 def test_a_copy_without_git_has_the_same_files() -> None:
-    assert set(python_files()) <= walk()
+    assert set(python_files()) <= files_without_git()

@@ -21,7 +21,7 @@ def files() -> tuple[Path, ...]:
         text=True,
         check=False,
     )
-    found = from_git(listing.stdout) if listing.returncode == 0 else walk()
+    found = from_git(listing.stdout) if listing.returncode == 0 else files_without_git()
     return tuple(sorted(path for path in found if (ROOT / path).is_file()))
 
 
@@ -29,7 +29,7 @@ def from_git(listing: str) -> set[Path]:
     return {Path(name) for name in listing.split("\0") if name}
 
 
-def walk() -> set[Path]:
+def files_without_git() -> set[Path]:
     """Find the files of a copy without git, such as an unpacked sdist."""
     found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
     return {path for path in found if not any(map(is_ignored, path.parts))}
