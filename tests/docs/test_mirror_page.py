@@ -53,9 +53,11 @@ def test_it_names_every_column_and_no_other(table: str, database: Path) -> None:
 
 
 def test_the_indices_it_names_exist(database: Path) -> None:
-    questions = PAGE.read_text("utf-8").split("## Questions")[1].split("## Search")[0]
+    queries = (
+        PAGE.read_text("utf-8").split("## Common queries")[1].split("## Search")[0]
+    )
     named = re.findall(
-        r"`(\w+)`", " ".join(re.findall(r"\| ([^|]*) \|$", questions, re.M))
+        r"`(\w+)`", " ".join(re.findall(r"\| ([^|]*) \|$", queries, re.M))
     )
     known = {r[0] for r in rows(database, "SELECT name FROM sqlite_master")}
     assert len(named) > 10

@@ -59,6 +59,20 @@ def test_the_index_names_every_page() -> None:
     assert [str(page) for page in pages if page not in {index, *linked}] == []
 
 
+def test_the_list_of_decisions_has_every_page_under_its_title() -> None:
+    folder = ROOT / "docs/decisions"
+    pages = sorted(folder.glob("[0-9]*.md"))
+    titles = [
+        page.read_text("utf-8").split("\n")[0].removeprefix("# ") for page in pages
+    ]
+    entries = [
+        f"* [{page.name[:4]} {title}]({page.name})"
+        for page, title in zip(pages, titles, strict=True)
+    ]
+    listed = (folder / "README.md").read_text("utf-8").splitlines()
+    assert [line for line in listed if line.startswith("* ")] == entries
+
+
 def test_every_folder_of_the_daemon_is_on_the_map() -> None:
     drawn = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     parts = [p for p in (ROOT / "daemon/backhaul").iterdir() if _is_part(p)]
