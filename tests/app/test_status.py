@@ -78,6 +78,6 @@ async def test_the_status_is_as_the_page_says(tmp_path: Path) -> None:
     assert (set(status.stores), "ears" in status.news) == ({"main"}, True)
     assert {"courier", "bench"} <= set(status.connectors)
     assert set(status.jobs) <= set(status.plans)
-    section = PAGE.read_text("utf-8").partition("## What `/api/status` tells")[2]
+    section = PAGE.read_text("utf-8").partition("## Members of `/api/status`")[2]
     cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == {*Status.__struct_fields__}

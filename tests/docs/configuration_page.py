@@ -33,29 +33,33 @@ INTRODUCTION = """\
 
 <!-- Written from the models: change the code, then UPDATE_DOCS=1 pytest tests/docs -->
 
-One TOML file: what `--config` names, else `$BACKHAUL_CONFIG`, else `./backhaul.toml`,
-else `/etc/backhaul/backhaul.toml`. `config/backhaul.example.toml` shows every setting.
-`backhaul check-config` says everything that is wrong at once and exits 78.
+On this page you find every setting with its meaning and its default, and how to
+provide settings and secrets.
 
-**Environment.** Every setting can also be given as a variable: `BACKHAUL_`, then its
-key in capitals with `__` for each dot, such as `BACKHAUL_STORES__MAIN__BASE_URL`. Lists
-are separated by commas or written as JSON. With variables alone no file is needed. A
-variable that begins with `BACKHAUL_` and means nothing is refused.
+The configuration is one TOML file: the one that `--config` names, else
+`$BACKHAUL_CONFIG`, else `./backhaul.toml`, else `/etc/backhaul/backhaul.toml`.
+`config/backhaul.example.toml` shows every setting. `backhaul check-config` reports all
+mistakes at once and exits with code 78 if there are any.
 
-**Secrets** need not stand in the file. In rising order of strength a secret `NAME`
-comes from
+**Environment.** Every setting can also be a variable: `BACKHAUL_`, then its key in
+capitals with `__` for each dot, such as `BACKHAUL_STORES__MAIN__BASE_URL`. Separate
+the entries of a list by commas, or write JSON. With variables alone no file is
+necessary. Unknown `BACKHAUL_*` variables are an error.
 
-1. the file: `NAME`, or `NAME_file` with the path of a file that holds it;
-2. systemd's credentials: `$CREDENTIALS_DIRECTORY/stores_main_api_key`, the dotted key
-   with `_` for each dot;
+**Secrets** need not be in the configuration file. Precedence of a secret `NAME`,
+lowest first:
+
+1. the file: `NAME`, or `NAME_file` with the path of a file that contains the secret;
+2. systemd credentials: `$CREDENTIALS_DIRECTORY/stores_main_api_key`, the key with `_`
+   for each dot;
 3. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or `…_API_KEY_FILE` with a path.
 
-A list of secrets stands in its file one a line. A file that group or others may open is
-refused (`chmod 600`), except among the credentials. `NAME` and `NAME_file` in the same
-place are refused as well.
+In the file of a list of secrets, write one secret per line. Backhaul rejects files
+that group or others can read (`chmod 600`), except systemd credentials. It also
+rejects `NAME` and `NAME_file` in the same place.
 
 **Durations** are text with a unit: `"250ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`. Names of
-stores and connectors are made of `a-z`, `0-9` and `_`. Relative paths begin at the
+stores and connections consist of `a-z`, `0-9` and `_`. Relative paths start at the
 working directory.
 """
 
