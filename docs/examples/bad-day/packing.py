@@ -1,10 +1,10 @@
-"""What has to be packed, from Backhaul's mirror."""
+"""Returns a packing list from Backhaul's mirror."""
 
 import sqlite3
 
 
 def packing_list(database):
-    """Return (order name, SKU, quantity) of everything that is still to be packed."""
+    """Return (order name, SKU, quantity) of all open items."""
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     try:
         return connection.execute(

@@ -1,4 +1,4 @@
-"""The packing list is right on a bad day, and while the shop is open."""
+"""The packing list is correct for a captured day and for new orders."""
 
 import pytest
 from packing import packing_list

@@ -1,4 +1,4 @@
-"""A connector that writes the store's orders into a ledger, a line each."""
+"""A connector that writes the store's orders to a ledger, one line for each."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from backhaul_sdk import (
 
 
 class Settings(BaseModel):
-    """`[connectors.NAME]`, but for the keys that are the host's."""
+    """`[connectors.NAME]`, without the settings that every connection has."""
 
     model_config = ConfigDict(extra="forbid")
 
-    path: Path = Field(description="The ledger, a file in a folder that is there.")
+    path: Path = Field(description="The ledger file; its folder must exist.")
 
 
 class Ledger(Connector[Settings]):
@@ -47,7 +47,7 @@ class Ledger(Connector[Settings]):
 
     async def check(self) -> None:
         if not self.settings.path.parent.is_dir():
-            raise CheckFailed(f"{self.settings.path.parent} is not there: create it")
+            raise CheckFailed(f"{self.settings.path.parent} does not exist: create it")
 
     async def push(self, change: Change) -> Pushed:
         line = {"id": change.id, "order": change.document["name"]}
@@ -61,7 +61,7 @@ class Ledger(Connector[Settings]):
                 ledger.flush()
                 os.fsync(ledger.fileno())
         except OSError as error:
-            return Uncertain(f"the line may be there or not: {error.strerror}")
+            return Uncertain(f"the line may have been written: {error.strerror}")
         return Applied(change.id)
 
     async def lookup(self, change: Change) -> LookedUp:

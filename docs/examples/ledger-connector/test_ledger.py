@@ -1,4 +1,4 @@
-"""The ledger keeps the contract of connectors that carry changes out."""
+"""The ledger fulfills the contract of connectors that deliver changes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Shelf(PushBench):
-    """A folder with the ledger, which can be taken away."""
+class LedgerFolder(PushBench):
+    """A folder with the ledger; moving the folder away makes it unreachable."""
 
     failures = (Failure.BREAKS,)
 
@@ -66,7 +66,7 @@ class Shelf(PushBench):
 class TestLedger(PushContract):
     @pytest.fixture
     def bench(self, tmp_path: Path) -> PushBench:
-        return Shelf(tmp_path)
+        return LedgerFolder(tmp_path)
 
 
 def test_the_daemon_finds_it() -> None:
