@@ -133,3 +133,17 @@ async def test_reads_go_on_when_the_pause_is_over(stage: Scene) -> None:
         await stage.pass_time(10)
     await until(task.done, "the list was read after the pause")
     assert task.result()
+
+
+async def test_a_pause_met_by_the_check_of_the_store_is_shown_too(stage: Scene) -> None:
+    """It reads past the guard of the store's identity, by a transport of its own."""
+    transport = stage.settler._replay.transport
+    stage.platform.says("/store", throttled("3600"))
+    reading = asyncio.ensure_future(transport.unguarded().get("/store", {}))
+    await until(lambda: stage.told("push.paused"), "the pause has begun")
+    pause = stage.dispatcher.state()["paused"]
+    assert isinstance(pause, dict)
+    assert "GET /store" in pause["reason"]
+    (said,) = stage.told("push.paused")
+    assert pause["until"] in said
+    reading.cancel()

@@ -126,6 +126,12 @@ class Pause(Struct, frozen=True):
     reason: str
 
 
+class _Noted(Struct):
+    """The pause that a store's transports share, as they share its budget."""
+
+    pause: Pause | None = None
+
+
 @cache
 def _trusted(scheme: str) -> ssl.SSLContext:
     """Read the authorities to be trusted once: that takes longer than all else here.
@@ -179,7 +185,7 @@ class Transport:
         self.failing: Callable[[], None] = lambda: None
         self.ended: Callable[[str, str, float], None] = lambda *_: None
         self.paused: Callable[[Pause], None] = lambda _: None
-        self._pause: Pause | None = None
+        self._noted = _Noted()
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -409,20 +415,21 @@ class Transport:
 
     def pause(self) -> Pause | None:
         """Return the pause of more than a minute that lasts now, None without one."""
-        now, pause = to_text(self._clock.now()), self._pause
+        now, pause = to_text(self._clock.now()), self._noted.pause
         return pause if pause is not None and pause.until > now else None
 
     def _note_pause(self, request: httpx.Request, answer: Answer) -> None:
         wait = self.budget.pause_seconds(self._clock.monotonic())
         if wait <= REPORTED_PAUSE_SECONDS:
-            self._pause = None
+            self._noted.pause = None
             return
         until = to_text(self._clock.now() + timedelta(seconds=wait))
         path = request.url.path.removeprefix("/api/v1")
-        is_new = self._pause is None
-        self._pause = Pause(until, f"{_limit_of(answer)} to {request.method} {path}")
+        is_new = self._noted.pause is None
+        pause = Pause(until, f"{_limit_of(answer)} to {request.method} {path}")
+        self._noted.pause = pause
         if is_new:
-            self.paused(self._pause)
+            self.paused(pause)
 
     def _learn(self, headers: Mapping[str, str]) -> None:
         policy, limit = headers.get("ratelimit-policy"), headers.get("ratelimit")
