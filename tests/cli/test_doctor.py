@@ -15,17 +15,24 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 import pytest
 
+from backhaul.app.wiring import build_client
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.core.webhook import TOPICS
 from backhaul.doctor import daemon
+from backhaul.doctor import platform as outside
 from backhaul.doctor.check_runner import examine
 from backhaul.doctor.result import Result, State
 from backhaul.doctor.storage import Machine
+from backhaul.settings import Settings
 from scenes import broken_installations as planted
+from scenes.clock import VirtualClock
 from scenes.daemon import NOBODY, Office, daemon_process, in_process, office_of
 from scenes.mirror_files import fill, lone_office, orders
+from scenes.pushing import Platform
 from scenes.requirements import not_almighty
+from scenes.scripted_platform import message, serving
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,6 +270,29 @@ def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
     assert found.state is State.WARN
     assert pause["until"] in found.said
     assert pause["reason"] in found.said
+
+
+async def test_a_platform_that_asks_for_a_pause_is_asked_for_nothing_more() -> None:
+    """Doctor would wait in silence until the pause is over."""
+    scripted = Platform()
+    problem = b'{"code":"RATE_LIMITED","detail":"slow"}'
+    for path in (*outside.NEEDED, *outside.USEFUL):
+        scripted.says(path, message(429, problem, Retry_After="3600"))
+    async with serving(scripted) as server:
+        store = {"base_url": server.url, "api_key": "k" * 40}
+        settings, clock = (
+            Settings.model_validate({"stores": {"main": store}}),
+            VirtualClock(),
+        )
+        transport, client = build_client(settings, "main", clock)
+        looked = outside.look(settings, "main", transport, client, clock)
+        async with asyncio.timeout(HANG_SECONDS):
+            found = [each async for each in looked]
+        await transport.close()
+    assert clock.slept == []
+    assert found[-1].state is State.WARN
+    assert "asks for a pause until 2026-03-01T12:05:00" in found[-1].said
+    assert "Retry-After: 3600" in found[-1].said
 
 
 def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:

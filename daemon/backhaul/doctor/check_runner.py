@@ -78,7 +78,7 @@ async def _store(
             yield found
         if settings.public.url:
             yield await daemon.public_address(settings.public.url, name)
-        if answers and sound:
+        if answers and sound and transport.pause() is None:
             at, refused = live["public_url"], partial(daemon.refused, settings, name)
             looked = RoundTrip(settings, name, transport, client, clock, at, refused)
             yield await looked.look()

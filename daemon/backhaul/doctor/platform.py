@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import ShopClient, StoreFacts
-    from backhaul.platform.transport import Answer, Transport
+    from backhaul.platform.transport import Answer, Pause, Transport
     from backhaul.settings import Settings
 
 
@@ -121,6 +121,9 @@ async def look(
     yield ok("api key", "is taken", name)
     for path, answer in answers.items():
         yield _scope(path, answer, name)
+    if (pause := transport.pause()) is not None:
+        yield _paused(pause, name)
+        return
     async for found in _facts(settings, name, client, first):
         yield found
 
@@ -183,6 +186,15 @@ def _scope(path: str, answer: Answer, name: str) -> Result:
         return warn("scope", said, "try again later: backhaul doctor", name)
     say = fail if path in NEEDED else warn
     return say("scope", said, f"give the key {scope} {DASHBOARD}", name)
+
+
+def _paused(pause: Pause, name: str) -> Result:
+    """Say why nothing more is asked: doctor would wait until the pause is over."""
+    said = (
+        f"asks for a pause until {pause.until}, nothing more is asked: {pause.reason}"
+    )
+    fix = "wait until then, and run backhaul doctor again"
+    return warn("platform", said, fix, name)
 
 
 async def _facts(
