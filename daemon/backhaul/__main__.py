@@ -1,4 +1,4 @@
-"""`backhaul` and `python -m backhaul`."""
+"""Entry point of `backhaul` and `python -m backhaul`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def main() -> None:
     from backhaul.cli import exit_codes
     from backhaul.observe.redaction import Redactor
 
-    _let_all_be_told()
+    _make_output_lossless()
     redactor = Redactor()
     sys.exit(exit_codes.run(lambda: app(obj=redactor), sys.argv[1:], redactor))
 
 
-def _let_all_be_told() -> None:
-    """Let no letter end a command that a locale lacks: a name has any.
+def _make_output_lossless() -> None:
+    """Keep characters that the locale lacks from ending a command with an error.
 
     Files and pipes get UTF-8, as `--out` writes it, whatever the locale.
     """

@@ -5,13 +5,13 @@ BackhaulError
 │   ├── ConfigurationError    78  a setting is wrong; lists every finding
 │   ├── PortInUse             69  a listener's address is taken
 │   ├── PlatformUnavailable   69  a store's API does not answer
-│   ├── OtherStore            78  the API is another store's than the mirror
+│   ├── OtherStore            78  the API key belongs to another store
 │   ├── CorruptData           65  the database fails its own checks
-│   ├── WriterFailed          70  what writes the database ended by itself
-│   └── AlreadyRunning        75  another daemon holds the lock, or came after this one
-├── Busy                      try again soon (answered 503 with Retry-After)
-└── Unusable                  this one row or body is set aside, the rest goes on
-    └── Unreadable            the same, of an object whose kind and id can be read
+│   ├── WriterFailed          70  the database's writer ended unexpectedly
+│   └── AlreadyRunning        75  another daemon holds the lock, or started later
+├── Busy                      try again soon (HTTP 503 with Retry-After)
+└── Unusable                  one row or body is quarantined, the rest continues
+    └── Unreadable            the same, for an object with a readable kind and id
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def first_of(error: Exception) -> Exception:
-    """Return what was raised: out of a group the first that is no error of ours."""
+    """Return the error, or out of a group the first that is not a BackhaulError."""
     if not isinstance(error, ExceptionGroup):
         return error
     found = [first_of(inner) for inner in error.exceptions]
-    strange = [inner for inner in found if not isinstance(inner, BackhaulError)]
-    return (strange or found)[0]
+    unexpected = [inner for inner in found if not isinstance(inner, BackhaulError)]
+    return (unexpected or found)[0]
 
 
 class BackhaulError(Exception):
@@ -38,16 +38,16 @@ class BackhaulError(Exception):
 
 
 class Fatal(BackhaulError):
-    """The program cannot go on; the text is one line for the person who started it."""
+    """The program cannot continue; the text is one line for the user."""
 
     exit_code: ClassVar[int] = 1
 
 
 class Finding(Struct, frozen=True):
-    """One thing wrong in the configuration.
+    """One error in the configuration.
 
     `source` is the file or environment variable, `key` the dotted setting, `problem`
-    what is wrong, `hint` how to mend it (may be empty).
+    what is wrong, `hint` how to correct it (may be empty).
     """
 
     source: str
@@ -77,37 +77,37 @@ class PortInUse(Fatal):
 
 
 class PlatformUnavailable(Fatal):
-    """The store's API does not answer as one."""
+    """The store's API cannot be reached, or the answer is not that of the platform."""
 
     exit_code = 69
 
 
 class OtherStore(Fatal):
-    """The API is another store's than the one that is mirrored."""
+    """The API key belongs to another store than the mirrored one."""
 
     exit_code = 78
 
 
 class CorruptData(Fatal):
-    """The database fails its own checks, or was made by a newer version."""
+    """The database fails its own checks, or a newer version created it."""
 
     exit_code = 65
 
 
 class WriterFailed(Fatal):
-    """What writes the database met what nobody foresaw; a new start may do."""
+    """The database's writer met an unexpected error; a restart may help."""
 
     exit_code = 70
 
 
 class AlreadyRunning(Fatal):
-    """Another daemon works on this database, or has begun to."""
+    """Another daemon uses this database, or has started to."""
 
     exit_code = 75
 
 
 class Busy(BackhaulError):
-    """Not now: the disk is full or the database locked."""
+    """Temporarily impossible: the disk is full or the database is locked."""
 
     def __init__(self, reason: str, retry_after_seconds: int = 1) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -115,14 +115,14 @@ class Busy(BackhaulError):
 
 
 class Unusable(BackhaulError):
-    """A body or row that cannot be understood; kept in quarantine with this text."""
+    """A body or row cannot be used; it is quarantined with this text."""
 
 
 class Unreadable(Unusable):
-    """An object that cannot be used, although it says which one it is.
+    """An object cannot be used, but its kind and id are known.
 
-    `kind` is `order`, `product`, `customer` or `level`; `object_id` is what the object
-    is fetched by: the product of a level.
+    `kind` is `order`, `product`, `customer` or `level`; `object_id` is the id to fetch
+    the object by: for a level, that of its product.
     """
 
     def __init__(self, reason: str, kind: str, object_id: str) -> None:
@@ -132,5 +132,5 @@ class Unreadable(Unusable):
 
 
 def why(error: OSError) -> str:
-    """Return what the system says of it, to end a sentence with."""
+    """Return the system's text for the error, to end a sentence with."""
     return (error.strerror or str(error)).lower()

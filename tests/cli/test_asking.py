@@ -255,7 +255,7 @@ def _break_off(out: Path) -> None:
         (("export", "orders; DROP TABLE orders"), "there is no table"),
         (("export", "marks"), "there is no table"),
         (("export", "orders", "--csv", "--json"), "choose one of"),
-        (("export", "orders", "--out", "/nowhere/at/all.csv"), "make the folder"),
+        (("export", "orders", "--out", "/nowhere/at/all.csv"), "create the folder"),
     ],
 )
 def test_an_export_that_cannot_be_is_refused(

@@ -44,18 +44,18 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
     assert (made.code, made.err) == (0, "")
     assert made.out.endswith("bytes, checked\n")
     again = in_process("backup", out, config=office.config)
-    assert (again.code, "is there already" in again.err) == (1, True)
+    assert (again.code, "exists already" in again.err) == (1, True)
     tried = in_process("restore", out, "--drill", config=office.config)
     assert (tried.code, "can be restored: 0 inbox" in tried.out) == (0, True)
     office.database.unlink()
     done = in_process("restore", out, config=office.config)
-    assert (done.code, "nothing is sent until" in done.out) == (0, True)
+    assert (done.code, "no command is sent until" in done.out) == (0, True)
     assert office.database.exists()
     erased = "INSERT INTO forgotten VALUES ('main', 'cus_1', '2026')"
     with closing(connections.open_writer(office.database)) as connection:
         connection.execute(erased)
     over = in_process("restore", out, config=office.config)
-    assert "a person who was erased is back: backhaul forget customer cus_1" in over.out
+    assert "a person who was erased is back: backhaul customers erase cus_1" in over.out
 
 
 async def decide_since(office: Office, backup: Path) -> None:
@@ -63,7 +63,7 @@ async def decide_since(office: Office, backup: Path) -> None:
     async with started_store(office.database) as store:
         command = await plan(store, "adjust", "prod_1")
         copies.copy(office.database, backup)
-        for verb in ("park", "drop"):
+        for verb in ("park", "discard"):
             await store.decisions.decide(Decision(command, verb, "ann", "seen"))
         deed = Deed("ann", "jobs pause", "push_adjustments:main")
         await store.job_runs.pause([("push_adjustments", "main")], deed)
@@ -124,8 +124,8 @@ def test_a_database_of_before_the_upgrade_is_told_as_one(
     assert (said.code, said.out) == (1, "")
     assert said.err == (
         f"{office.database}: its schema is {len(STEPS) - 2} steps behind this"
-        " version, named by: backhaul migrate --plan; restart the daemon, or without"
-        " one: backhaul migrate\n"
+        " version (backhaul migrate --plan lists them); restart the daemon, or if none"
+        " runs: backhaul migrate\n"
     )
 
 

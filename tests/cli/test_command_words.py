@@ -40,7 +40,7 @@ def test_a_command_says_when_it_is_due_and_what_it_waits_for() -> None:
     store = {"stopped": {"everything": "restored", "cancel": "403"}, "paused": pause}
     waits = dict(command_view._waits(COMMAND, store))
     assert waits["due at"] == COMMAND["due_at"]
-    assert waits["sending waits"] == "restored"
+    assert waits["sending stopped"] == "restored"
     assert waits["paused until"] == f"{pause['until']}: {pause['reason']}"
 
 

@@ -13,7 +13,7 @@ import pytest
     ("typed", "completed"),
     [
         ("backhaul doc", {"doctor"}),
-        ("backhaul commands s", {"show", "settle"}),
+        ("backhaul commands s", {"show"}),
         ("backhaul doctor --tr", {"--trust-host-key"}),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_instances_are_told_is_listed_and_settled(office: Office) -> None:
     (row,) = said(office, "connectors", "deliveries")
     assert (row["topic"], row["state"]) == ("order.placed", "parked")
     decision = ["--as", "applied", "--reason", "it is in their list"]
-    done = said(office, "connectors", "settle", row["seq"], *decision)
+    done = said(office, "connectors", "resolve", row["seq"], *decision)
     assert done == {"delivery": row["seq"], "state": "applied"}
     table = in_process("connectors", "deliveries", config=office.config).out
     assert "order.placed" in table

@@ -133,10 +133,10 @@ def test_all_that_is_known_is_on_one_screen(case: Case) -> None:
     text = " ".join(told.out.split())
     assert f"fulfill {case.order['name']} ({case.order['id']}) of store main" in text
     assert f"fulfillments-{case.number}.csv:2 (connector courier)" in text
-    assert "nothing is done until a person decides" in text
+    assert "nothing happens until an operator decides" in text
     assert f'"trackingNumber":"{case.number}"' in text
     assert "the order does not show the parcel" in text
-    assert f"backhaul commands settle {case.id[:8]}" in text
+    assert f"backhaul commands resolve {case.id[:8]}" in text
     assert f'backhaul commands resend {case.id[:8]} --reason "…"' in text
     assert "commands park" not in text
     found = case.show()
@@ -152,7 +152,7 @@ def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> Non
     body = {"trackingCompany": "DHL", "trackingNumber": case.number}
     path = f"/orders/{case.order['id']}/fulfill"
     assert case.platform.v1("POST", path, body).status == 200
-    assert "is uncertain now" in case.say("settle").out
+    assert "is uncertain now" in case.say("resolve").out
     case.await_state("applied")
     assert case.parcels() == [case.number]
     assert case.audit() == [(ME, "commands settle", "", "parked", "uncertain")]
@@ -160,19 +160,19 @@ def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> Non
 
 
 def test_a_person_knows_that_it_took_effect(case: Case) -> None:
-    done = case.say("settle", "--applied", "--reason", "the courier has it", "--json")
+    done = case.say("resolve", "--applied", "--reason", "the courier has it", "--json")
     assert done.json() == {"command": case.id, "state": "applied"}
     kept = (ME, "commands settle --applied", "the courier has it", "parked", "applied")
     assert case.audit() == [kept]
-    refused = case.say("settle", "--applied", "--reason", "again")
+    refused = case.say("resolve", "--applied", "--reason", "again")
     assert refused.code == 1
-    assert "is applied, so settle --applied cannot be done" in refused.err
+    assert "is applied, so resolve --applied cannot be done" in refused.err
     assert "what can: nothing" in refused.err
     assert case.parcels() == []
 
 
 def test_what_is_dropped_is_rejected_and_can_be_sent_after_all(case: Case) -> None:
-    assert case.say("drop", "--reason", "sent by mail").code == 0
+    assert case.say("discard", "--reason", "sent by mail").code == 0
     assert case.state == "rejected"
     assert case.say("resend", "--yes", "--reason", "it was not").code == 0
     case.await_state("applied")
@@ -205,13 +205,13 @@ def test_a_person_sees_what_is_sent_and_is_asked(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("resend", "--reason", "x"), "nobody is there to be asked; say --yes"),
+        (("resend", "--reason", "x"), "no terminal for the confirmation; add --yes"),
         (("resend", "--yes"), "Missing option '--reason'"),
-        (("resend", "--yes", "--reason", " "), "say why"),
-        (("drop",), "Missing option '--reason'"),
-        (("drop", "--reason", "x" * 501), "longer than 500 characters"),
+        (("resend", "--yes", "--reason", " "), "it is empty; give a reason"),
+        (("discard",), "Missing option '--reason'"),
+        (("discard", "--reason", "x" * 501), "longer than 500 characters"),
         (("park",), "Missing option '--reason'"),
-        (("settle", "--applied"), "--applied needs --reason"),
+        (("resolve", "--applied"), "--applied needs --reason"),
     ],
 )
 def test_what_is_said_by_halves_is_a_mistake(
@@ -225,7 +225,7 @@ def test_what_is_said_by_halves_is_a_mistake(
 
 def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
     later = Case(case.platform, case.office)
-    assert later.say("drop", "--reason", "newer, yet settled").code == 0
+    assert later.say("discard", "--reason", "newer, yet settled").code == 0
     words = ("commands", "list", "-n", "1", "--store", "main", "--kind", "fulfill")
     (first,) = in_process(*words, "--json", config=case.office.config).json()
     assert (first["id"], first["state"]) == (case.id, "parked")
@@ -257,7 +257,7 @@ def test_without_a_daemon_it_is_done_all_the_same() -> None:
         assert in_process(*words, config=office.config).code == 0
         shown = in_process("commands", "show", "beef", config=office.config).out
         assert "planned: dry run: not sent" in shown
-        words = ("commands", "drop", "beef", "--reason", "x")
+        words = ("commands", "discard", "beef", "--reason", "x")
         assert in_process(*words, config=office.config).code == 0
         query = "SELECT state_after FROM audit WHERE command_id = 'beef'"
         assert rows(office.database, query) == [("parked",), ("rejected",)]

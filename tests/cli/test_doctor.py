@@ -45,8 +45,13 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.misspelt, "fail config", "setle_seconds", "did you mean"),
     (planted.open_secret_file, "fail config", "is open to group", "chmod 600"),
     (planted.open_config, "warn secret files", "holds secrets", "chmod 600"),
-    (planted.open_folder, "warn state_dir", "open to everybody", "chmod 700"),
-    (planted.state_in_a_file, "fail state_dir", "plain is no folder", "move it away"),
+    (planted.open_folder, "warn state_dir", "open to all users", "chmod 700"),
+    (
+        planted.state_in_a_file,
+        "fail state_dir",
+        "plain is not a folder",
+        "move it away",
+    ),
     (planted.state_in_proc, "fail state_dir", "holds no files (proc)", "state_dir"),
     (planted.no_wal, "warn database", "in mode delete", "start the daemon"),
     (planted.newer_schema, "fail database", "newer version", "install that version"),
@@ -64,13 +69,13 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
         "alerts.webhook_url",
         '"https://192.0.2.',
     ),
-    (planted.closed_port, "fail connection", "takes no connection", "the port"),
-    (planted.no_tls, "fail tls", "SSL", "speak https"),
+    (planted.closed_port, "fail connection", "cannot be connected to", "the port"),
+    (planted.no_tls, "fail tls", "SSL", "speaks HTTPS"),
     (planted.wrong_path, "fail platform", "answered 404", "without /api/v1"),
     (planted.wrong_key, "fail api key", "refuses the key (401", "create a key"),
     (planted.wrong_key_in_a_file, "fail api key", "refuses the key", "write it into"),
     (planted.no_scope, "fail scope", "inventory:read", "give the key inventory:read"),
-    (planted.other_store, "fail store", "sto_other", "the key of before"),
+    (planted.other_store, "fail store", "sto_other", "the previous key"),
     (planted.no_folder, "fail connector", "drop", "connectors check courier"),
 ]
 TIME_WILL_TELL = {"daemon", "scope"}
@@ -175,7 +180,7 @@ def test_a_database_that_may_not_be_seen_is_told(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(0)
     script = "import sys; from pathlib import Path\n"
     script += "from backhaul.doctor import database\n"
-    script += "print(*database.look(Path(sys.argv[1])))"
+    script += "print(*database.check(Path(sys.argv[1])))"
     file = tmp_path / "closed" / "backhaul.db"
     said = subprocess.run(
         [*not_almighty(), sys.executable, "-c", script, str(file)],
@@ -184,8 +189,8 @@ def test_a_database_that_may_not_be_seen_is_told(tmp_path: Path) -> None:
         check=True,
     )
     assert "State.FAIL" in said.stdout
-    assert "cannot be seen" in said.stdout
-    assert "ask as the daemon's user" in said.stdout
+    assert "cannot read" in said.stdout
+    assert "run it as the daemon's user" in said.stdout
 
 
 def examined(office: Office, clock: SystemClock, machine: Machine) -> list[Result]:
@@ -236,7 +241,7 @@ def test_webhooks_that_do_not_come_through_are_told_why(
         assert "another secret" in found["said"]
         assert "stores.main.webhook_secrets" in found["fix"]
         planted.rewrite(office, **{"[admin]": f'url = "{office.base_url}"\n[admin]'})
-        found = one(asked(office), "fail public url", "by something else")
+        found = one(asked(office), "fail public url", "which is not this daemon")
         assert "the proxy" in found["fix"]
 
 
@@ -251,22 +256,22 @@ def test_a_test_delivery_comes_through(
         with daemon_process(office) as started:
             url = started.await_ready()["public_url"]
             platform.v1("PUT", hook, {"address": f"{url}/webhooks/main"})
-            one(asked(office), "ok webhooks", "came through")
+            one(asked(office), "ok webhooks", "arrived")
 
 
 def test_what_stopped_sending_is_told_with_the_scope() -> None:
     stopped = {"fulfill": "403 INSUFFICIENT_SCOPE orders:write"}
     live = {"stores": {"main": {"stopped": stopped}}, "subscriptions": {}}
-    (found,) = daemon.look(live, "main")
+    (found,) = daemon.check(live, "main")
     assert found.state is State.FAIL
     assert "orders:write" in found.fix
-    assert "do as it says" in found.fix  # as a restart, where two daemons work
+    assert "follow that message" in found.fix  # as a restart, where two daemons work
 
 
 def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
     pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
     store = {"stopped": {}, "paused": pause}
-    (found,) = daemon.look({"stores": {"main": store}, "subscriptions": {}}, "main")
+    (found,) = daemon.check({"stores": {"main": store}, "subscriptions": {}}, "main")
     assert found.state is State.WARN
     assert pause["until"] in found.said
     assert pause["reason"] in found.said
@@ -296,7 +301,7 @@ async def test_a_platform_that_asks_for_a_pause_is_asked_for_nothing_more() -> N
 
 
 def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:
-    with pytest.raises(ValueError, match="how it is mended"):
+    with pytest.raises(ValueError, match="needs a fix"):
         Result("clock", "main", State.WARN, "is ahead")
 
 

@@ -70,19 +70,19 @@ async def examined(
                 await connection.send(document({"data": MADE}))
 
             platform.says("/webhooks/whk_1/test", deliver)
-            found = await looked.look()
+            found = await looked.run()
             await transport.close()
         return found
 
 
 OURS: list[tuple[str, int, str, str]] = [
     ("encoded", 415, "compressed", "at the proxy"),
-    ("doubled", 401, "came twice", "unchanged"),
-    ("unsigned", 401, "was missing", "pass X-Service-Hmac-Sha256 on"),
+    ("doubled", 401, "was there twice", "unchanged"),
+    ("unsigned", 401, "was missing", "pass X-Service-Hmac-Sha256 through"),
     ("refused", 401, "another secret", "stores.main.webhook_secrets"),
     ("large", 413, "too large", "max_body_bytes"),
     ("slow", 408, "too long", "request_seconds"),
-    ("busy", 503, "could not keep", "backhaul status"),
+    ("busy", 503, "could not store", "backhaul status"),
 ]
 
 
@@ -116,7 +116,7 @@ async def test_a_test_delivery_with_its_topic_is_well() -> None:
 async def test_a_bare_test_delivery_is_known_by_its_body(topic: str) -> None:
     body = json.dumps({"webhookId": "whk_1", "test": True}).encode()
     found = await examined(body, topic)
-    assert "came through" in found.said
+    assert "arrived" in found.said
     assert found.state is (State.OK if topic else State.WARN)
     assert topic or "X-Service-Topic" in found.fix
 
@@ -131,4 +131,4 @@ async def test_any_other_delivery_shows_that_webhooks_come_in() -> None:
 async def test_nothing_at_all_points_to_the_way() -> None:
     found = await examined()
     assert found.state is State.FAIL
-    assert "no test delivery came" in found.said
+    assert "no test delivery arrived" in found.said

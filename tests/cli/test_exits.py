@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUG = (
-    "a bug: KeyError at test_exits.py:{line}; please try again with --debug and report "
-    "what it prints, together with the log\n"
+    "a bug: KeyError at test_exits.py:{line}; please run it again with --debug and"
+    " report the output together with the log\n"
 )
 
 
@@ -166,7 +166,7 @@ def test_an_argument_that_is_no_text_is_told(
         "\udcff".encode()
 
     assert run(command, ["why", "order", "\udcff1"]) == 1
-    assert capsys.readouterr().err == "\\udcff1 is no UTF-8; write it anew\n"
+    assert capsys.readouterr().err == "\\udcff1 is not UTF-8; type it again\n"
     assert run(command, ["why", "order", "1"]) == 70
 
 
@@ -179,7 +179,7 @@ def test_a_full_disk_behind_the_output_is_no_bug() -> None:
             text=True,
             check=False,
         )
-    told = "what was to be written: no space left on device\n"
+    told = "the output: no space left on device\n"
     assert (done.returncode, done.stderr) == (75, told)
 
 

@@ -98,7 +98,7 @@ def test_without_a_daemon_a_job_can_be_paused_but_not_run(office: Office) -> Non
         assert listed(office)["prune"]["next_run_at"] is None
         started.terminate()
     shown = in_process("jobs", "list", config=office.config)
-    assert "without it no job runs" in shown.out
+    assert "no job runs without it" in shown.out
     assert in_process("jobs", "resume", "prune", config=office.config).code == 0
     assert listed(office)["prune"]["paused_at"] is None
 

@@ -104,7 +104,10 @@ def test_the_commands_are_those_of_the_database(office: Office) -> None:
         (("commands", "list", "--store", "nope"), "there are: main"),
         (("commands", "list", "--plan", "--store", "nope"), "there are: main"),
         (("events", "list", "--state", "quarantine"), "'unhandled', 'quarantined'"),
-        (("events", "refold", "--state", "quarantine"), "'unhandled', 'quarantined'"),
+        (
+            ("events", "reprocess", "--state", "quarantine"),
+            "'unhandled', 'quarantined'",
+        ),
         (("connectors", "deliveries", "--state", "park"), "'planned', 'sending'"),
         (("connectors", "deliveries", "curier"), "there are: bench, courier"),
     ],
@@ -192,7 +195,11 @@ def test_why_knows_products_and_skus(office: Office, shipped: dict[str, Any]) ->
             "backhaul events list",
         ),
         (("commands", "show", "feed"), "begins with 'feed'", "backhaul commands list"),
-        (("quarantine", "show", 77), "there is no row 77", "backhaul quarantine list"),
+        (
+            ("quarantine", "show", 77),
+            "there is no quarantined row 77",
+            "backhaul quarantine list",
+        ),
         (("why", "order", "4711"), "no order is called '4711'", "backhaul events list"),
         (("why", "order", "9" * 30), "no order is called", "backhaul events list"),
         (("why", "sku", "%"), "no sku is called '%'", "backhaul events list"),
@@ -234,7 +241,7 @@ def test_a_number_that_cannot_be_is_a_mistake_and_no_bug(
         ("query", "SELECT '\udcff'"),
         ("commands", "show", "\udcff"),
         ("commands", "list", "--store", "\udcff"),
-        ("commands", "drop", "\udcff", "--reason", "x"),
+        ("commands", "discard", "\udcff", "--reason", "x"),
     ],
     ids=" ".join,
 )

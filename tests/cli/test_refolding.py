@@ -1,4 +1,4 @@
-"""`backhaul events refold`, by the running daemon and without one."""
+"""`backhaul events reprocess`, by the running daemon and without one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
     office = daemon.office
     for daemon_runs in (True, False):
         moved = set_aside(office)
-        refold = ("events", "refold", "--state", "quarantined", "--json")
+        refold = ("events", "reprocess", "--state", "quarantined", "--json")
         done = backhaul(*refold, config=office.config).json()
         assert sum(done.values()) == moved > 0
         assert count(office.database, "orders") > 0
@@ -61,10 +61,10 @@ def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
 def test_it_wants_to_know_which(daemon: DaemonProcess) -> None:
     config = daemon.office.config
     for given in ((), ("--all", "--state", "stale"), ("--since", "yesterday")):
-        said = in_process("events", "refold", *given, config=config)
+        said = in_process("events", "reprocess", *given, config=config)
         assert said.code == 2, said.out
-    told = in_process("events", "refold", "999999", config=config)
-    assert told.out == "folded again: no event is like that\n"
+    told = in_process("events", "reprocess", "999999", config=config)
+    assert told.out == "reprocessed: no event matches\n"
 
 
 def test_a_daemon_that_cannot_be_reached_is_not_worked_beside(
@@ -72,5 +72,5 @@ def test_a_daemon_that_cannot_be_reached_is_not_worked_beside(
 ) -> None:
     office = daemon.office
     with sole_writer(office.folder / "state"):
-        said = in_process("events", "refold", "--all", config=office.config)
+        said = in_process("events", "reprocess", "--all", config=office.config)
     assert said.code == 75

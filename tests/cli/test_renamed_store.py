@@ -74,7 +74,7 @@ def lines(office: Office, *words: str) -> list[str]:
 def test_check_config_tells_what_is_left_behind(office: Office) -> None:
     assert not any("no store" in line for line in lines(office, "check-config"))
     rename(office)
-    told = f"no store main but it has {OPEN}: {MEND}, then park and drop"
+    told = f"no store main but it has {OPEN}: {MEND}, then park and discard"
     assert told in lines(office, "check-config")
 
 
@@ -104,7 +104,7 @@ def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checke
 def test_doctor_tells_it_with_its_fix(office: Office) -> None:
     rename(office)
     said = " ".join(in_process("doctor", config=office.config).out.split())
-    assert f"the configuration names no such store, and it has {OPEN}" in said
+    assert f"the settings have no such store, but it has {OPEN}" in said
     assert MEND in said
 
 
@@ -125,7 +125,9 @@ async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
     await running
     logger.remove(sink)
     told = [line for line in log if line[0] == "store.stranded"]
-    said = f"no store main is configured, and it has {OPEN}: {MEND}, then park and drop"
+    said = (
+        f"no store main is configured, and it has {OPEN}: {MEND}, then park and discard"
+    )
     assert told == [("store.stranded", "main", said)]
 
 
@@ -150,7 +152,7 @@ def test_once_each_is_decided_nothing_is_told_any_more(office: Office) -> None:
     rename(office)
     for number, (state, _) in enumerate(WORK):
         if state in {"planned", "uncertain"}:
-            for verb in ("park", "drop"):
+            for verb in ("park", "discard"):
                 words = ("commands", verb, f"main{number:032x}", "--reason", "renamed")
                 assert in_process(*words, config=office.config).code == 0
     assert not any("no store" in line for line in lines(office, "check-config"))

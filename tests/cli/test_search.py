@@ -32,7 +32,7 @@ def office() -> Iterator[Office]:
 
 def test_without_a_daemon_the_index_is_made_at_once(office: Office) -> None:
     said = in_process("search", "asha", config=office.config)
-    assert said.out == "nothing has 'asha'\n"
+    assert said.out == "nothing contains 'asha'\n"
     assert "1 changes are not indexed yet" in said.err
     assert in_process("search", "--rebuild", config=office.config).code == 0
     made = in_process("search", "--rebuild", "--json", config=office.config)
@@ -53,7 +53,7 @@ def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> N
 def test_nothing_to_search_for_is_said(office: Office) -> None:
     said = in_process("search", " ", config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert "say what to search for" in said.err
+    assert "give words to search for" in said.err
 
 
 @pytest.mark.programs

@@ -48,7 +48,7 @@ def states(office: Office) -> dict[str, Any]:
 
 def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> None:
     name = secret_fingerprint(old.encode())
-    drop = ("secrets", "drop", name[:6])
+    drop = ("secrets", "revoke", name[:6])
     with daemon_process(office) as started:
         assert deliver(office, old) == 200
         refused = backhaul(*drop, config=office.config)
@@ -61,7 +61,7 @@ def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> N
         assert deliver(office, old) == 401
         assert deliver(office, office.webhook_secret) == 200
         last = secret_fingerprint(office.webhook_secret.encode())
-        kept = backhaul("secrets", "drop", last, "--force", config=office.config)
+        kept = backhaul("secrets", "revoke", last, "--force", config=office.config)
         assert "the only secret of store main" in kept.err
         assert deliver(office, office.webhook_secret) == 200
         started.terminate()
@@ -75,11 +75,11 @@ def test_without_a_daemon_the_command_does_it_itself(office: Office, old: str) -
     name = secret_fingerprint(old.encode())
     with daemon_process(office) as started:
         started.terminate()
-    assert in_process("secrets", "drop", name, config=office.config).code == 0
+    assert in_process("secrets", "revoke", name, config=office.config).code == 0
     with daemon_process(office) as started:
         assert deliver(office, old) == 401
         started.terminate()
-    undone = in_process("secrets", "drop", name, "--undo", config=office.config)
+    undone = in_process("secrets", "revoke", name, "--undo", config=office.config)
     assert undone.code == 0
     with daemon_process(office):
         assert deliver(office, old) == 200
@@ -93,7 +93,7 @@ def test_a_store_that_left_the_settings_is_told(
         started.terminate()
     office.write(**{"[stores.main]": "[stores.other]"})
     name = secret_fingerprint(old.encode())
-    said = in_process("secrets", "drop", name, *undo, config=office.config)
+    said = in_process("secrets", "revoke", name, *undo, config=office.config)
     assert said.code == 1
     assert "store main is not in the settings" in said.err
     assert states(office)[name] == "accepted"
@@ -110,16 +110,16 @@ def test_without_a_daemon_a_secret_that_the_platform_gave_is_known(
     kept.parent.mkdir(exist_ok=True)
     kept.write_text(f"{old}\n")
     names = [secret_fingerprint(one.encode()) for one in (office.webhook_secret, old)]
-    said = in_process("secrets", "drop", names[0], config=office.config)
+    said = in_process("secrets", "revoke", names[0], config=office.config)
     assert said.code == 0, said.err
     assert names[1] in said.out
-    again = in_process("secrets", "drop", names[1], config=office.config)
+    again = in_process("secrets", "revoke", names[1], config=office.config)
     assert "the only secret of store main" in again.err
 
 
 def test_an_unknown_fingerprint_is_told(office: Office) -> None:
     with daemon_process(office) as started:
         started.terminate()
-    said = in_process("secrets", "drop", "ffffffffffff", config=office.config)
+    said = in_process("secrets", "revoke", "ffffffffffff", config=office.config)
     assert said.code == 1
     assert "backhaul secrets list" in said.err

@@ -67,4 +67,4 @@ def test_neither_does_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("word", ["[/x]", "[red]blood", ":smile:"])
 def test_what_is_asked_for_is_no_markup(word: str, office: Office) -> None:
     said = in_process("search", word, config=office.config)
-    assert (said.code, said.out) == (0, f"nothing has {word!r}\n")
+    assert (said.code, said.out) == (0, f"nothing contains {word!r}\n")

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
-from backhaul.cli.problems import troubles
+from backhaul.cli.problems import problems
 from backhaul.store.contract import Matched, NewCommand, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS
 from scenes.daemon import in_process
@@ -94,7 +94,7 @@ def test_it_is_one_screen_and_nothing_wraps(
     for typed in (
         "backhaul commands show 00000000",
         "backhaul commands list --state parked",
-        "backhaul targets resume main",
+        "backhaul stock resume main",
         "backhaul quarantine list",
         "backhaul connectors list",
     ):
@@ -146,7 +146,7 @@ def test_a_list_that_cannot_be_read_is_named_beside_the_time() -> None:
         shown = in_process("status", config=office.config).out
         found = in_process("status", "--json", config=office.config).json()
     main = found["consistency"]["main"]
-    assert f"consistent as of {main['as_of']}; orders cannot be read" in shown
+    assert f"in sync as of {main['as_of']}; orders cannot be read" in shown
     assert main["kinds"]["orders"] == "403 no"
 
 
@@ -215,7 +215,7 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
             },
             ["backhaul why order 9"],
         ),
-        ({"targets_stopped": {"b": "x"}}, ["backhaul targets resume b"]),
+        ({"targets_stopped": {"b": "x"}}, ["backhaul stock resume b"]),
         (
             {"parked": [PARKED], "commands": {"parked": 4}},
             [
@@ -250,7 +250,7 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
 def test_for_everything_that_is_wrong_there_is_something_to_type(
     wrong: dict[str, Any], typed: list[str]
 ) -> None:
-    assert [line.type for line in troubles(CALM | wrong)] == typed
+    assert [line.type for line in problems(CALM | wrong)] == typed
 
 
 def test_what_is_to_be_typed_is_never_cut() -> None:
@@ -282,7 +282,7 @@ def test_unknown_topics_and_refused_deliveries_are_told_with_their_reason() -> N
         "unknown_topics": {"orders/edited": 4, "": 3},
         "daemon": {"refused": {"main": {"encoded": 1200, "slow": 1}}},
     }
-    says = [line.says for line in troubles(CALM | wrong)]
+    says = [line.says for line in problems(CALM | wrong)]
     assert says == [
         "7 deliveries of unknown topics in the last hour (orders/edited, no topic)",
         "1,201 deliveries refused in the last hour: 1,200 compressed (415), 1 too slow"

@@ -135,7 +135,7 @@ def test_a_folder_that_nobody_lets_in_is_no_hindrance(
     assert (doctor.returncode, doctor.stderr) == (1, "")
     said = " ".join(doctor.stdout.split())
     assert f"state_dir: {office.folder}/state is not writable for" in said
-    assert "chown, chmod 700; or ask as the daemon's user" in said
+    assert "chown, chmod 700; or run this as the daemon's user" in said
     assert "database: " not in said
     assert "connection main: " in said
     assert re.search(r" \d+ fail, \d+ warn, \d+ ok$", said)

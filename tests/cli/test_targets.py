@@ -82,14 +82,14 @@ def test_a_target_shows_how_it_was_reckoned(office: Office) -> None:
     query = "SELECT command_id, correction FROM stock_targets"
     ((target, step),) = rows(office.database, query)
     shown = said(office, "commands", "show", target[:8])
-    assert f"made true by adjust command {step}" in shown
+    assert f"applied by adjust command {step}" in shown
     assert f"counted 7 as of {COUNT.as_of}" in shown
     assert "since then -1 by order #1001" in shown
-    assert "kept back -1 wanted 5 there 9 step -4" in shown
+    assert "safety stock -1 target 5 platform shows 9 adjustment -4" in shown
     assert "It was never sent" not in shown
     behind = said(office, "commands", "show", step[:8])
-    assert f"makes true target {target}" in behind
-    assert "wanted 5 there 9 step -4" in behind
+    assert f"applies stock target {target}" in behind
+    assert "target 5 platform shows 9 adjustment -4" in behind
 
 
 def test_why_tells_of_the_sale_and_the_count(office: Office) -> None:
@@ -99,14 +99,17 @@ def test_why_tells_of_the_sale_and_the_count(office: Office) -> None:
 
 
 def test_a_stop_is_shown_and_a_person_ends_it(office: Office) -> None:
-    resume = ("targets", "resume", "main")
+    resume = ("stock", "resume", "main")
     assert "counts of main" not in said(office, "status")
-    assert said(office, *resume) == "they were not stopped"
+    assert said(office, *resume) == "stock counts of main: they were not stopped"
     asyncio.run(_stop(office))
     assert f"counts of main stopped: {STOPPED}" in said(office, "status")
     found = in_process("status", "--json", config=office.config).json()
     assert found["targets_stopped"] == {"main": STOPPED}
-    assert said(office, *resume) == f"resumed; they were stopped: {STOPPED}"
+    assert (
+        said(office, *resume)
+        == f"stock counts of main: resumed; they had been stopped: {STOPPED}"
+    )
     assert "counts of main" not in said(office, "status")
 
 
@@ -116,9 +119,9 @@ async def _stop(office: Office) -> None:
 
 
 def test_an_unknown_store_is_named(office: Office) -> None:
-    done = in_process("targets", "resume", "mian", config=office.config)
+    done = in_process("stock", "resume", "mian", config=office.config)
     assert done.code != 0
-    assert "no store mian; there are: main" in done.err
+    assert "no store is called 'mian'; there are: main" in done.err
 
 
 def test_why_shows_what_was_changed_while_a_level_was_read(office: Office) -> None:

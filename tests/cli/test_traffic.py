@@ -80,7 +80,7 @@ def test_a_capture_into_a_file_is_told_as_json(office: Office) -> None:
     assert told == {"file": str(out), "events": events, "left_out": 0}
     said = in_process("capture", "-", "--json", config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert "--json does nothing beside -" in " ".join(said.err.split())
+    assert "--json has no effect with -" in " ".join(said.err.split())
 
 
 def test_a_kind_of_event_that_is_none_is_refused(office: Office) -> None:
@@ -93,7 +93,7 @@ def test_a_store_that_nobody_knows_is_refused(office: Office) -> None:
     out = office.folder / "nothing.jsonl"
     said = in_process("capture", out, "--store", "shop", config=office.config)
     assert (said.code, out.exists()) == (2, False)
-    assert "'shop' is none; there are: main" in said.err
+    assert "there is no 'shop'; there are: main" in said.err
     quiet = ("--store", "main", "--topic", "products/delete")
     assert in_process("capture", out, *quiet, config=office.config).code == 0
 
@@ -103,7 +103,7 @@ def test_a_capture_into_no_folder_says_how_to_mend_it(office: Office) -> None:
     said = in_process("capture", out, config=office.config)
     assert said.code == 1
     assert f"{out}: cannot be written: No such file or directory" in said.err
-    assert "make the folder" in said.err
+    assert "create the folder" in said.err
 
 
 def test_filters_choose(office: Office, number: int) -> None:
@@ -137,7 +137,7 @@ def test_a_time_that_is_none_is_told(office: Office) -> None:
     for command, option in (
         (("capture", "-"), "--since"),
         (("replay", "day.jsonl"), "--until"),
-        (("events", "refold"), "--since"),
+        (("events", "reprocess"), "--since"),
     ):
         said = in_process(*command, option, "noon", config=office.config)
         assert said.code == 2
@@ -168,10 +168,10 @@ def test_a_replay_ends_in_the_same_mirror(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--speed", "2"), "--speed does nothing without --to: give --to as well"),
-        (("--secret-file", "s"), "--secret-file does nothing without --to"),
-        (("--to", NOBODY, "--into", "x.db"), "--into does nothing beside --to"),
-        (("--to", NOBODY, "--against", "x.db"), "--against does nothing beside --to"),
+        (("--speed", "2"), "--speed has no effect without --to: give --to as well"),
+        (("--secret-file", "s"), "--secret-file has no effect without --to"),
+        (("--to", NOBODY, "--into", "x.db"), "--into has no effect with --to"),
+        (("--to", NOBODY, "--against", "x.db"), "--against has no effect with --to"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(
@@ -248,7 +248,7 @@ def test_a_sample_of_each_topic_is_taken_and_folded(office: Office, topic: str) 
 def test_a_trigger_says_that_the_daemon_takes_it_for_real(office: Office) -> None:
     said = in_process("trigger", "products/create", config=office.config)
     told = " ".join(said.err.split())
-    assert "the daemon takes it for real" in told
+    assert "the daemon takes the sample for a real event" in told
     assert "backhaul doctor" in told
     url = f"{(office.live() or {})['public_url']}/webhooks/main"
     named = in_process("trigger", "products/create", "--to", url, config=office.config)

@@ -47,7 +47,7 @@ def roles(office: Office) -> dict[str, str]:
 
 @pytest.mark.usefixtures("typed")
 def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) -> None:
-    assert "nobody may log in yet" in say(office, "list").out
+    assert "there is no user yet" in say(office, "list").out
     assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
     assert roles(office) == {"ann": "admin"}
     for words in (("remove", "ann"), ("role", "ann", "viewer")):
@@ -136,12 +136,12 @@ def shown(office: Office) -> str:
 def test_the_token_for_the_first_login_goes_with_the_first_user(office: Office) -> None:
     token = office.database.parent / "first-login-token"
     token.write_text("of the daemon that ran before\n")
-    assert "nobody may log in yet" in shown(office)
+    assert "no user yet" in shown(office)
     assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
     assert not token.exists()
-    assert "nobody may log in yet" not in shown(office)
+    assert "no user yet" not in shown(office)
     token.write_text("of a daemon that could not take it away\n")
-    assert "nobody may log in yet" not in shown(office)
+    assert "no user yet" not in shown(office)
 
 
 @pytest.mark.programs
@@ -151,8 +151,8 @@ def test_it_goes_beside_a_running_daemon_too(platform: ReferenceProcess) -> None
         started.await_ready()
         token = office.database.parent / "first-login-token"
         assert token.exists()
-        assert "nobody may log in yet" in shown(office)
+        assert "no user yet" in shown(office)
         assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
         assert not token.exists()
-        assert "nobody may log in yet" not in shown(office)
+        assert "no user yet" not in shown(office)
         assert started.terminate() == 0

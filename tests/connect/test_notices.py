@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli.connectors import _reason
-from backhaul.cli.problems import troubles
+from backhaul.cli.problems import problems
 from backhaul.connect.health import (
     MAX_CHARACTERS,
     MAX_NOTICES,
@@ -128,6 +128,6 @@ def test_status_and_the_list_show_a_notice_of_one_that_is_up() -> None:
         "jobs": [],
         "disk": {"free_bytes": 10**12},
     }
-    (line,) = troubles(found)
+    (line,) = problems(found)
     assert NOTICE in str(line)
     assert _reason(live["drop"]) == NOTICE

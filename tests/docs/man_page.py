@@ -71,12 +71,13 @@ def page() -> str:
 def leaves(
     command: Command, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Command]]:
-    """Yield every command that does something, by its words."""
+    """Yield every listed command, by its words; hidden aliases are left out."""
     below: dict[str, Command] = getattr(command, "commands", {})
     if not below:
         yield " ".join(path), command
     for name, each in below.items():
-        yield from leaves(each, (*path, name))
+        if not each.hidden:
+            yield from leaves(each, (*path, name))
 
 
 def codes() -> set[int]:
@@ -98,7 +99,17 @@ def _command(path: str, command: Command) -> str:
     options = [each for each in command.params if each.param_type_name == "option"]
     usage = " ".join([path, *(_argument(each) for each in arguments)])
     told = _text(inspect.cleandoc(command.help or ""))
-    return f".SS {_text(usage)}\n{told}\n" + "".join(map(_parameter, options))
+    head = f".SS {_text(usage)}\n{told}\n"
+    return head + "".join(map(_parameter, options)) + _examples(command)
+
+
+def _examples(command: Command) -> str:
+    """Return the examples at the end of a command's help, set as they are typed."""
+    title, *lines = (command.epilog or "").splitlines() or [""]
+    if not title:
+        return ""
+    typed = _text("\n".join(line.strip() for line in lines))
+    return f".PP\n{title}\n.PP\n.RS 4\n.nf\n{typed}\n.fi\n.RE\n"
 
 
 def _argument(each: Parameter) -> str:

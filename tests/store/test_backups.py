@@ -206,8 +206,8 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         "dashboard user dan is admin again: backhaul users role dan viewer",
         "dashboard user eve is admin again: backhaul users remove eve",
         "webhooks of main may be signed with a dropped secret again:"
-        " backhaul secrets drop 3c4d",
-        "a person who was erased is back: backhaul forget customer cus_1 --store main",
+        " backhaul secrets revoke 3c4d",
+        "a person who was erased is back: backhaul customers erase cus_1 --store main",
     )
     assert restore(backup, database, ["main"], VirtualClock()).revived == ()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.doctor.database import look
+from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import CorruptData
 from backhaul.store import restoring
@@ -47,7 +47,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def integrity(path: Path, *, deep: bool) -> tuple[State, str]:
-    (found,) = (each for each in look(path, deep=deep) if each.check == "integrity")
+    (found,) = (each for each in check(path, deep=deep) if each.check == "integrity")
     return found.state, found.said
 
 

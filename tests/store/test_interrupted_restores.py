@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.doctor.database import look
+from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import BackhaulError
 from backhaul.store import restoring
@@ -178,7 +178,7 @@ def test_a_start_undoes_a_restore_that_was_interrupted(interrupted: Path) -> Non
 
 
 def test_the_doctor_says_so(interrupted: Path) -> None:
-    (found,) = look(interrupted)
+    (found,) = check(interrupted)
     assert (found.state, found.check) == (State.FAIL, "database")
     assert "a restore into" in found.said
     assert "backhaul restore FILE" in found.fix

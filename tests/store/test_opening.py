@@ -15,7 +15,7 @@ from sqlite_utils import hookimpl
 from sqlite_utils.plugins import pm
 
 from backhaul.core.clock import SystemClock
-from backhaul.doctor.database import look
+from backhaul.doctor.database import check
 from backhaul.errors import (
     AlreadyRunning,
     BackhaulError,
@@ -84,7 +84,7 @@ def test_a_file_that_nobody_may_read_now_is_not_called_damaged(tmp_path: Path) -
     with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
         copies.open_beside(path)
     assert not isinstance(told.value, CorruptData)
-    (found,) = look(path)
+    (found,) = check(path)
     assert (found.check, found.state, "restore" in found.fix) == (
         "database",
         "fail",

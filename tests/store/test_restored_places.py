@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.doctor.database import look
+from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
 from backhaul.store import restoring
@@ -82,7 +82,7 @@ def test_no_start_with_an_empty_database_beside_a_log(
     before = lying(place)
     with pytest.raises(CorruptData, match=r"there is no database, but its log"):
         open_store(place, CLOCK)
-    (found,) = look(place)
+    (found,) = check(place)
     assert (found.state, found.check) == (State.FAIL, "database")
     assert "backhaul restore FILE" in found.fix
     assert lying(place) == before
@@ -101,7 +101,7 @@ def test_no_start_with_a_backup_that_was_copied_beside_an_old_log(
         CorruptData, match="is of another database; was a backup copied"
     ):
         open_store(place, CLOCK)
-    (found,) = look(place)
+    (found,) = check(place)
     assert (found.state, found.check) == (State.FAIL, "database")
     assert "is of another database" in found.said
     assert lying(place) == before

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 CLOCK = SystemClock()
 PARK = "backhaul commands park {} --reason 'before the restore'"
-DROP = "backhaul commands drop {} --reason 'before the restore'"
-CONFIRM = "backhaul commands settle {} --applied --reason 'before the restore'"
+DROP = "backhaul commands discard {} --reason 'before the restore'"
+CONFIRM = "backhaul commands resolve {} --applied --reason 'before the restore'"
 SINCE_OPEN = {
     "parked": (["park"], f"parked is open again: {PARK}"),
     "dropped": (["park", "drop"], f"dropped is open again: {PARK} && {DROP}"),

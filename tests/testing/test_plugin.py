@@ -44,10 +44,10 @@ def backhaul_settings() -> str:
 def test_settings_are_added_and_quiet_is_awaited(
     reference_store: ReferenceStore,
     backhaul_daemon: DaemonUnderTest,
-    settled: Callable[..., Mirror],
+    wait_until_idle: Callable[..., Mirror],
 ) -> None:
     order = reference_store.place_order("FC", 2)
-    mirror = settled()
+    mirror = wait_until_idle()
     assert mirror.order(order["number"])["id"] == order["id"]
     assert mirror.stock("FC") == 398
     assert "desk" in backhaul_daemon.status()["connectors"]
@@ -55,7 +55,7 @@ def test_settings_are_added_and_quiet_is_awaited(
     backhaul_daemon.kill()
     reference_store.place_order("FC", 1)
     with pytest.raises(ProgramError, match="'webhooks to deliver': 2"):
-        settled(seconds=0.3)
+        wait_until_idle(seconds=0.3)
     assert mirror.stock("FC") == 398
 
 
@@ -63,20 +63,20 @@ def test_what_is_in_doubt_is_read_again_before_it_is_quiet(
     reference_store: ReferenceStore, backhaul_daemon: DaemonUnderTest
 ) -> None:
     find = "SELECT id, title FROM products LIMIT 1"
-    (found,) = backhaul_daemon.settled().rows(find)
+    (found,) = backhaul_daemon.wait_until_idle().rows(find)
     slow = {"fault": "latency", "seconds": 1.5, "method": "GET", "route": "/api/*"}
     product = reference_store.v1("GET", f"/products/{found['id']}")
     reference_store.control("PUT", "/faults", {"seed": 1, "http": [slow]})
     tied = {"topic": "products/update", "data": product | {"title": "Another one"}}
     assert backhaul_daemon.deliver(tied) == 200
-    assert backhaul_daemon.settled().rows(find) == [found]
+    assert backhaul_daemon.wait_until_idle().rows(find) == [found]
 
 
 def test_a_restart_goes_on_with_the_same_database(
     reference_store: ReferenceStore, backhaul_daemon: DaemonUnderTest
 ) -> None:
     order = reference_store.place_order("MD")
-    backhaul_daemon.settled()
+    backhaul_daemon.wait_until_idle()
     backhaul_daemon.kill()
     backhaul_daemon.start()
     assert backhaul_daemon.mirror.order(order["number"])["status"] == "PENDING"

@@ -13,23 +13,25 @@ from backhaul.errors import BackhaulError
 if TYPE_CHECKING:
     from backhaul.store.restoring import Restored
 
-# The store's schema loads much: no other command should wait for it.
+# The store's schema loads many modules, so these commands import it on use.
 
 
 def backup(
-    out: Annotated[Path, typer.Argument(help="The file to write; it must be new.")],
+    out: Annotated[
+        Path, typer.Argument(help="The file to write; it must not exist yet.")
+    ],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the database to a file, checked and whole; the daemon goes on meanwhile.
+    """Back up the database to a file, also while the daemon runs.
 
-    Beside the file its manifest is written, which a restore compares with the file.
+    The copy is checked. A manifest is written beside it; a restore compares the two.
     """
     from backhaul.store.sqlite import manifests  # see above
 
     database = context.settings(config).database_file
     if out.exists():
-        raise BackhaulError(f"{out}: is there already; give another name")
+        raise BackhaulError(f"{out} exists already; give another name")
     made = manifests.back_up(database, out, SystemClock())
     if as_json:
         about = {"manifest": str(manifests.path_of(out)), "sha256": made.sha256}
@@ -39,32 +41,34 @@ def backup(
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="A file that `backup` made.")],
+    backup: Annotated[
+        Path, typer.Argument(help="A file that `backhaul backup` wrote.")
+    ],
     config: ConfigOption = None,
     drill: Annotated[
         bool,
-        typer.Option("--drill", help="Only try it out, elsewhere: the database stays."),
+        typer.Option("--drill", help="Test the backup elsewhere; the database stays."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a backup in the place of the database, while no daemon runs.
+    """Replace the database with a backup, while no daemon runs.
 
-    The backup is checked first; the database of before is kept beside.
+    The backup is checked first. The previous database is kept beside the new one.
     """
     from backhaul.store import opening, restoring  # see above
 
     clock = SystemClock()
     if drill:
-        _tell("can be restored", backup, restoring.drill(backup, clock), as_json)
+        _report("can be restored", backup, restoring.drill(backup, clock), as_json)
         return
     settings = context.settings(config)
     with opening.sole_writer(settings.state_dir):
         done = restoring.restore(backup, settings.database_file, settings.stores, clock)
-    _tell("is restored", backup, done, as_json)
+    _report("is restored", backup, done, as_json)
     if as_json:
         return
     if done.undid:
-        typer.echo("an earlier restore was interrupted, and was undone first")
+        typer.echo("an earlier restore was interrupted; it was undone first")
     for file in done.moved:
         what = "database" if file == done.aside else "log"
         typer.echo(f"the {what} from before the restore is {file}")
@@ -72,20 +76,22 @@ def restore(
         typer.echo(each)
     if done.revived is None:
         typer.echo(
-            "users, dropped secrets, erased persons, open commands and paused jobs are"
-            " as in the backup: see backhaul users list, secrets list, commands list,"
-            " jobs list"
+            "users, revoked secrets, erased customers, open commands and paused jobs"
+            " are as in the backup; see backhaul users list, secrets list, commands"
+            " list, jobs list"
         )
-    typer.echo("at the next start nothing is sent until the platform has been read")
+    typer.echo(
+        "after the next start, no command is sent until the platform has been read"
+    )
 
 
-def _tell(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
+def _report(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
     if as_json:
         aside = None if found.aside is None else str(found.aside)
-        told = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
+        counts = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
         moved = [str(each) for each in found.moved]
         more = {"aside": aside, "moved": moved, "revived": found.revived}
-        output.json({"backup": str(backup), **told, **more})
+        output.json({"backup": str(backup), **counts, **more})
         return
     rows = ", ".join(f"{number} {name}" for name, number in found.rows.items())
     newest = found.newest_event_at or "never"
@@ -95,11 +101,11 @@ def _tell(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
 def migrate(
     config: ConfigOption = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Only say which steps are ahead.")
+        bool, typer.Option("--plan", help="List the steps; change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the database to this version's schema; a backup is made before.
+    """Upgrade the database to this version's schema, after a backup of it.
 
     The daemon does the same at its start.
     """

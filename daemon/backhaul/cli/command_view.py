@@ -9,7 +9,7 @@ import typer
 
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
-from backhaul.store.deciding import can_restock_unshipped, possible
+from backhaul.store.deciding import can_restock_unshipped, possible, typed
 from backhaul.store.sqlite.members import document_of
 
 if TYPE_CHECKING:
@@ -18,37 +18,40 @@ if TYPE_CHECKING:
 Found = dict[str, Any]
 
 LONGEST = 200
-"""Characters of an answer, a request or a baseline that are shown; `--json` has all."""
-_ATTEMPT = ("number", "finished_at", "outcome", "status", "reason", "answer")
-_LOOK = ("look", "at", "found", "reason", "read")
-_BY_HAND = ("at", "who", "action", "state_before", "state_after", "reason")
+"""Characters shown of a response, request or baseline; `--json` shows all of them."""
+_ATTEMPT = ("number", "finished_at", "outcome", "status", "reason", "response")
+_CHECK = ("check", "at", "found", "reason", "read")
+_MANUAL = ("at", "who", "action", "state_before", "state_after", "reason")
 _MEANS = {
     State.PLANNED: "it will be sent",
-    State.SENDING: "it is being sent this moment",
+    State.SENDING: "it is being sent now",
     State.APPLIED: "it took effect",
-    State.REJECTED: "it will not be sent again by itself",
-    State.UNCERTAIN: "it may have taken effect; the platform is being read for it",
-    State.PARKED: "nothing is done until a person decides",
-    State.SUPERSEDED: "a newer one took its place",
+    State.REJECTED: "it will not be sent unless you resend it",
+    State.UNCERTAIN: "it may have taken effect; Backhaul is checking the platform",
+    State.PARKED: "nothing happens until an operator decides",
+    State.SUPERSEDED: "a newer command replaced it",
 }
 _HELD = {
     1: "it waits for its order to change",
-    2: "it waits for the dry run to be over",
+    2: "it waits for the end of the dry run",
 }
 _SAYS = {
-    "settle": (
-        "",
-        "read the platform for its effect, now and as [push] check_after says",
+    "settle": ("", "check the platform now, and again as push.check_after says"),
+    "settle --applied": (
+        ' --reason "…"',
+        "mark it as applied, because you know it took effect",
     ),
-    "settle --applied": (' --reason "…"', "you know that it took effect"),
-    "park": (' --reason "…"', "stop it; nothing is done until you decide"),
-    "resend": (' --reason "…"', "send it again; shows what, and asks first"),
-    "drop": (' --reason "…"', "it is not to be done any more"),
+    "park": (' --reason "…"', "stop it until you decide"),
+    "resend": (
+        ' --reason "…"',
+        "send it again, after showing the request and asking you",
+    ),
+    "drop": (' --reason "…"', "reject it; it will not be sent"),
 }
 
 
 def next_steps(found: Found) -> list[str]:
-    """Return the lines that a person may say now."""
+    """Return the command lines that an operator can run now."""
     return [line for line, _ in _steps(found)]
 
 
@@ -56,36 +59,39 @@ def _steps(found: Found) -> Iterator[tuple[str, str]]:
     for verb in possible(State(found["state"])):
         if verb == "settle" and found["sent_at"] is None:
             continue
-        word, _, option = verb.partition(" ")
+        word, _, option = typed(verb).partition(" ")
         more, meaning = _SAYS[verb]
         line = f"backhaul commands {word} {found['id'][:8]} {option}".rstrip() + more
         yield line, meaning
     payload = document_of(found["payload"])
     if can_restock_unshipped(found["kind"], State(found["state"]), payload):
         line = f"backhaul commands resend {found['id'][:8]} --restock-unshipped"
-        yield f'{line} --reason "…"', "cancel, and put back only what has not shipped"
+        yield (
+            f'{line} --reason "…"',
+            "cancel, and restock only the units that have not shipped",
+        )
 
 
 def show(found: Found, store: Mapping[str, Any] | None = None) -> None:
-    """Print all of it; `store` is what the running daemon says of the store."""
+    """Print the command; `store` is the running daemon's status of its store."""
     output.record([*_facts(found), *_waits(found, store or {})])
     history(found)
     _print_steps(found)
 
 
 def history(found: Found) -> None:
-    """Print each attempt, each look, and what was done by hand."""
+    """Print each attempt, each check and each manual action."""
     attempts = [_answered(row) for row in found["attempts"]]
     if attempts or found["kind"] != "target":
         output.table(attempts, _ATTEMPT, _unsent(found))
     if found["looks"]:
-        output.table([_looked(row) for row in found["looks"]], _LOOK, "")
+        output.table([_checked(row) for row in found["looks"]], _CHECK, "")
     if found["by_hand"]:
-        output.table(found["by_hand"], _BY_HAND, "")
+        output.table(found["by_hand"], _MANUAL, "")
 
 
 def _unsent(found: Found) -> str:
-    """Say that no attempt is recorded, without denying one that may have been made."""
+    """Say that no attempt is recorded; one may have been made before a restore."""
     if found["sent_at"] is not None or found["state"] == State.UNCERTAIN:
         return (
             "This database records no attempt; one may have been made before it was"
@@ -97,14 +103,14 @@ def _unsent(found: Found) -> str:
 
 
 def _waits(found: Found, store: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Say until when, and for what, a command waits that is to be sent or checked."""
+    """Yield what a planned or uncertain command waits for, and until when."""
     if found["state"] not in {State.PLANNED, State.UNCERTAIN}:
         return
     if not found["held"]:
         yield "due at", found["due_at"]
     for what, reason in store.get("stopped", {}).items():
         if what in {"everything", found["kind"]}:
-            yield "sending waits", reason
+            yield "sending stopped", reason
     if pause := store.get("paused"):
         yield "paused until", f"{pause['until']}: {pause['reason']}"
 
@@ -115,49 +121,51 @@ def _facts(found: Found) -> Iterator[tuple[str, object]]:
     )
     state = State(found["state"])
     yield "command", found["id"]
-    yield "asks to", f"{found['kind']} {about} of store {found['store']}"
+    yield "action", f"{found['kind']} {about} of store {found['store']}"
     yield "payload", shortened(found["payload"])
-    yield "because of", f"{found['cause']} (connector {found['instance']})"
+    yield "caused by", f"{found['cause']} (connector {found['instance']})"
     if found["record"]:
         yield (
             "record",
-            f"{found['record']['key']}, came {found['record']['received_at']}",
+            f"{found['record']['key']}, received {found['record']['received_at']}",
         )
     yield "planned at", found["created_at"]
     yield "state", str(state)
-    yield "which means", _means(found, state)
+    yield "meaning", _means(found, state)
     yield "reason", found["reason"] or "none"
     yield from _sent(found)
     yield from _counted(found)
     if found["kind"] != "target":
-        yield "effect", found["effect_id"] or "none is known to be its own"
+        yield "effect", found["effect_id"] or "none known"
     if found["evidence"] and found["kind"] != "target":
-        yield from _proved(found["evidence"])
+        yield from _evidence(found["evidence"])
 
 
-def _proved(evidence: str) -> Sequence[tuple[str, object]]:
-    """Say what the state rests on, and what those before it rested on."""
+def _evidence(evidence: str) -> Sequence[tuple[str, object]]:
+    """Return the evidence of the state, and of the states before it."""
     try:
         document = msgspec.json.decode(evidence)
-        before = [fact for each in document.pop("earlier", ()) for fact in _was(each)]
+        before = [
+            fact for each in document.pop("earlier", ()) for fact in _earlier(each)
+        ]
     except (AttributeError, LookupError, TypeError, ValueError):
         return [("evidence", shortened(evidence))]
     last = [("evidence", shortened(msgspec.json.encode(document)))] if document else []
     return [*last, *before]
 
 
-def _was(earlier: Found) -> Iterator[tuple[str, object]]:
-    at = f" at {earlier['at']}" if earlier["at"] else ""  # what is open is at no end
-    yield "was before", f"{earlier['state']}{at}: {earlier['reason']}"
+def _earlier(earlier: Found) -> Iterator[tuple[str, object]]:
+    at = f" at {earlier['at']}" if earlier["at"] else ""  # an open state has no end
+    yield "previously", f"{earlier['state']}{at}: {earlier['reason']}"
     if earlier["request"]:
-        yield "bytes sent then", shortened(earlier["request"])
+        yield "previous request", shortened(earlier["request"])
     if earlier["evidence"]:
-        yield "evidence then", shortened(msgspec.json.encode(earlier["evidence"]))
+        yield "previous evidence", shortened(msgspec.json.encode(earlier["evidence"]))
 
 
 def _means(found: Found, state: State) -> str:
     if state is State.PLANNED and found["kind"] == "target":
-        return "it is made true by an adjustment" if found["held"] else "it is reckoned"
+        return "an adjustment applies it" if found["held"] else "it is being calculated"
     if state is State.PLANNED and found["held"]:
         return _HELD.get(found["held"], _MEANS[state])
     return _MEANS[state]
@@ -166,31 +174,31 @@ def _means(found: Found, state: State) -> str:
 def _sent(found: Found) -> Iterator[tuple[str, object]]:
     if found["request"] is None:
         return
-    yield "last sent at", found["sent_at"] or "not kept"
-    yield "bytes sent", shortened(found["request"])
-    yield "known before", shortened(found["baseline"]) or "nothing"
+    yield "last sent at", found["sent_at"] or "unknown"
+    yield "request sent", shortened(found["request"])
+    yield "known before it", shortened(found["baseline"]) or "nothing"
 
 
 def _counted(found: Found) -> Iterator[tuple[str, object]]:
-    """Say of a count, or of its adjustment, how it became a step."""
+    """Yield how a stock count became an adjustment."""
     target = found["target_of"]
     if target is None:
         return
     if found["kind"] != "target":
-        yield "makes true", f"target {target['command_id']}"
+        yield "applies", f"stock target {target['command_id']}"
     elif target["correction"]:
-        yield "made true by", f"adjust command {target['correction']}"
+        yield "applied by", f"adjust command {target['correction']}"
     if target["round"]:
-        yield "counted anew", f"{target['round']} times"
+        yield "recalculated", f"{target['round']} times"
     if target["computation"]:
-        yield from _reckoned(target["computation"])
+        yield from _calculation(target["computation"])
 
 
-def _reckoned(computation: str) -> Sequence[tuple[str, object]]:
+def _calculation(computation: str) -> Sequence[tuple[str, object]]:
     try:
         return [*_computed(msgspec.json.decode(computation))]
     except (LookupError, TypeError, ValueError):
-        return [("reckoned", "cannot be read: it is damaged in the database")]
+        return [("calculation", "unreadable: it is damaged in the database")]
 
 
 def _computed(computation: Found) -> Iterator[tuple[str, object]]:
@@ -198,32 +206,32 @@ def _computed(computation: Found) -> Iterator[tuple[str, object]]:
     for move in computation["movements"]:
         yield "since then", f"{move['delta']:+d} by {move['cause']} at {move['at']}"
     for order in computation["orders"]:
-        yield "not shipped then", f"{-order['units']:+d} of order {order['order']}"
+        yield "unshipped then", f"{-order['units']:+d} of order {order['order']}"
     if computation["buffer"]:
-        yield "kept back", f"{-computation['buffer']:+d}"
-    yield "wanted", computation["target"]
-    yield "there", computation["level"]
-    for promise in computation["promises"]:
-        yield "on its way", f"{promise['delta']:+d} by {promise['command'][:8]}"
-    yield "step", f"{computation['delta']:+d}"
+        yield "safety stock", f"{-computation['buffer']:+d}"
+    yield "target", computation["target"]
+    yield "platform shows", computation["level"]
+    for move in computation["promises"]:
+        yield "pending", f"{move['delta']:+d} by {move['command'][:8]}"
+    yield "adjustment", f"{computation['delta']:+d}"
 
 
 def _answered(row: Found) -> Found:
-    stopped = "no answer was written down"
+    unanswered = "no response was recorded"
     return {
         **row,
-        "outcome": row["outcome"] or "no answer",
-        "reason": row["reason"] or stopped,
-        "answer": shortened(row["response"]),
+        "outcome": row["outcome"] or "no response",
+        "reason": row["reason"] or unanswered,
+        "response": shortened(row["response"]),
     }
 
 
-def _looked(row: Found) -> Found:
-    return {**row, "look": row["number"], "read": _rows_read(row["read"])}
+def _checked(row: Found) -> Found:
+    return {**row, "check": row["number"], "read": _rows_read(row["read"])}
 
 
 def _rows_read(read: str | None) -> str:
-    """Say what a look has read: rows of a history are counted, the rest is shown."""
+    """Return what a check read; the rows of a history are counted first."""
     if read is None:
         return "nothing"
     document = msgspec.json.decode(read)
@@ -234,7 +242,7 @@ def _rows_read(read: str | None) -> str:
 
 
 def shortened(value: bytes | str | None) -> str:
-    """Return a text that fits the screen; what is left out is counted."""
+    """Return the text, or its beginning and how many characters are left out."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else value or ""
     if len(text) <= LONGEST:
         return text
@@ -243,6 +251,6 @@ def shortened(value: bytes | str | None) -> str:
 
 def _print_steps(found: Found) -> None:
     steps: Iterable[tuple[str, str]] = list(_steps(found))
-    typer.echo("What you can do:" if steps else "There is nothing to be done by hand.")
+    typer.echo("What you can do:" if steps else "There is nothing for you to do.")
     for line, meaning in steps:
         typer.echo(f"  {line}\n      {meaning}")

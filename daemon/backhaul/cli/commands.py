@@ -1,4 +1,4 @@
-"""`backhaul commands`, `incidents` and `targets`: lists and decisions."""
+"""`backhaul commands`, `incidents` and `stock`: lists and decisions."""
 
 import sys
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from backhaul.cli.context import (
     LimitOption,
     OptionalReason,
     ReasonOption,
+    example,
     explainer,
 )
 from backhaul.cli.daemon_client import ask, change, who
@@ -25,40 +26,44 @@ from backhaul.store.deciding import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.sqlite.explaining import Explainer
 from backhaul.store.sqlite.outbox_reading import Wanted
 
-commands = typer.Typer(no_args_is_help=True, help="What is asked of the platform.")
+commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
-CommandArgument = Annotated[str, typer.Argument(help="The id, or how it begins.")]
+CommandArgument = Annotated[
+    str, typer.Argument(help="The command's id, or its first characters.")
+]
 
 
-@commands.command("list")
+@commands.command("list", epilog=example("commands list --state parked"))
 def list_commands(
     config: ConfigOption = None,
     state: StateOption = None,
-    store: Annotated[str | None, typer.Option(help="Only this store.")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only this kind.")] = None,
+    store: Annotated[str | None, typer.Option(help="Show only this store.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Show only this kind.")] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="What is planned, as it would be sent.")
+        bool, typer.Option("--plan", help="Show the request of each planned command.")
     ] = False,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """List commands: those that wait for a person first, then the newest."""
-    wanted = Wanted("planned" if plan else state, store, kind)
+    """List commands: parked ones first, then the newest."""
+    selected = Wanted("planned" if plan else state, store, kind)
     with explainer(config) as known:
-        total = known.count_commands(wanted)
+        total = known.count_commands(selected)
         if store is not None and not total:
             configured = context.settings(config).stores
             require_known(store, [*configured, *known.stores()], "--store")
         if plan:
-            shown = _list_plan(known, context.settings(config), wanted, limit, as_json)
+            shown = _list_plan(
+                known, context.settings(config), selected, limit, as_json
+            )
         else:
-            shown = _list_rows(known, wanted, limit, as_json)
+            shown = _list_rows(known, selected, limit, as_json)
     if total > shown:
         output.note(f"and {total - shown} more; see --limit")
 
 
-def _list_rows(known: Explainer, wanted: Wanted, limit: int, as_json: bool) -> int:
-    rows = known.commands(wanted, limit)
+def _list_rows(known: Explainer, selected: Wanted, limit: int, as_json: bool) -> int:
+    rows = known.commands(selected, limit)
     shown = [{**row, "id": row["id"][:8]} for row in rows]
     columns = ("id", "created_at", "kind", "about", "state", "reason")
     print_list(rows if as_json else shown, columns, "no commands", as_json)
@@ -66,24 +71,24 @@ def _list_rows(known: Explainer, wanted: Wanted, limit: int, as_json: bool) -> i
 
 
 def _list_plan(
-    known: Explainer, settings: Settings, wanted: Wanted, limit: int, as_json: bool
+    known: Explainer, settings: Settings, selected: Wanted, limit: int, as_json: bool
 ) -> int:
-    """Print what would be sent, in the order of planning."""
-    found = [_request(settings, *row) for row in known.plan(wanted, limit)]
+    """Print the requests of planned commands, in the order of planning."""
+    found = [_request(settings, *row) for row in known.plan(selected, limit)]
     if as_json:
         output.json(found)
         return len(found)
     for row in found:
-        told = f"  ({row['reason']})" if row["reason"] else ""
-        typer.echo(f"{row['id'][:8]}  {row['method']} {row['path']}{told}")
+        reason = f"  ({row['reason']})" if row["reason"] else ""
+        typer.echo(f"{row['id'][:8]}  {row['method']} {row['path']}{reason}")
         typer.echo(f"          {row['body']}")
     if not found:
-        typer.echo("nothing is planned")
+        typer.echo("no command is planned")
     return len(found)
 
 
 def _request(settings: Settings, command: Command, reason: str) -> dict[str, Any]:
-    # The parts load the HTTP client: only who looks at a plan waits for it.
+    # This loads the HTTP client, which no other listing needs.
     from backhaul.app.wiring import build_dialect
 
     known = command.store in settings.stores
@@ -96,18 +101,19 @@ def _request(settings: Settings, command: Command, reason: str) -> dict[str, Any
         "connector": command.instance,
         "method": "POST",
         "path": requests.path(command),
-        "body": body.decode() or f"(store {command.store} is in the settings no more)",
+        "body": body.decode()
+        or f"(store {command.store} is no longer in the settings)",
         "reason": reason,
     }
 
 
-@commands.command("show")
+@commands.command("show", epilog=example("commands show 3f2a9c01"))
 def show_command(
     command: CommandArgument,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one command: what was asked and sent, what is known of it, what one can do.
+    """Show one command: its request, attempts, evidence and the next actions.
 
     Times are UTC.
     """
@@ -120,13 +126,13 @@ def show_command(
 
 
 def known_command(command: str, config: ConfigOption) -> dict[str, Any]:
-    """Return the one command that is meant. Raises BackhaulError."""
+    """Return the command with this id or first characters. Raises BackhaulError."""
     with explainer(config) as known:
         found = known.command(command)
     if found is None:
         raise BackhaulError(
-            f"no command, or more than one, begins with {command!r}; "
-            "see: backhaul commands list"
+            f"no single command has an id that begins with {command!r}: none or"
+            " several do; see: backhaul commands list"
         )
     return found
 
@@ -134,19 +140,23 @@ def known_command(command: str, config: ConfigOption) -> dict[str, Any]:
 Found = dict[str, Any]
 
 
-def settle(
+def resolve_command(
     command: CommandArgument,
     config: ConfigOption = None,
     applied: Annotated[
-        bool, typer.Option("--applied", help="You know that it took effect.")
+        bool,
+        typer.Option(
+            "--applied", help="Mark it as applied, because you know it took effect."
+        ),
     ] = False,
     reason: OptionalReason = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the platform again for a command in doubt, or say that it took effect.
+    """Check the outcome of an uncertain or parked command, or mark it as applied.
 
-    Reads now and then as `push.check_after` says, from the first look on. What the last
-    look does not find is sent again, unless `push.on_absent` is "park".
+    Backhaul checks the platform now and then as `push.check_after` says, from
+    the first check on. If the last check finds no effect, the command is sent again,
+    unless `push.on_absent` is "park".
     """
     if applied and reason is None:
         raise typer.BadParameter("--applied needs --reason")
@@ -160,17 +170,17 @@ def park(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a command that is planned or in doubt, until a person decides."""
+    """Stop a planned or uncertain command until an operator decides about it."""
     _decide(command, config, "park", reason, as_json)
 
 
-def drop(
+def discard(
     command: CommandArgument,
     reason: ReasonOption,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a parked command up: it is not to be done any more."""
+    """Discard a parked command: it is rejected and will not be sent."""
     _decide(command, config, "drop", reason, as_json)
 
 
@@ -178,21 +188,23 @@ def resend(
     command: CommandArgument,
     reason: ReasonOption,
     config: ConfigOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask back.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation.")
+    ] = False,
     restock_unshipped: Annotated[
         bool,
         typer.Option(
             "--restock-unshipped",
-            help="Of a cancellation: put back only what has not shipped.",
+            help="For a cancellation: restock only the units that have not shipped.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a parked or rejected command again, once you have seen what is sent.
+    """Send a parked or rejected command again, after showing the request.
 
-    If it did take effect before, it takes effect twice. `--restock-unshipped` cancels
-    the order without the restock; once that is applied, the units that are in no parcel
-    are added to the stock.
+    If the command took effect before, it takes effect twice. `--restock-unshipped`
+    cancels the order without a restock; once the cancellation is applied, the units
+    that have not shipped are added to the stock.
     """
     found = known_command(command, config)
     if restock_unshipped:
@@ -204,18 +216,22 @@ def resend(
     more = {"shown": request["state"], "body": request["body"]}
     _decide(found["id"], config, "resend", reason, as_json, more)
     if {"*", found["instance"]} & set(context.settings(config).dry_run_connections):
-        output.note("a dry run is on: it is planned, and sent once that is over")
+        output.note(
+            "a dry run is on: the command is planned, and sent after the dry run"
+        )
 
 
 def _ask(found: Found, request: Found) -> None:
-    """Show what is about to be sent and what speaks against it; go on after a yes."""
+    """Show the request and the command's history, then ask for confirmation."""
     if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is there to be asked; say --yes to send it")
+        raise typer.BadParameter(
+            "no terminal for the confirmation; add --yes to send it"
+        )
     output.record(
         [
             ("to be sent", f"{request['method']} {request['path']}"),
             ("body", request["body"]),
-            ("it is", f"{found['state']}: {found['reason']}"),
+            ("state", f"{found['state']}: {found['reason']}"),
         ]
     )
     command_view.history(found)
@@ -241,7 +257,7 @@ def _decide(
 
 incidents = typer.Typer(
     no_args_is_help=True,
-    help="What left goods and stock apart, until an operator resolves it.",
+    help="Facts at the platform that an operator must correct.",
 )
 COLUMNS = ("id", "at", "store", "command_id", "says")
 
@@ -262,10 +278,12 @@ def list_incidents(config: ConfigOption = None, as_json: JsonOption = False) -> 
     output.table(shown, COLUMNS, "no open incidents")
 
 
-@incidents.command("resolve")
-def resolve(
-    incident: Annotated[int, typer.Argument(help="Its number in the list.")],
-    reason: Annotated[str, typer.Option("--reason", help="What was done about it.")],
+@incidents.command(
+    "resolve", epilog=example('incidents resolve 3 --reason "parcel was stopped"')
+)
+def resolve_incident(
+    incident: Annotated[int, typer.Argument(help="The incident's number (id).")],
+    reason: Annotated[str, typer.Option("--reason", help="How it was corrected.")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -280,27 +298,31 @@ def resolve(
         typer.echo(f"incident {incident} is resolved: {done['says']}")
 
 
-targets = typer.Typer(
-    no_args_is_help=True, help="Counts of the back office, as targets of stock."
+stock = typer.Typer(
+    no_args_is_help=True, help="Stock counts of the back office, and their targets."
 )
+targets = typer.Typer(no_args_is_help=True, help="The old name of `backhaul stock`.")
 
 
-@targets.command("resume")
-def resume(
+@targets.command("resume", hidden=True)
+@stock.command("resume", epilog=example("stock resume main"))
+def resume_targets(
     store: Annotated[str, typer.Argument(help="The store, as the settings name it.")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the counts of a store true again, after `target.stopped`.
+    """Apply the stock counts of a store again, after the log said `target.stopped`.
 
-    They were stopped because a step moved a variant that it was not addressed to: mend
-    that first, or the next step stops them again.
+    Backhaul stopped them because an adjustment of one variant also changed another
+    one. Correct the cause first, or the next adjustment stops them again.
     """
     stores = context.settings(config).stores
     if store not in stores:
-        raise BackhaulError(f"no store {store}; there are: {', '.join(stores)}")
+        known = ", ".join(stores)
+        raise BackhaulError(f"no store is called {store!r}; there are: {known}")
     was = change(config, "targets/resume", {"store": store, "who": who()})["was"]
     if as_json:
         output.json({"store": store, "was": was})
         return
-    typer.echo(f"resumed; they were stopped: {was}" if was else "they were not stopped")
+    said = f"resumed; they had been stopped: {was}" if was else "they were not stopped"
+    typer.echo(f"stock counts of {store}: {said}")

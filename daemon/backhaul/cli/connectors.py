@@ -13,6 +13,7 @@ from backhaul.cli.context import (
     JsonOption,
     LimitOption,
     ReasonOption,
+    example,
     explainer,
 )
 from backhaul.cli.daemon_client import change, who
@@ -22,13 +23,17 @@ from backhaul.connect.health import ConnectorFailed, guarded, read_notices
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 
-connectors = typer.Typer(no_args_is_help=True, help="The back office's systems.")
+connectors = typer.Typer(
+    no_args_is_help=True, help="Connections to the back office, and deliveries to it."
+)
 
-NameArgument = Annotated[str, typer.Argument(help="The instance, as in the settings.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="The connection, as in the settings.")
+]
 
 
-class Verb(StrEnum):
-    """What can be done about a delivery."""
+class DeliveryDecision(StrEnum):
+    """What an operator can decide about a parked delivery."""
 
     RESEND = "resend"
     APPLIED = "applied"
@@ -38,12 +43,12 @@ class Verb(StrEnum):
 
 @connectors.command("list")
 def list_connectors(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the instances, and how they are."""
+    """List the connections with their health."""
     settings = context.settings(config)
     live = _live(settings)
     rows = [_listed(settings, name, live) for name in settings.connectors]
     columns = ("name", "type", "store", "state", "reason")
-    print_list(rows, columns, "no connector is in the settings", as_json)
+    print_list(rows, columns, "the settings have no connector", as_json)
 
 
 def _live(settings: Settings) -> dict[str, Any] | None:
@@ -52,9 +57,9 @@ def _live(settings: Settings) -> dict[str, Any] | None:
     except NoDaemon:
         return None
     found: dict[str, Any] = status["connectors"]
-    for name, news in status.get("news", {}).items():
-        if not news["up"] and found.get(name, {}).get("up"):
-            found[name] = {"up": False, "reason": f"news: {news['reason']}"}
+    for name, delivery in status.get("news", {}).items():
+        if not delivery["up"] and found.get(name, {}).get("up"):
+            found[name] = {"up": False, "reason": f"deliveries: {delivery['reason']}"}
     return found
 
 
@@ -79,16 +84,16 @@ def _listed(
 
 
 def _reason(seen: dict[str, Any]) -> str | None:
-    """Return why the instance is down, else the notices of its connector."""
+    """Return why the connection is down, or else the notices of its connector."""
     return seen["reason"] or "; ".join(seen.get("notices", ())) or None
 
 
-@connectors.command("check")
+@connectors.command("check", epilog=example("connectors check erp"))
 def check(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Look, without side effects, whether an instance could work."""
-    own = _known(context.settings(config), name)
+    """Run the connector's self-test, without side effects."""
+    own = _connector_settings(context.settings(config), name)
     connector = registry.build(name, own.type, own.options)
     try:
         asyncio.run(_check(connector))
@@ -98,7 +103,7 @@ def check(
     if as_json:
         output.json({"name": name, "ok": True, "notices": notices})
         return
-    typer.echo(f"{name}: ready to work")
+    typer.echo(f"{name}: ready")
     for notice in notices:
         typer.echo(f"{name}: {notice}")
 
@@ -107,12 +112,12 @@ async def _check(connector: Any) -> None:
     await guarded(connector.check())
 
 
-@connectors.command("run")
+@connectors.command("run", epilog=example("connectors run erp"))
 def run(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Ask an instance for its records now, whatever its schedule says."""
-    _known(context.settings(config), name)
+    """Fetch a connection's records now, whatever its schedule says."""
+    _connector_settings(context.settings(config), name)
     done = change(config, "connectors/run", {"name": name, "who": who()})
     if as_json:
         output.json(done)
@@ -121,37 +126,55 @@ def run(
     typer.echo(f"{name}: {counts or 'nothing new'}")
 
 
-@connectors.command("deliveries")
+@connectors.command(
+    "deliveries", epilog=example("connectors deliveries erp --state parked")
+)
 def deliveries(
-    name: Annotated[str | None, typer.Argument(help="Only this instance.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show only this connection.")
+    ] = None,
     config: ConfigOption = None,
     state: StateOption = None,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """List what instances are told, the newest first."""
+    """List deliveries of change notifications, newest first."""
     with explainer(config) as known:
         rows = known.deliveries(name, state, limit)
         if name is not None and not rows:
             configured = context.settings(config).connectors
             require_known(name, [*configured, *known.instances()], "NAME")
     columns = ("seq", "at", "instance", "topic", "about", "state", "reason")
-    print_list(rows, columns, "nothing was told", as_json)
+    print_list(rows, columns, "no deliveries", as_json)
 
 
-@connectors.command("settle")
-def settle(
+@connectors.command("settle", hidden=True)
+@connectors.command(
+    "resolve",
+    epilog=example('connectors resolve 17 --as resend --reason "the ERP lacks it"'),
+)
+def resolve_delivery(
     delivery: Annotated[int, typer.Argument(help="The delivery's number (seq).")],
-    verb: Annotated[Verb, typer.Option("--as", help="What you decide.")],
+    decision: Annotated[
+        DeliveryDecision,
+        typer.Option(
+            "--as", help="Send it again, mark it as applied, discard or park."
+        ),
+    ],
     reason: ReasonOption,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide about a delivery that is parked: tell it again, or not.
+    """Resolve a parked delivery: send it again, mark it as applied, or discard it.
 
-    If it did arrive before, telling it again tells it twice.
+    If the back office received it before, `resend` makes it receive it twice.
     """
-    asked = {"delivery": delivery, "verb": verb.value, "who": who(), "reason": reason}
+    asked = {
+        "delivery": delivery,
+        "verb": decision.value,
+        "who": who(),
+        "reason": reason,
+    }
     done = change(config, "connectors/settle", asked)
     if as_json:
         output.json(done)
@@ -159,8 +182,8 @@ def settle(
         typer.echo(f"delivery {delivery} is {done['state']} now")
 
 
-def _known(settings: Settings, name: str) -> Any:
+def _connector_settings(settings: Settings, name: str) -> Any:
     if name not in settings.connectors:
         known = ", ".join(settings.connectors) or "none"
-        raise BackhaulError(f"no connector is called {name!r}; there are: {known}")
+        raise BackhaulError(f"no connection is called {name!r}; there are: {known}")
     return settings.connectors[name]

@@ -35,7 +35,7 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON: one array or object.")
+    bool, typer.Option("--json", help="Output JSON: one array or object.")
 ]
 
 
@@ -47,18 +47,37 @@ def _moment(text: str) -> str:
         raise typer.BadParameter(problem) from None
 
 
-TimeOption = Annotated[str | None, typer.Option(metavar="TIME", parser=_moment)]
-"""A time of a person's, as the database has it; without a zone it is UTC."""
+_TIME = "TIME is such as 2026-03-01 or 2026-03-01T12:00Z; UTC without a zone."
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        parser=_moment,
+        help=f"Only events that arrived at or after TIME. {_TIME}",
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        parser=_moment,
+        help=f"Only events that arrived before TIME. {_TIME}",
+    ),
+]
+"""A time that the user typed, in the form of the database."""
 LimitOption = Annotated[
     int,
-    typer.Option(
-        "--limit", "-n", min=1, max=1_000_000, help="Rows to show, newest first."
-    ),
+    typer.Option("--limit", "-n", min=1, max=1_000_000, help="Number of rows to show."),
 ]
 
 
 def settings(config: Path | None) -> Settings:
-    """Load and check everything, connectors included. Raises ConfigurationError."""
+    """Load and validate the settings, with those of connectors.
+
+    Raises ConfigurationError.
+    """
     return load_settings(
         config,
         validate_connector=_check_connector,
@@ -68,13 +87,15 @@ def settings(config: Path | None) -> Settings:
 
 
 def one_store(settings: Settings, store: str | None) -> str:
-    """Return the store of `--store`, or the only one. Raises BackhaulError."""
+    """Return the store named by `--store`, or the only one. Raises BackhaulError."""
     names = list(settings.stores)
     if store is None and len(names) == 1:
         return names[0]
     if store not in names:
         known = ", ".join(names)
-        raise BackhaulError(f"say which store with --store; there are {known}")
+        if store is None:
+            raise BackhaulError(f"choose a store with --store; there are: {known}")
+        raise BackhaulError(f"no store is called {store!r}; there are: {known}")
     return store
 
 
@@ -85,28 +106,28 @@ def _check_connector(_: str, connector: Connector) -> list[Finding]:
 
 @contextlib.contextmanager
 def reading(database: Path) -> Iterator[None]:
-    """Tell a schema that is behind this version from a bug. Raises BackhaulError."""
+    """Raise BackhaulError where a query fails because the schema is too old."""
     try:
         yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        # The schema loads much: only who lacks some of it waits for that.
+        # The schema loads many modules: load them only after such an error.
         from backhaul.store import opening
 
         ahead = opening.pending(database)
         if not ahead:
             raise
         raise BackhaulError(
-            f"{database}: its schema is {len(ahead)} steps behind this version,"
-            " named by: backhaul migrate --plan; restart the daemon, or without one:"
-            " backhaul migrate"
+            f"{database}: its schema is {len(ahead)} steps behind this version"
+            " (backhaul migrate --plan lists them); restart the daemon, or if none"
+            " runs: backhaul migrate"
         ) from None
 
 
 @contextlib.contextmanager
 def explainer(config: Path | None) -> Iterator[Explainer]:
-    """Open the database read-only; a running daemon is not disturbed."""
+    """Open the database read-only; this does not disturb a running daemon."""
     file = settings(config).database_file
     opened = Explainer(file)
     try:
@@ -118,7 +139,7 @@ def explainer(config: Path | None) -> Iterator[Explainer]:
 
 @contextlib.contextmanager
 def asker(config: Path | None) -> Iterator[Asker]:
-    """Open the database for questions in SQL; a running daemon is not disturbed."""
+    """Open the database read-only for SQL; this does not disturb a running daemon."""
     file = settings(config).database_file
     opened = Asker(file, SystemClock())
     try:
@@ -128,14 +149,20 @@ def asker(config: Path | None) -> Iterator[Asker]:
         opened.close()
 
 
+def example(*lines: str) -> str:
+    """Return the examples that end a command's help, each without `backhaul`."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join([title, *(f"  backhaul {line}" for line in lines)])
+
+
 def program() -> typer.Typer:
-    """Return it without any command."""
+    """Return the program without any command."""
     made = typer.Typer(
         name="backhaul",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        help="Carries a back office's work back to its store, "
-        "and the store's news back.",
+        help="Sync an online store with a back office in both directions, and explain "
+        "every change.",
     )
     made.callback()(_options)
     return made
@@ -143,7 +170,8 @@ def program() -> typer.Typer:
 
 def _options(
     _debug: Annotated[
-        bool, typer.Option("--debug", help="Print the traceback of a bug.")
+        bool,
+        typer.Option("--debug", help="Print the traceback of an unexpected error."),
     ] = False,
     _version: Annotated[
         bool,
@@ -155,7 +183,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options that hold for every command."""
+    """Accept the options of every command."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -166,13 +194,13 @@ def _print_version(wanted: bool) -> None:
 
 def _written(reason: str | None) -> str | None:
     if reason is not None and not reason.strip():
-        raise typer.BadParameter("say why, for whoever looks at it later")
+        raise typer.BadParameter("it is empty; give a reason, for the audit log")
     if reason is not None and len(reason) > LONGEST_REASON:
         raise typer.BadParameter(f"it is longer than {LONGEST_REASON} characters")
     return reason
 
 
-WHY = "Why; kept with your name."
+WHY = "Why you do it; stored with your name in the audit log."
 
 
 ReasonOption = Annotated[str, typer.Option("--reason", help=WHY, callback=_written)]

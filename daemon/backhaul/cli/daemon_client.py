@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 ASK_SECONDS = 5.0
-NOBODY = "is not running; start it with: backhaul run"
+NOT_RUNNING = "is not running; start it with: backhaul run"
 
 
 def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
-    """Return what the running daemon tells of itself, or else why it does not."""
+    """Return the running daemon's status, or None and the reason."""
     try:
         return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""
     except NoDaemon:
-        return None, NOBODY
+        return None, NOT_RUNNING
     except BackhaulError as error:
         return None, f"does not answer: {error}"
 
@@ -39,14 +39,14 @@ def job_rows(
     live: Mapping[str, Any] | None,
     states: Mapping[tuple[str, str], Row],
 ) -> list[dict[str, Any]]:
-    """Return of each job when it runs, did and will.
+    """Return each job's schedule, last run and next run.
 
-    The daemon knows what is in force: the settings may be different by now.
+    The daemon's own plans win, because the settings may have changed since it started.
     """
-    told = live or {}
-    next_runs = told.get("jobs", {})
-    plans = told.get("plans") or jobs.plans(settings)
-    rules = told.get("rules") or jobs.rules(settings)
+    status = live or {}
+    next_runs = status.get("jobs", {})
+    plans = status.get("plans") or jobs.plans(settings)
+    rules = status.get("rules") or jobs.rules(settings)
     return [
         {
             "job": key[0],
@@ -62,7 +62,7 @@ def job_rows(
 
 
 def _last(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the last run."""
+    """Return the facts of the last run."""
     known = {name: state.get(name) for name in ("paused_at", "outcome", "detail")}
     return known | {
         "last_run_at": state.get("started_at"),
@@ -71,13 +71,13 @@ def _last(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CHANGE_SECONDS = 3_600.0
-"""Looking through every event takes its time."""
+"""Reprocessing every event can take this long."""
 
 
 def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what came of the change. Raises BackhaulError.
+    """Make a change through the daemon and return its result. Raises BackhaulError.
 
-    Without a daemon the lock is taken for as long as the change needs.
+    Without a daemon, this process takes the lock and makes the change itself.
     """
     settings = context.settings(config)
     path = f"/api/changes/{name}"
@@ -86,28 +86,28 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
             path, asked, CHANGE_SECONDS
         )
     except NoDaemon:
-        return asyncio.run(_by_itself(settings, name, asked))
+        return asyncio.run(_offline(settings, name, asked))
     except ConnectionLost as error:
         raise BackhaulError(
-            f"{error}; look whether it was done, and say it again: it is not done twice"
+            f"{error}; check whether it was done, then run it again: repeating is safe"
         ) from None
     return done
 
 
 def who() -> str:
-    """Return who sits there, for the audit: the person behind sudo, if there is one."""
+    """Return the user for the audit log: the one behind sudo, if there is one."""
     uid = os.getuid()
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a number that has no name
+    except (KeyError, OSError):  # a container may run under a uid without a name
         return f"uid {uid}"
     return f"{user} (uid {uid})"
 
 
-async def _by_itself(
+async def _offline(
     settings: Settings, name: str, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    # All that the daemon is made of: only who works without one waits for it to load.
+    # This loads all parts of the daemon, which other commands do not need.
     from backhaul.app.offline import offline
 
     async with offline(settings) as known:

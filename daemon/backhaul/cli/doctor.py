@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from backhaul.doctor.result import Result
 
 
-# What is looked at loads the store and the HTTP client: no other command should wait
-# for these.
+# The checks load the store and the HTTP client, so these commands import them on use.
 
 
 def doctor(
@@ -35,21 +34,21 @@ def doctor(
         str | None,
         typer.Option(
             metavar="CONNECTOR",
-            help="Only show the key of its SFTP server, and the line to set.",
+            help="Only show the host key of this connection's SFTP server.",
         ),
     ] = None,
     deep: Annotated[
         bool,
         typer.Option(
             "--deep",
-            help="Compare every index of the database with its table; takes longer.",
+            help="Compare every index of the database with its table; slower.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for what keeps it from working; each line that is not ok has a fix.
+    """Run health checks; each failure or warning comes with a fix.
 
-    Nothing is changed and no command is sent. Exit code 1: something failed.
+    Nothing is changed and no command is sent. The exit code is 1 if a check failed.
     """
     if trust_host_key is not None:
         asyncio.run(_show_host_key(config, trust_host_key, as_json))
@@ -81,7 +80,7 @@ async def _examined(
 async def examined(
     config: Path | None, *, deep: bool = False
 ) -> AsyncIterator["Result"]:
-    """Yield what was found; of a configuration that cannot be used only that."""
+    """Yield the results of all checks, or only the errors of the configuration."""
     from backhaul.doctor import configuration
     from backhaul.doctor.check_runner import examine
 
@@ -111,11 +110,11 @@ def _print(each: "Result") -> None:
 async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
     from backhaul.doctor.configuration import shown_by
 
-    # The connector's own settings are not judged: the key is what they lack.
+    # The connector's own options are not validated, because they lack this key.
     known = load_settings(config).connectors
     if name not in known:
         there = ", ".join(known) or "none"
-        raise BackhaulError(f"no connector is called {name!r}; there are: {there}")
+        raise BackhaulError(f"no connection is called {name!r}; there are: {there}")
     key = await shown_by(name, known[name].options)
     if as_json:
         output.json(
@@ -127,17 +126,16 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
             }
         )
         return
-    typer.echo(f"{key.where} shows {key.fingerprint}")
-    typer.echo("If its administrator confirms that fingerprint, set:")
+    typer.echo(f"{key.where} has the host key {key.fingerprint}")
+    typer.echo("If its administrator confirms this fingerprint, set:")
     typer.echo(f'[connectors.{name}]\nsftp_host_key = "{key.line}"')
 
 
 def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check the configuration: ok, or everything that is wrong with it (exit 78).
+    """Check the configuration and list every error (exit code 78).
 
-    What the daemon runs with and should not be so is a warning, as `backhaul doctor`
-    has it too: a file with secrets that others may read, plain HTTP, secrets in the
-    environment.
+    Risks are warnings, as in `backhaul doctor`: a file with secrets that others can
+    read, plain HTTP, secrets in the environment.
     """
     from backhaul.doctor import configuration
     from backhaul.doctor.result import State
@@ -147,8 +145,8 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     except ConfigurationError as error:
         more = configuration.shown_to_others(config, os.environ)
         raise ConfigurationError([*error.findings, *more]) from None
-    looked = configuration.look(settings, config, os.environ)
-    warnings = [each for each in looked if each.state is not State.OK]
+    results = configuration.check(settings, config, os.environ)
+    warnings = [each for each in results if each.state is not State.OK]
     if as_json:
         file = configuration_file(config)
         shown = {"file": None if file is None else str(file), **dict(summary(settings))}
@@ -166,7 +164,7 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
 
 
 def summary(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield what the configuration amounts to, in a few rows without secrets."""
+    """Yield a summary of the configuration, without secrets."""
     yield "state", str(settings.state_dir)
     yield "database", str(settings.database_file)
     yield "public", f"{settings.public.host}:{settings.public.port}"
@@ -186,11 +184,11 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _jobs(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield when each job runs; once for all stores where they do not differ."""
+    """Yield when each job runs; one row if all stores have the same schedule."""
     plans, rules = jobs.plans(settings), jobs.rules(settings)
-    told = {name: ": ".join([plans[name], *_rule(rules, name)]) for name in plans}
-    for name in dict.fromkeys(jobs.key_of(called)[0] for called in told):
-        own = {n: words for n, words in told.items() if jobs.key_of(n)[0] == name}
+    schedules = {name: ": ".join([plans[name], *_rule(rules, name)]) for name in plans}
+    for name in dict.fromkeys(jobs.key_of(called)[0] for called in schedules):
+        own = {n: words for n, words in schedules.items() if jobs.key_of(n)[0] == name}
         if len(set(own.values())) == 1:
             own = {name: next(iter(own.values()))}
         yield from ((f"job {called}", words) for called, words in own.items())
@@ -202,25 +200,27 @@ def _rule(rules: Mapping[str, str], name: str) -> list[str]:
 
 def _without_secret(settings: Settings) -> str:
     if settings.public.url:
-        return "no secret is given: the daemon subscribes, and keeps what it is given"
+        return (
+            "no secret is set: the daemon subscribes and keeps the secret that it gets"
+        )
     return (
-        "are refused: neither webhook_secrets nor [public] url is given;"
-        " `backhaul run` says what to enter in the platform's dashboard"
+        "are refused: neither webhook_secrets nor [public] url is set; `backhaul run`"
+        " shows what to enter in the platform's dashboard"
     )
 
 
 def support_bundle(
     out: Annotated[
-        Path | None, typer.Argument(help="The .tar.gz to write; it must be new.")
+        Path | None, typer.Argument(help="The .tar.gz to write; it must not exist yet.")
     ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write what somebody who helps needs: no secrets and no personal data.
+    """Create a diagnostics archive without secrets and personal data.
 
-    It begins with all that `doctor` looks at, so it may take a while.
+    It first runs the checks of `backhaul doctor`, so it may take a while.
     """
-    # As in `doctor`.
+    # Imported on use, as in `doctor`.
     from backhaul.doctor import bundle
     from backhaul.doctor.bundle import Cleaner
 
@@ -240,7 +240,7 @@ def support_bundle(
     if as_json:
         output.json({"file": str(name), "parts": list(parts)})
     else:
-        typer.echo(f"{name}: {', '.join(parts)}; read it before you hand it on")
+        typer.echo(f"{name}: {', '.join(parts)}; read it before you share it")
 
 
 async def _checks_as_json(config: Path | None) -> list["Result"]:
@@ -251,7 +251,7 @@ def _usable(config: Path | None) -> Settings | None:
     try:
         return context.settings(config)
     except ConfigurationError:
-        return None  # the doctor's findings say what is wrong with it
+        return None  # the results of the checks name the errors
 
 
 def _parts(

@@ -13,7 +13,8 @@ from backhaul.cli.context import (
     LimitOption,
     OptionalReason,
     ReasonOption,
-    TimeOption,
+    SinceOption,
+    example,
     explainer,
 )
 from backhaul.cli.daemon_client import change, who
@@ -21,37 +22,41 @@ from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.store.refolds import EventState, Selection
 
-events = typer.Typer(no_args_is_help=True, help="What arrived and what became of it.")
-quarantine = typer.Typer(no_args_is_help=True, help="What could not be used.")
+events = typer.Typer(no_args_is_help=True, help="Inbound events from the platform.")
+quarantine = typer.Typer(
+    no_args_is_help=True, help="Events and records that could not be used."
+)
 
-StateOption = Annotated[State | None, typer.Option("--state", help="Only this state.")]
+StateOption = Annotated[
+    State | None, typer.Option("--state", help="Show only this state.")
+]
 EventStateOption = Annotated[
-    EventState | None, typer.Option("--state", help="Only this state.")
+    EventState | None, typer.Option("--state", help="Only events in this state.")
 ]
 
 
-@events.command("list")
+@events.command("list", epilog=example("events list --state unhandled"))
 def list_events(
     config: ConfigOption = None,
     state: EventStateOption = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Show only this topic.")] = None,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """List events, the newest first."""
+    """List events, newest first."""
     with explainer(config) as known:
         rows = known.events(state, topic, limit)
     columns = ("id", "received_at", "topic", "about", "state", "detail")
     print_list(rows, columns, "no events", as_json)
 
 
-@events.command("show")
+@events.command("show", epilog=example("events show 1234"))
 def show_event(
-    event: Annotated[int, typer.Argument(help="The event's number.")],
+    event: Annotated[int, typer.Argument(help="The event's number (id).")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one event with its headers and its body as it came."""
+    """Show one event with its headers and its raw body."""
     with explainer(config) as known:
         found = known.event(event)
     if found is None:
@@ -63,34 +68,36 @@ def show_event(
 def list_quarantine(
     config: ConfigOption = None, limit: LimitOption = 20, as_json: JsonOption = False
 ) -> None:
-    """List what was set aside, the newest first."""
+    """List quarantined events and records, newest first."""
     with explainer(config) as known:
         rows = known.quarantine(limit)
     columns = ("id", "at", "source", "name", "about", "locator", "reason")
     print_list(rows, columns, "nothing is in quarantine", as_json)
 
 
-@quarantine.command("show")
+@quarantine.command("show", epilog=example("quarantine show 4"))
 def show_quarantined(
-    row: Annotated[int, typer.Argument(help="The row's number.")],
+    row: Annotated[int, typer.Argument(help="The row's number (id).")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one row as it came, and why it was set aside."""
+    """Show one quarantined row as it arrived, with the reason."""
     with explainer(config) as known:
         found = known.quarantined(row)
     if found is None:
-        raise BackhaulError(f"there is no row {row}; see: backhaul quarantine list")
+        raise BackhaulError(
+            f"there is no quarantined row {row}; see: backhaul quarantine list"
+        )
     _show(found, as_json)
 
 
 def require_known(name: str, known: Iterable[str], hint: str) -> None:
-    """Refuse a name that nobody has: that nothing is listed would say all is well."""
+    """Refuse an unknown name, because an empty list would look as if all is well."""
     names = sorted(set(known))
     if name not in names:
         there = ", ".join(names) or "none"
         raise typer.BadParameter(
-            f"{name!r} is none; there are: {there}", param_hint=hint
+            f"there is no {name!r}; there are: {there}", param_hint=hint
         )
 
 
@@ -110,63 +117,64 @@ def _show(found: dict[str, object], as_json: bool) -> None:
         output.record(found.items())
 
 
-def refold(
+def reprocess(
     ids: Annotated[
-        list[int] | None, typer.Argument(help="Numbers of events.", show_default=False)
+        list[int] | None,
+        typer.Argument(help="Numbers (ids) of events.", show_default=False),
     ] = None,
     config: ConfigOption = None,
     state: EventStateOption = None,
-    since: TimeOption = None,
+    since: SinceOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every event that is kept.")
+        bool, typer.Option("--all", help="Every stored event.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fold stored events again: after an update, a mended setting, or to be sure.
+    """Fold stored events once more, after an upgrade or a corrected setting.
 
-    TIME is as in 2026-03-01 or 2026-03-01T12:00Z; without a zone it is UTC.
-
-    An event that was folded already changes nothing. One that can be folded now leaves
-    quarantine.
+    An event that was folded before changes nothing. A quarantined event that can be
+    folded now leaves quarantine.
     """
     selection = Selection(tuple(ids or ()), state, since)
     if everything == (selection != Selection()):
-        raise typer.BadParameter("name events, --state or --since, or else say --all")
+        raise typer.BadParameter("give numbers of events, --state or --since, or --all")
     asked = {**msgspec.to_builtins(selection), "who": who()}
     states = change(config, "events/refold", asked)
     if as_json:
         output.json(states)
         return
-    told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    typer.echo(f"folded again: {told or 'no event is like that'}")
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    typer.echo(f"reprocessed: {counts or 'no event matches'}")
 
 
-RowArgument = Annotated[int, typer.Argument(help="The row's number.")]
+RowArgument = Annotated[int, typer.Argument(help="The row's number (id).")]
 
 
 def edit(
     row: RowArgument,
     fields: Annotated[
         list[str],
-        typer.Option("--set", metavar="NAME=VALUE", help="A field, and what it is."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A field and its value; repeatable."
+        ),
     ],
     kind: Annotated[
         str | None,
-        typer.Option(help="What a row is that never became a record: fulfill, …"),
+        typer.Option(help="The kind of record, if the row has none yet: fulfill, …"),
     ] = None,
     reason: OptionalReason = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Mend a row of a connector, field by field, and try it again.
+    """Edit fields of a connector's row and try it again.
 
-    The fields are those of the record, such as `order` or `sku`; a list is JSON.
+    The fields are those of the record, such as `order` or `sku`; write a list as JSON.
     """
     pairs = [text.partition("=") for text in fields]
     if wrong := [name for name, equals, _ in pairs if not equals or not name]:
-        raise typer.BadParameter(f"say NAME=VALUE, not {wrong[0]!r}")
+        raise typer.BadParameter(f"must be NAME=VALUE, not {wrong[0]!r}")
     asked = {"fields": {name: value for name, _, value in pairs}, "kind": kind}
-    _change("edit", row, reason or "mended", config, as_json, asked)
+    _change("edit", row, reason or "edited", config, as_json, asked)
 
 
 def retry(
@@ -175,7 +183,7 @@ def retry(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try a row again as it is, once what was missing is there."""
+    """Try a row again unchanged, for example once its order has arrived."""
     _change("retry", row, reason or "tried again", config, as_json)
 
 
@@ -185,10 +193,10 @@ def correct(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a shipment's tracking number for an order that was shipped whole.
+    """Send a shipment's tracking number for an order that is already fulfilled.
 
-    Nothing is shipped. Where the store takes no further number for a fulfilled order,
-    the command is rejected, and says so.
+    Nothing is shipped. If the store accepts no further number for a fulfilled order,
+    the command is rejected with that reason.
     """
     _change("correct", row, reason or "the number was corrected", config, as_json)
 
@@ -199,7 +207,7 @@ def drop_row(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a row up: it stays to be read, and is tried no more."""
+    """Discard a row: it stays readable and is not tried again."""
     _change("drop", row, reason, config, as_json)
 
 

@@ -34,7 +34,7 @@ def run(
     arguments: Sequence[str],
     redact: Redactor | None = None,
 ) -> int:
-    """Call `command`, say on stderr why it failed, and return the exit code.
+    """Call `command`, report a failure on stderr, and return the exit code.
 
     `--debug` among `arguments` adds the traceback of an unexpected exception; the log,
     where one was set up, has it anyway. `redact` is the log's redactor, which knows the
@@ -52,7 +52,7 @@ def run(
     except BrokenPipeError:
         _silence()
         return FAILED
-    except Exception as raised:  # noqa: BLE001 - the last stop before the person
+    except Exception as raised:  # noqa: BLE001 - the outermost handler
         cause = _in_words(first_of(raised), arguments)
         _say(cause, redact, DEBUG_OPTION in arguments)
         return exit_code(cause)
@@ -60,7 +60,7 @@ def run(
 
 
 def exit_code(error: Exception) -> int:
-    """Return the code that architecture §8 gives to a kind of failure."""
+    """Return the exit code for a kind of failure; docs/backhaul.1 lists them."""
     if isinstance(error, Fatal):
         return error.exit_code
     if isinstance(error, Busy):
@@ -71,7 +71,7 @@ def exit_code(error: Exception) -> int:
 
 
 def lines(error: Exception) -> list[str]:
-    """Return what the person is told, a line for each thing that is wrong."""
+    """Return the error message, one line for each problem."""
     if isinstance(error, ConfigurationError):
         return [str(finding) for finding in error.findings]
     if isinstance(error, BackhaulError):
@@ -79,40 +79,41 @@ def lines(error: Exception) -> list[str]:
     if isinstance(error, PermissionError):
         return [f"{error.filename}: permission denied"]
     return [
-        f"a bug: {type(error).__name__} at {_place(error)}; please try again with "
-        f"{DEBUG_OPTION} and report what it prints, together with the log"
+        f"a bug: {type(error).__name__} at {_place(error)}; please run it again with "
+        f"{DEBUG_OPTION} and report the output together with the log"
     ]
 
 
 def _in_words(error: Exception, arguments: Sequence[str]) -> Exception:
-    """Say what can be done of a damaged database and a full disk, wherever met.
+    """Replace errors of a damaged database, a full disk and undecodable arguments.
 
-    And of an argument that is no text: only what is sent or stored has to be.
+    Each gets a message that says what to do.
     """
     if isinstance(error, UnicodeEncodeError):
         for odd in (each for each in arguments if storable(each) != each):
-            return BackhaulError(f"{odd} is no UTF-8; write it anew")
+            return BackhaulError(f"the argument {odd} is not UTF-8; type it again")
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         _silence()
-        where = error.filename or "what was to be written"
+        where = error.filename or "the output"
         return Busy(f"{where}: {(error.strerror or 'no room').lower()}")
     return Damaged("SQLite", str(error)) if is_damage(error) else error
 
 
 def _say(error: Exception, redact: Redactor, debug: bool) -> None:
-    told = lines(error)
+    messages = lines(error)
     if exit_code(error) == BUG:
         logger.bind(action="program.crashed").opt(exception=error).error(
             "a bug ends the program: {}", type(error).__name__
         )
         if debug:
-            told = [*"".join(traceback.format_exception(error)).splitlines(), *told]
+            trace = "".join(traceback.format_exception(error)).splitlines()
+            messages = [*trace, *messages]
     with contextlib.suppress(BrokenPipeError):
-        sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in told))
+        sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in messages))
 
 
 def _place(error: Exception) -> str:
-    """Return file and line of the innermost of our own frames below `run`."""
+    """Return file and line of the innermost frame of Backhaul below `run`."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     ours = [frame for frame in frames if "backhaul" in frame.filename] or frames
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "start"
@@ -126,12 +127,12 @@ def _system_exit_code(error: SystemExit) -> int:
 
 
 def _drop_default_sink() -> None:
-    # loguru's own sink shows variables, and so secrets, until the log is configured.
+    # loguru's default sink shows variables, and so secrets, until logging is set up.
     with contextlib.suppress(ValueError):
         logger.remove(0)
 
 
 def _silence() -> None:
-    # The interpreter flushes stdout once more at its end and would complain then.
+    # The interpreter flushes stdout at exit, which would raise another error.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,16 +9,21 @@ import typer
 
 from backhaul.app.jobs import label
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, example, explainer
 from backhaul.cli.daemon_client import ask, change, job_rows, who
 from backhaul.core.clock import SystemClock
 from backhaul.core.text import ago
 
-jobs = typer.Typer(no_args_is_help=True, help="The scheduled jobs.")
+jobs = typer.Typer(
+    no_args_is_help=True, help="Scheduled jobs: list, run, pause and resume."
+)
 
-NameArgument = Annotated[str, typer.Argument(help="The job; see: backhaul jobs list")]
+NameArgument = Annotated[
+    str, typer.Argument(help="The job's name; see: backhaul jobs list")
+]
 StoreOption = Annotated[
-    str | None, typer.Option("--store", help="Only of this store; else of each.")
+    str | None,
+    typer.Option("--store", help="Only this store's job; default: each store's."),
 ]
 
 COLUMNS = ("job", "store", "when", "last_run", "next_run")
@@ -26,7 +31,7 @@ COLUMNS = ("job", "store", "when", "last_run", "next_run")
 
 @jobs.command("list")
 def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the jobs: when each runs, when it last did, and when it will."""
+    """List the jobs with their schedule, last run and next run."""
     settings = context.settings(config)
     live, silence = ask(settings)
     with explainer(config) as known:
@@ -40,11 +45,11 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     for line in legend(rows):
         typer.echo(line)
     if live is None:
-        typer.echo(f"The daemon {silence}; without it no job runs")
+        typer.echo(f"The daemon {silence}; no job runs without it")
 
 
 def legend(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield which rule holds for the jobs that send, those with one rule together."""
+    """Yield a line for each rule, with the jobs that it holds for."""
     held: dict[str, list[str]] = {}
     for row in rows:
         if row["rule"]:
@@ -54,7 +59,7 @@ def legend(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def shown(row: Mapping[str, Any], now: datetime) -> dict[str, str]:
-    """Return a job in the words of the table: it fits a terminal of 80 columns."""
+    """Return a row of the table, short enough for a terminal of 80 columns."""
     last, due = row["last_run_at"], row["next_run_at"]
     known = {name: row[name] for name in ("job", "store", "when")}
     return known | {
@@ -63,40 +68,40 @@ def shown(row: Mapping[str, Any], now: datetime) -> dict[str, str]:
     }
 
 
-@jobs.command("run")
+@jobs.command("run", epilog=example("jobs run reconcile_full"))
 def run_job(
     name: NameArgument,
     config: ConfigOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job now, in the daemon, even one that is paused."""
+    """Run a job now, in the daemon, even if it is paused."""
     _change("run", name, store, config, as_json)
 
 
-@jobs.command("pause")
+@jobs.command("pause", epilog=example("jobs pause push_fulfillments"))
 def pause_job(
     name: NameArgument,
     config: ConfigOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a job rest until it is resumed, also after a restart.
+    """Pause a job until it is resumed, also after a restart.
 
-    Where a job that sends is paused, nothing of its kind leaves, not even a retry; but
-    `backhaul jobs run` lets out what is planned by then.
+    While a job that sends commands is paused, no command of its kind is sent, not even
+    a retry. `backhaul jobs run` still sends the commands that are planned by then.
     """
     _change("pause", name, store, config, as_json)
 
 
-@jobs.command("resume")
+@jobs.command("resume", epilog=example("jobs resume push_fulfillments"))
 def resume_job(
     name: NameArgument,
     config: ConfigOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a job run again, from its next time on."""
+    """Resume a paused job; it runs at its next scheduled time."""
     _change("resume", name, store, config, as_json)
 
 

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class LateContext(ssl.SSLContext):
-    """Reads the authorities that the system trusts with the first connection."""
+    """Loads the system's certificate authorities at the first connection."""
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """Begin a connection; until now nobody could be trusted."""
+        """Begin a connection, after loading the authorities."""
         if not self.cert_store_stats()["x509_ca"]:
             self.load_default_certs()
         return super().wrap_bio(*args, **options)
 
 
 def program_for(arguments: list[str]) -> typer.Typer:
-    """Return the program; where a daemon is to run, without its other commands.
+    """Return the program; for `backhaul run`, only with that command.
 
-    To load them, and rich to print what they find, takes a twentieth of a start.
+    The other commands, and rich for their output, take a twentieth of a start to load.
     """
-    # httpx offers a command line, for which it would load rich and pygments.
+    # httpx has a command line, for which it would load rich and pygments.
     sys.modules["httpx._main"] = cast("Any", None)
-    # pydantic would look for plugins through all that is installed.
+    # pydantic would search all installed packages for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     with gc_tuning.paused():
         if [word for word in arguments if word != "--debug"][:1] != ["run"]:
@@ -52,7 +52,7 @@ def program_for(arguments: list[str]) -> typer.Typer:
 
 
 def _load_aiohttp() -> None:
-    """It reads all authorities twice, also for a context that trusts anybody."""
+    """Import aiohttp without its two loads of the certificate authorities."""
     make = ssl.create_default_context
 
     def make_late(*args: Any, **options: Any) -> ssl.SSLContext:
@@ -64,13 +64,13 @@ def _load_aiohttp() -> None:
         _instead(ssl.SSLContext, "set_default_verify_paths", lambda _: None),
         _instead(ssl, "create_default_context", make_late),
     ):
-        import aiohttp  # noqa: F401 - whoever imports it gets this one
+        import aiohttp  # noqa: F401 - later imports get this module
 
 
 def _load_apscheduler() -> None:
-    """It looks three times for what others have installed for it."""
+    """Import APScheduler without its three searches for plugins."""
     with _instead(importlib.metadata, "entry_points", lambda **_: ()):
-        import backhaul.app.schedule  # noqa: F401 - nobody else may import APScheduler
+        import backhaul.app.schedule  # noqa: F401 - the only module that may import APScheduler
 
 
 @contextmanager

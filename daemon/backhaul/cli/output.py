@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 18
 ARROW = "  > "
 _LEAST_SAID = 12
-"""Columns of a sentence below which its command stands on a line of its own."""
+"""With less room for the sentence, its command gets a line of its own."""
 
 
 class Line(Struct, frozen=True):
-    """What something is called, what there is to say, and what one may type.
+    """A label, a sentence and the command to type.
 
-    `state` gives it its color. What strangers wrote cannot steer the terminal.
+    `state` sets the color. Control characters are removed, because the texts may come
+    from other systems.
     """
 
     label: str
@@ -46,9 +47,9 @@ class Line(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """Lines of one kind; `all_of` is what shows all, where there is no room.
+    """Lines of one kind; `all_of` is the command that lists all of them.
 
-    What is urgent gives way last.
+    Urgent sections are shortened last.
     """
 
     lines: list[Line]
@@ -57,10 +58,10 @@ class Section(Struct, frozen=True):
 
 
 def fit(sections: list[Section], width: int, height: int) -> list[Line]:
-    """Return as many lines as there is room for, each cut to the width.
+    """Return as many lines as fit the height, each cut to the width.
 
-    The longest list is shortened first. What is to be typed is never cut: where it
-    leaves no room for the rest it stands below.
+    The longest section is shortened first. A command is never cut: it moves to a line
+    of its own if it leaves no room for the sentence.
     """
     kept = [len(section.lines) for section in sections]
     while len(shown := _shown(sections, kept, width)) > height:
@@ -72,7 +73,7 @@ def fit(sections: list[Section], width: int, height: int) -> list[Line]:
 
 
 def _longest(sections: list[Section], kept: list[int]) -> int | None:
-    """Return the place of the list that gives way next; each keeps its first line."""
+    """Return the section to shorten next; each keeps its first line."""
     able = [place for place, number in enumerate(kept) if number > 1]
     patient = [place for place in able if not sections[place].urgent]
     return max(patient or able, key=lambda place: kept[place], default=None)
@@ -98,14 +99,14 @@ def _within(line: Line, width: int) -> list[Line]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the text, or as much of it as fits with the mark that it goes on."""
+    """Return the text, or as much of it as fits, followed by an ellipsis."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(width - 1, 0)) + "…"
 
 
 def packed(pieces: list[str], width: int, between: str = "; ") -> list[str]:
-    """Return the pieces on as few lines as they need."""
+    """Return the pieces joined into as few lines as possible."""
     lines: list[str] = []
     for piece in pieces:
         if lines and len(lines[-1]) + len(between + piece) <= width:
@@ -129,7 +130,7 @@ _COLORS = {
     "ok": "green",
 }
 _USUAL_WIDTH = 80
-"""Columns of a terminal that nobody made smaller."""
+"""Columns of a usual terminal."""
 _NAMES = {"job", "store", "state", "kind", "topic", "fingerprint", "name"}
 
 
@@ -139,23 +140,23 @@ def json(document: object) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
-    """Print rows as a table, or `none` in words where there are none.
+    """Print rows as a table, or the text `none` if there are no rows.
 
-    A column that is empty in every row is left out: it would take room from the others.
+    A column that is empty in every row is left out, to save room for the others.
     """
     console = _console()
     if not rows:
         console.print(none)
         return
-    told = [c for c in columns if any(row[c] not in (None, "") for row in rows)]
+    filled = [c for c in columns if any(row[c] not in (None, "") for row in rows)]
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in told:
-        # A name broken into pieces can be neither read nor copied; prose gives way.
+    for column in filled:
+        # A wrapped name cannot be copied, so only prose wraps.
         whole = console.width >= _USUAL_WIDTH and column in _NAMES
         fixed = _is_time(column) or column == "id" or whole
         shown.add_column(_heading(column), overflow="fold", no_wrap=fixed)
     for row in rows:
-        shown.add_row(*(_cell(_short(column, row[column])) for column in told))
+        shown.add_row(*(_cell(_short(column, row[column])) for column in filled))
     console.print(shown)
 
 
@@ -165,7 +166,7 @@ def _heading(column: str) -> str:
 
 
 def grid(rows: Sequence[Sequence[Any]], columns: Sequence[str], none: str) -> None:
-    """Print rows as they are: numbers to the right, nothing left out or renamed."""
+    """Print rows unchanged: numbers right-aligned, no column left out or renamed."""
     console = _console()
     if not rows:
         console.print(none)
@@ -185,14 +186,14 @@ def _is_time(column: str) -> bool:
 
 
 def _short(column: str, value: object) -> object:
-    """Leave out the year and what is below a second: a row should fit a terminal."""
+    """Leave out the year and fractions of a second, so that rows fit a terminal."""
     if _is_time(column) and isinstance(value, str):
         return value[5:19].replace("T", " ")
     return value
 
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what happened: when, what, how it came out; why stands below if long."""
+    """Print each entry with time, subject and state; long details go below it."""
     console = _console(soft_wrap=True)
     subjects = [printable(f"{row['what']} {row['name']}") for row in rows]
     widest = max(map(len, subjects), default=0)
@@ -215,7 +216,7 @@ _INDENT = " " * 20
 
 
 def finding(state: str, text: str) -> None:
-    """Print a state and a sentence that fits beside it, wrapped below itself."""
+    """Print a state with a sentence beside it, wrapped under its own beginning."""
     console = _console(soft_wrap=True)
     width = max(min(console.width, _USUAL_WIDTH) - _STATE_WIDTH, 20)
     parts = textwrap.wrap(
@@ -232,12 +233,12 @@ _STATE_WIDTH = 6
 
 
 def note(text: str) -> None:
-    """Print what one should know besides."""
+    """Print a remark on stderr."""
     _console(stderr=True).print(text, style="dim")
 
 
 def record(fields: Iterable[tuple[str, object]]) -> None:
-    """Print one thing: a name and a value per line."""
+    """Print one object, with a name and a value per line."""
     console = _console(soft_wrap=True)
     for name, value in fields:
         line = Text(f"{name.replace('_', ' '):<22}", style="dim")
@@ -245,13 +246,13 @@ def record(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def terminal() -> tuple[int, int] | None:
-    """Return columns and lines of the terminal that is printed to, if it is one."""
+    """Return columns and lines of the terminal, or None without a terminal."""
     console = _console()
     return (console.width, console.height) if console.is_terminal else None
 
 
 def screen(sections: list[Section], size: tuple[int, int] | None) -> None:
-    """Print lines as they fit a terminal of that size, or whole where it is none."""
+    """Print the sections to fit a terminal of that size, or in full without one."""
     console = _console(soft_wrap=True)
     if size is None:
         lines = [line for section in sections for line in section.lines]
@@ -259,10 +260,10 @@ def screen(sections: list[Section], size: tuple[int, int] | None) -> None:
         width, height = size
         lines = fit(sections, width, height - 1)
     for line in lines:
-        console.print(_told(line))
+        console.print(_styled(line))
 
 
-def _told(line: Line) -> Text:
+def _styled(line: Line) -> Text:
     color = _COLORS.get(line.state, "")
     text = Text()
     if line.label or line.says:
@@ -274,7 +275,7 @@ def _told(line: Line) -> Text:
 
 
 def _console(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
-    """Return a terminal that takes text for what it is, never for markup."""
+    """Return a console that never interprets text as markup."""
     return Console(
         stderr=stderr, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False
     )

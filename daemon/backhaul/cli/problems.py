@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 UNREADABLE_SHOWN = 3
 TOPICS_SHOWN = 3
 UNKNOWN = "unknown"
-"""The name under which the daemon counts what came for no store of ours."""
+"""The name under which the daemon counts webhooks for unknown stores."""
 REFUSALS: Mapping[str, str] = {
     "encoded": "compressed (415)",
     "large": "too large (413)",
@@ -22,13 +22,13 @@ REFUSALS: Mapping[str, str] = {
     "slow": "too slow (408)",
     "busy": "while the daemon was busy (503)",
 }
-"""What each kind of refusal is called, with the status that was answered."""
+"""The words for each kind of refusal, with the status of the response."""
 LEAST_FREE_BYTES = 1_000_000_000
-"""With less a copy of the database, or a long night's log, may find no room."""
+"""With less space, a backup or a night of log lines may not fit."""
 
 
-def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield a line for each; `found` is what `backhaul status --json` prints."""
+def problems(found: Mapping[str, Any]) -> Iterator[Line]:
+    """Yield a line for each problem; `found` is the output of `status --json`."""
     live = found["daemon"] or {}
     yield from _stopped(live.get("stores", {}))
     yield from _parked(found)
@@ -37,13 +37,13 @@ def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
         yield Line("incident", incident["says"], resolve, "fail")
     yield from _unknown_statuses(found["unknown_statuses"])
     for name, why in found["targets_stopped"].items():
-        resume = f"backhaul targets resume {name}"
+        resume = f"backhaul stock resume {name}"
         yield Line(f"counts of {name}", f"stopped: {why}", resume, "fail")
     yield from _down(live)
     yield from _unreadable(found["unreadable_orders"])
     yield from _unknown_topics(found["unknown_topics"])
     yield from _refused(live.get("refused", {}))
-    yield from _set_aside(found)
+    yield from _quarantined(found)
     yield from _notices(live)
     for name, said in live.get("subscriptions", {}).items():
         if said:
@@ -79,7 +79,7 @@ def _unknown_statuses(unknown: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     for each in unknown:
         more = f" and {each['orders'] - 1:,} more" if each["orders"] > 1 else ""
         says = (
-            f"financial status {each['status']!r} is not known: order"
+            f"financial status {each['status']!r} is unknown: order"
             f" {each['example']}{more} not released to connectors that wait for"
             " payment; ask the platform what it means"
         )
@@ -95,7 +95,7 @@ def _down(live: Mapping[str, Any]) -> Iterator[Line]:
     for name, each in live.get("news", {}).items():
         if not each["up"]:
             listed = f"backhaul connectors deliveries {name}"
-            yield Line(f"news to {name}", f"down: {each['reason']}", listed, "fail")
+            yield Line(f"delivery to {name}", f"down: {each['reason']}", listed, "fail")
 
 
 def _notices(live: Mapping[str, Any]) -> Iterator[Line]:
@@ -120,7 +120,7 @@ def _unreadable(orders: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
 
 
 def _unknown_topics(topics: Mapping[str, int]) -> Iterator[Line]:
-    """Say which topics of the last hour nobody knows, the most frequent first."""
+    """Yield the unknown topics of the last hour, the most frequent first."""
     if not topics:
         return
     number = sum(topics.values())
@@ -133,9 +133,9 @@ def _unknown_topics(topics: Mapping[str, int]) -> Iterator[Line]:
 
 
 def _refused(stores: Mapping[str, Mapping[str, int]]) -> Iterator[Line]:
-    """Say how many deliveries of the last hour each store's address refused, and why.
+    """Yield how many webhooks of the last hour each store's address refused, and why.
 
-    What strangers send to no store's address is no trouble.
+    Requests to no store's address are not a problem.
     """
     for name, answers in stores.items():
         if name == UNKNOWN:
@@ -148,14 +148,14 @@ def _refused(stores: Mapping[str, Mapping[str, int]]) -> Iterator[Line]:
         yield Line(f"webhooks of {name}", says, "backhaul doctor", "warn")
 
 
-def _set_aside(found: Mapping[str, Any]) -> Iterator[Line]:
+def _quarantined(found: Mapping[str, Any]) -> Iterator[Line]:
     if rows := found["quarantined"]:
         says = f"{rows} in quarantine"
         yield Line("quarantine", says, "backhaul quarantine list", "fail")
     for name, each in found["connectors"].items():
         if parked := each["deliveries_parked"]:
             listed = f"backhaul connectors deliveries {name} --state parked"
-            yield Line(f"news to {name}", f"{parked} parked", listed, "parked")
+            yield Line(f"delivery to {name}", f"{parked} parked", listed, "parked")
 
 
 def _paused(jobs: list[dict[str, Any]]) -> Iterator[Line]:

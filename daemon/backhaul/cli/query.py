@@ -38,12 +38,12 @@ class Format(StrEnum):
 
 
 def chosen(as_csv: bool, as_json: bool, as_jsonl: bool) -> Format | None:
-    """Return the one format asked for, if any."""
+    """Return the chosen format, if any. Raises BackhaulError for several."""
     flags = {Format.CSV: as_csv, Format.JSON: as_json, Format.JSONL: as_jsonl}
-    wanted = [form for form, is_wanted in flags.items() if is_wanted]
-    if len(wanted) > 1:
+    formats = [form for form, is_set in flags.items() if is_set]
+    if len(formats) > 1:
         raise BackhaulError("choose one of --csv, --json and --jsonl")
-    return wanted[0] if wanted else None
+    return formats[0] if formats else None
 
 
 def write(
@@ -52,26 +52,26 @@ def write(
     rows: Iterable[Sequence[Any]],
     stream: TextIO,
 ) -> int:
-    """Write rows as they come; return how many. Raises BackhaulError."""
+    """Write the rows and return how many there were. Raises BackhaulError."""
     if form is not Format.CSV:
         _check_names(columns)
     return _WRITERS[form](columns, rows, stream)
 
 
 def _check_names(columns: Sequence[str]) -> None:
-    """Refuse names that an object could hold once only."""
+    """Refuse repeated column names, which a JSON object cannot hold."""
     repeated = [name for name, times in Counter(columns).items() if times > 1]
     if repeated:
         raise BackhaulError(
-            f"several columns are called {', '.join(repeated)}, and an object has room"
-            " for one: give each a name of its own with AS, or take --csv"
+            f"several columns are called {', '.join(repeated)}, which JSON objects"
+            " cannot hold; rename them with AS, or use --csv"
         )
 
 
 def cell(value: object) -> object:
-    """Return what stands in a CSV cell: text can never be taken for a formula.
+    """Return the value of a CSV cell that no spreadsheet runs as a formula.
 
-    A number stays one: -5 is a quantity. Text that begins like a formula gets an
+    Numbers stay numbers: -5 is a quantity. Text that begins like a formula gets an
     apostrophe, which spreadsheets hide (OWASP, CSV injection).
     """
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -126,11 +126,11 @@ _WRITERS: Mapping[Format, Callable[[Any, Any, TextIO], int]] = {
 
 @contextmanager
 def open_output(file: Path | None) -> Iterator[TextIO]:
-    """Open where to write: standard output, or a file that appears whole or not at all.
+    """Open standard output, or a file that appears complete or not at all.
 
-    The file can be read by its owner only: it may hold people's addresses. A device or
-    a pipe is written to as it is: nothing may take the place of /dev/null. Raises
-    BackhaulError where it cannot be written, PermissionError where it may not.
+    Only the owner can read the file, because it may hold addresses. A device or a pipe
+    is written to directly, so that /dev/null is not replaced. Raises BackhaulError if
+    the file cannot be written, PermissionError if the user lacks the right to.
     """
     if file is None:
         yield sys.stdout
@@ -141,7 +141,7 @@ def open_output(file: Path | None) -> Iterator[TextIO]:
     except PermissionError:
         raise  # has an exit code of its own
     except OSError as error:
-        hint = "; make the folder" if isinstance(error, FileNotFoundError) else ""
+        hint = "; create the folder" if isinstance(error, FileNotFoundError) else ""
         problem = f"{file}: cannot be written: {error.strerror}{hint}"
         raise BackhaulError(problem) from None
 
@@ -169,26 +169,29 @@ def _replacing(file: Path) -> Iterator[TextIO]:
 
 
 PATIENCE_SECONDS = 2 * LONGEST_SECONDS
-"""For a query that SQLite does not end at its own bound."""
+"""The limit for a query that SQLite does not stop at its own limit."""
 
 CsvOption = Annotated[
     bool,
-    typer.Option("--csv", help="Write CSV; text that looks like a formula gets a '."),
+    typer.Option("--csv", help="Output CSV; text that looks like a formula gets a '."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON array.")]
-JsonlOption = Annotated[bool, typer.Option("--jsonl", help="Write an object a line.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Output one JSON array.")]
+JsonlOption = Annotated[
+    bool, typer.Option("--jsonl", help="Output one JSON object per line.")
+]
 
 
 def query(
     sql: Annotated[
-        str, typer.Argument(help="One statement that reads; - takes it from stdin.")
+        str,
+        typer.Argument(help="One SELECT statement; - reads it from standard input."),
     ],
     config: ConfigOption = None,
     as_csv: CsvOption = False,
     as_json: JsonOption = False,
     as_jsonl: JsonlOption = False,
 ) -> None:
-    """Ask the mirror in SQL (docs/mirror.md names its tables); it cannot be changed."""
+    """Run a read-only SQL query; docs/mirror.md lists the tables and columns."""
     form = chosen(as_csv, as_json, as_jsonl)
     statement = _read_stdin() if sql == "-" else sql
     with asker(config) as opened, _ended_after(PATIENCE_SECONDS):
@@ -203,10 +206,10 @@ def query(
 
 @contextmanager
 def _ended_after(seconds: float) -> Iterator[None]:
-    """End the program if a query does not end by itself.
+    """End the program if a query runs too long.
 
-    SQLite cannot interrupt one call of a function, and instr() of two long values may
-    take minutes. Until then the log of the database could not be taken up.
+    SQLite cannot interrupt a single function call, and instr() of two long values may
+    take minutes. Meanwhile the daemon could not checkpoint the write-ahead log.
     """
     timer = threading.Timer(seconds, _end)
     timer.daemon = True
@@ -231,17 +234,17 @@ def _read_stdin() -> str:
 
 
 def export(
-    table: Annotated[str, typer.Argument(help="A table or view of docs/mirror.md.")],
+    table: Annotated[str, typer.Argument(help="A table or view from docs/mirror.md.")],
     config: ConfigOption = None,
     as_csv: CsvOption = False,
     as_json: JsonOption = False,
     as_jsonl: JsonlOption = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write to this file, whole or not at all; else to stdout."),
+        typer.Option(help="Write to this file; default: standard output."),
     ] = None,
 ) -> None:
-    """Write a whole table, page by page: CSV, or what else is asked for."""
+    """Export a whole table or view as CSV, JSON or JSON lines."""
     form = chosen(as_csv, as_json, as_jsonl) or Format.CSV
     with asker(config) as opened:
         columns = opened.columns(table)

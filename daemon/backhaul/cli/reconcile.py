@@ -17,12 +17,14 @@ from backhaul.errors import BackhaulError, Busy, PlatformUnavailable
 from backhaul.settings import Settings
 from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, SyncRequest
 
-StoreOption = Annotated[str | None, typer.Option("--store", help="Only this store.")]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="Only this store; default: every store.")
+]
 KindOption = Annotated[
-    str | None, typer.Option("--kind", help=f"Only one of {', '.join(KINDS)}.")
+    str | None, typer.Option("--kind", help=f"Only this list: {', '.join(KINDS)}.")
 ]
 LINE_ROWS = 5_000
-"""Without a terminal a line is printed each time so many rows more are read."""
+"""Without a terminal, a progress line is printed after each so many rows."""
 Lines: TypeAlias = list[dict[str, Any]]
 COLUMNS = ("store", "kind", "read", "missed", "stale", "deleted", "foreign")
 
@@ -33,8 +35,8 @@ def backfill(
     kind: KindOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read everything the platform has; goes on where it was stopped."""
-    _walk(BACKFILL, context.settings(config), store, kind, as_json)
+    """Read every list of the platform; an interrupted backfill continues."""
+    _full_sync(BACKFILL, context.settings(config), store, kind, as_json)
 
 
 def reconcile(
@@ -42,104 +44,107 @@ def reconcile(
     store: StoreOption = None,
     kind: KindOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the differences, change nothing.")
+        bool, typer.Option("--dry-run", help="Show the differences; change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold every row of the platform against the mirror, and repair what differs."""
+    """Compare the mirror with the platform and repair differences."""
     settings = context.settings(config)
     if not dry_run:
-        _walk(FULL, settings, store, kind, as_json)
+        _full_sync(FULL, settings, store, kind, as_json)
         return
     _check(settings, store, kind)
-    found = asyncio.run(_rehearse(settings, store, kind))
+    found = asyncio.run(_differences(settings, store, kind))
     if as_json:
         output.json(found)
         return
     columns = ("store", "kind", "id", "drift", "mirror", "platform")
-    output.table(found, columns, "the mirror is as the platform")
+    output.table(found, columns, "the mirror matches the platform")
 
 
 def _check(settings: Settings, store: str | None, kind: str | None) -> None:
     if store is not None and store not in settings.stores:
-        raise BackhaulError(f"--store {store}: none of {', '.join(settings.stores)}")
+        known = ", ".join(settings.stores)
+        raise BackhaulError(f"--store {store}: must be one of {known}")
     if kind is not None and kind not in KINDS:
-        raise BackhaulError(f"--kind {kind}: none of {', '.join(KINDS)}")
+        raise BackhaulError(f"--kind {kind}: must be one of {', '.join(KINDS)}")
 
 
-async def _rehearse(
+async def _differences(
     settings: Settings, store: str | None, kind: str | None
 ) -> list[dict[str, Any]]:
-    # The platform's client takes its time to load.
+    # This loads the client of the platform, which is slow.
     from backhaul.app import offline
 
     found = []
     for name in [store] if store else settings.stores:
-        async with offline.open_dry_run(settings, name) as rehearsal:
+        async with offline.open_dry_run(settings, name) as dry_run:
             for each in [kind] if kind else KINDS:
-                found += [msgspec.to_builtins(d) async for d in rehearsal.run(each)]
+                found += [msgspec.to_builtins(d) async for d in dry_run.run(each)]
     return found
 
 
-def _walk(
+def _full_sync(
     job: str, settings: Settings, store: str | None, kind: str | None, as_json: bool
 ) -> None:
     _check(settings, store, kind)
-    wanted = SyncRequest(job, (store,) if store else (), (kind,) if kind else ())
-    ended, troubles = _follow(settings, wanted, quiet=as_json)
+    request = SyncRequest(job, (store,) if store else (), (kind,) if kind else ())
+    ended, failures = _follow(settings, request, quiet=as_json)
     if as_json:
         output.json(ended)
     else:
         output.table(ended, (*COLUMNS, "unrepaired", "note"), "nothing was read")
-    if troubles:
-        told = "; ".join(f"{t['store']}: {t['kind']}: {t['trouble']}" for t in troubles)
-        raise PlatformUnavailable(f"{told}; what was read is kept, try again later")
+    if failures:
+        said = "; ".join(f"{f['store']}: {f['kind']}: {f['trouble']}" for f in failures)
+        raise PlatformUnavailable(
+            f"{said}; the rows read so far are kept: run it again later"
+        )
 
 
 def _follow(
-    settings: Settings, wanted: SyncRequest, *, quiet: bool
+    settings: Settings, request: SyncRequest, *, quiet: bool
 ) -> tuple[Lines, Lines]:
-    """Show the steps; return the walks that ended, and which were given up."""
+    """Show the progress; return the passes that ended and those that failed."""
     ended: Lines = []
-    troubles: Lines = []
+    failures: Lines = []
     with _Screen(quiet) as screen:
 
-        def tell(line: dict[str, Any]) -> None:
+        def add(line: dict[str, Any]) -> None:
             if "job" in line:
                 ended.append(line)
             elif "trouble" in line:
-                troubles.append(line)
+                failures.append(line)
             else:
                 screen.show(line)
 
         try:
-            for line in Control(settings.state_dir).follow(PATH, wanted):
-                tell(line)
+            for line in Control(settings.state_dir).follow(PATH, request):
+                add(line)
         except NoDaemon:
-            asyncio.run(_by_itself(settings, wanted, tell))
+            asyncio.run(_offline(settings, request, add))
         except ConnectionLost as error:
-            raise Busy(f"{error}; what was read is kept") from None
-    return ended, troubles
+            raise Busy(f"{error}; the rows read so far are kept") from None
+    return ended, failures
 
 
-async def _by_itself(
-    settings: Settings, wanted: SyncRequest, tell: Callable[[dict[str, Any]], None]
+async def _offline(
+    settings: Settings, request: SyncRequest, add: Callable[[dict[str, Any]], None]
 ) -> None:
-    # All that the daemon is made of: only who works without one waits for it to load.
+    # This loads all parts of the daemon, which other commands do not need.
     from backhaul.app import offline
 
-    stores = wanted.stores or tuple(settings.stores)
-    async with offline.open_sync(settings, stores) as desk:
-        await desk.work(wanted, tell)
+    stores = request.stores or tuple(settings.stores)
+    async with offline.open_sync(settings, stores) as sync:
+        await sync.work(request, add)
 
 
 class _Screen:
-    """A bar for each list on a terminal, a line now and then elsewhere."""
+    """Shows a progress bar per list on a terminal, and some lines elsewhere."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._bars: dict[tuple[str, str], Any] = {}
-        self._told: dict[tuple[str, str], int] = {}
+        self._shown: dict[tuple[str, str], int] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -156,7 +161,7 @@ class _Screen:
         self._progress.stop()
 
     def show(self, step: dict[str, Any]) -> None:
-        """Show how far the walk over one list has come."""
+        """Show the progress of one list."""
         if self._quiet:
             return
         key = (step["store"], step["kind"])
@@ -169,7 +174,7 @@ class _Screen:
         self._progress.update(self._bars[key], completed=done, total=total)
 
     def _say(self, key: tuple[str, str], step: dict[str, Any]) -> None:
-        if step["ended"] or step["read"] - self._told.get(key, 0) >= LINE_ROWS:
-            self._told[key] = step["read"]
+        if step["ended"] or step["read"] - self._shown.get(key, 0) >= LINE_ROWS:
+            self._shown[key] = step["read"]
             of = f" of {step['total']}" if step["total"] else ""
             typer.echo(f"{key[0]}: {step['read']}{of} {key[1]}", err=True)

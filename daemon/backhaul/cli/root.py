@@ -4,18 +4,19 @@ from backhaul.cli import events
 from backhaul.cli.backups import backup, migrate, restore
 from backhaul.cli.commands import (
     commands,
-    drop,
+    discard,
     incidents,
     park,
     resend,
-    settle,
+    resolve_command,
+    stock,
     targets,
 )
 from backhaul.cli.connectors import connectors
-from backhaul.cli.context import program
-from backhaul.cli.customer_erasure import forget
+from backhaul.cli.context import example, program
+from backhaul.cli.customer_erasure import customers, forget
 from backhaul.cli.doctor import check_config, doctor, support_bundle
-from backhaul.cli.events import correct, drop_row, edit, refold, retry
+from backhaul.cli.events import correct, drop_row, edit, reprocess, retry
 from backhaul.cli.jobs import jobs
 from backhaul.cli.query import export, query
 from backhaul.cli.reconcile import backfill, reconcile
@@ -29,39 +30,83 @@ from backhaul.cli.users import users
 app = program()
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-app.command("demo")(demo)
-app.command("run")(run)
-app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(reference)
+
+app.command("demo", epilog=example("demo", "demo --once --orders 50"))(demo)
+app.command("run", epilog=example("run --config backhaul.toml"))(run)
+app.command(
+    "reference",
+    context_settings=_PASSED_ON,
+    add_help_option=False,
+    epilog=example("reference --data ./shop --fixture demo"),
+)(reference)
 app.command("check-config")(check_config)
-app.command("doctor")(doctor)
+app.command("doctor", epilog=example("doctor", "doctor --deep"))(doctor)
 app.command("status")(status)
-app.command("support-bundle")(support_bundle)
-app.command("backfill")(backfill)
-app.command("reconcile")(reconcile)
-app.command("why")(why)
-app.command("search")(search)
-app.command("query")(query)
-app.command("export")(export)
-app.command("capture")(capture)
-app.command("replay")(replay)
-app.command("trigger")(trigger)
-app.command("backup")(backup)
-app.command("restore")(restore)
-app.command("migrate")(migrate)
-app.add_typer(forget, name="forget")
-events.events.command("refold")(refold)
+app.command("support-bundle", epilog=example("support-bundle help.tar.gz"))(
+    support_bundle
+)
+app.command("backfill", epilog=example("backfill --kind orders"))(backfill)
+app.command("reconcile", epilog=example("reconcile --dry-run"))(reconcile)
+app.command("why", epilog=example("why order 1001", "why sku LAMP-1"))(why)
+app.command("search", epilog=example("search asha", "search lamp --kind product"))(
+    search
+)
+app.command(
+    "query", epilog=example('query "SELECT sku, stock FROM stock ORDER BY stock"')
+)(query)
+app.command("export", epilog=example("export orders --out orders.csv"))(export)
+app.command(
+    "capture", epilog=example("capture incident.jsonl --since 2026-03-01T08:00Z")
+)(capture)
+app.command(
+    "replay", epilog=example("replay incident.jsonl --shuffle 7 --duplicate 0.2")
+)(replay)
+app.command(
+    "trigger",
+    epilog=example("trigger orders/create --to http://127.0.0.1:8080/webhooks/main"),
+)(trigger)
+app.command("backup", epilog=example("backup /backups/backhaul-monday.db"))(backup)
+app.command("restore", epilog=example("restore --drill /backups/backhaul-monday.db"))(
+    restore
+)
+app.command("migrate", epilog=example("migrate --plan"))(migrate)
+app.add_typer(customers, name="customers")
+events.events.command(
+    "reprocess", epilog=example("events reprocess --state quarantined")
+)(reprocess)
 app.add_typer(events.events, name="events")
-for verb in (settle, park, resend, drop):
-    commands.command(verb.__name__)(verb)
+commands.command("resolve", epilog=example("commands resolve 3f2a9c01"))(
+    resolve_command
+)
+commands.command(
+    "park", epilog=example('commands park 3f2a9c01 --reason "address is being checked"')
+)(park)
+commands.command(
+    "resend", epilog=example('commands resend 3f2a9c01 --reason "not at the courier"')
+)(resend)
+commands.command(
+    "discard", epilog=example('commands discard 3f2a9c01 --reason "sent by mail"')
+)(discard)
 app.add_typer(commands, name="commands")
-events.quarantine.command("edit")(edit)
-events.quarantine.command("retry")(retry)
-events.quarantine.command("correct")(correct)
-events.quarantine.command("drop")(drop_row)
+events.quarantine.command(
+    "edit", epilog=example("quarantine edit 4 --set sku=LAMP-1 --set delta=-1")
+)(edit)
+events.quarantine.command("retry", epilog=example("quarantine retry 4"))(retry)
+events.quarantine.command("correct", epilog=example("quarantine correct 4"))(correct)
+events.quarantine.command(
+    "drop", epilog=example('quarantine drop 4 --reason "a test file"')
+)(drop_row)
 app.add_typer(events.quarantine, name="quarantine")
 app.add_typer(connectors, name="connectors")
 app.add_typer(incidents, name="incidents")
 app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")
-app.add_typer(targets, name="targets")
+app.add_typer(stock, name="stock")
 app.add_typer(users, name="users")
+
+# The words of earlier versions, for one release.
+commands.command("settle", hidden=True)(resolve_command)
+commands.command("drop", hidden=True)(discard)
+events.events.command("refold", hidden=True)(reprocess)
+app.add_typer(forget, name="forget", hidden=True)
+app.add_typer(targets, name="targets", hidden=True)

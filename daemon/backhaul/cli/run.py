@@ -28,9 +28,9 @@ def run(run_context: typer.Context, config: ConfigOption = None) -> None:
     settings = context.settings(config)
     redactor = run_context.ensure_object(Redactor)
     _set_up_log(settings, redactor)
-    # What hangs is ended by SIGABRT: this tells where, without any variable.
+    # A daemon that hangs is ended by SIGABRT: this prints where, without variables.
     faulthandler.enable()
-    # Every other command does without the loop and the daemon, and starts sooner.
+    # Only this command needs the loop and the daemon; others start faster without.
     import uvloop
 
     try:
@@ -72,18 +72,18 @@ async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> N
     try:
         await daemon.run()
     except asyncio.CancelledError:
-        raise Fatal("stopped at once, without waiting for what was under way") from None
+        raise Fatal("stopped at once, without waiting for work in progress") from None
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first plain exception inside: it is what went wrong."""
+    """Return the first exception in the group that is not a group itself."""
     inner = group.exceptions[0]
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def reference(arguments: typer.Context) -> None:
     """Run the reference server; its own --help lists its options."""
-    # Replaces this process: nothing of ours may run beside the oracle.
+    # Replaces this process: the reference server must not share one with Backhaul.
     os.execv(sys.executable, [sys.executable, "-m", REFERENCE, *arguments.args])  # noqa: S606 - our own module, no shell
 
 
@@ -91,8 +91,8 @@ KeepOption = Annotated[
     Path | None,
     typer.Option(
         "--keep",
-        help="Empty or new folder for data, logs and configuration; else a temporary "
-        "one, which stays only if something fails.",
+        help="Empty or new folder for data, logs and configuration; default: a "
+        "temporary one, which stays only if something fails.",
         show_default=False,
     ),
 ]
@@ -102,25 +102,24 @@ def demo(
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Play through, print the ledger, exit 0 if it balances."
+            "--once", help="Run to the end, print the ledger, exit 0 if it balances."
         ),
     ] = False,
     orders: Annotated[
-        int, typer.Option(min=1, help="Orders to play, with --once.")
+        int, typer.Option(min=1, help="Number of orders, with --once.")
     ] = 200,
     keep: KeepOption = None,
-    seed: Annotated[int, typer.Option(help="What the play's choices depend on.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random choices.")] = 1,
     with_tryton: Annotated[
         bool,
         typer.Option(
             "--with-tryton",
-            help="A Tryton server works beside the rest; trytond-sale and proteus must "
-            "be installed.",
+            help="Also run a Tryton server; needs trytond-sale and proteus.",
         ),
     ] = False,
 ) -> None:
-    """Run the daemon against the reference server, with a simulated shop floor."""
-    # The play and its screen load much that no other command needs.
+    """Run the daemon against the reference server, with a simulated warehouse."""
+    # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
     from backhaul.demo.screen import Screen
     from backhaul.demo.tryton_server import keep_database

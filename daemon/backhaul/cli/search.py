@@ -13,8 +13,8 @@ from backhaul.errors import BackhaulError
 from backhaul.maintenance.search_indexer import summary
 
 
-class Kind(StrEnum):
-    """What can be found."""
+class SearchKind(StrEnum):
+    """The kinds of objects in the index."""
 
     ORDER = "order"
     PRODUCT = "product"
@@ -23,31 +23,35 @@ class Kind(StrEnum):
 
 def search(
     words: Annotated[
-        list[str] | None, typer.Argument(help="Words, or how they begin.")
+        list[str] | None, typer.Argument(help="Words or prefixes.")
     ] = None,
     config: ConfigOption = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only these.")] = None,
+    kind: Annotated[
+        SearchKind | None, typer.Option(help="Find only this kind.")
+    ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Make the index anew, in the background.")
+        bool, typer.Option("--rebuild", help="Rebuild the index in the background.")
     ] = False,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Find orders, products and customers that have all these words."""
+    """Find orders, products and customers that contain all the words."""
     if rebuild:
         done = change(config, "search/rebuild", {})
         if as_json:
             output.json(done)
         else:
-            typer.echo("the index is made anew; search says what is still to come")
+            typer.echo("the index is being rebuilt; search says how much is left")
         return
     text = " ".join(words or ())
     if not text.strip():
-        raise BackhaulError("say what to search for, such as: backhaul search asha")
+        raise BackhaulError("give words to search for, such as: backhaul search asha")
     with explainer(config) as known:
         rows = known.search(text, kind, limit)
         behind = known.unindexed()
-    print_list(rows, ("kind", "title", "found", "id"), f"nothing has {text!r}", as_json)
+    print_list(
+        rows, ("kind", "title", "found", "id"), f"nothing contains {text!r}", as_json
+    )
     if behind and not as_json:
         output.note(f"{behind} changes are not indexed yet")
 
@@ -55,8 +59,8 @@ def search(
 _HIDDEN = {"name", "product_id"}
 
 
-class Explained(StrEnum):
-    """What can be asked about."""
+class WhyKind(StrEnum):
+    """The kinds of objects with a timeline."""
 
     ORDER = "order"
     PRODUCT = "product"
@@ -65,7 +69,7 @@ class Explained(StrEnum):
 
 
 def why(
-    kind: Annotated[Explained, typer.Argument(help="What it is.")],
+    kind: Annotated[WhyKind, typer.Argument(help="The kind of object.")],
     name: Annotated[
         str,
         typer.Argument(help="Order number, handle, SKU, e-mail, external id or id."),
@@ -73,25 +77,25 @@ def why(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain: every event, record, command, attempt and stock move, by time."""
+    """Show an object's full history: events, records, commands and stock moves."""
     with explainer(config) as known:
         found = known.objects(kind, name)
-        lives = [(thing, _life(known.life(kind, thing))) for thing in found]
-        looked_in = known.looked_in(kind)
-    if not lives:
+        timelines = [(each, _timeline(known.life(kind, each))) for each in found]
+        searched = known.looked_in(kind)
+    if not timelines:
         raise BackhaulError(
-            f"no {kind} is called {name!r}: looked through {looked_in}; if it is new, "
+            f"no {kind} is called {name!r}: searched {searched}; if it is new, "
             "its webhook has not arrived (see: backhaul events list)"
         )
     if as_json:
-        output.json([{**thing, "timeline": life} for thing, life in lives])
+        output.json([{**each, "timeline": rows} for each, rows in timelines])
         return
-    for thing, life in lives:
-        _print_history(kind, thing, life)
+    for each, rows in timelines:
+        _print_history(kind, each, rows)
 
 
-def _life(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Say with each event what it told, as long as its body is kept."""
+def _timeline(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add to each event what its body says, as long as the body is kept."""
     for row in rows:
         body = row.pop("body")
         row.pop("turn")
@@ -102,8 +106,8 @@ def _life(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print_history(
-    kind: Explained, thing: dict[str, Any], life: list[dict[str, Any]]
+    kind: WhyKind, found: dict[str, Any], rows: list[dict[str, Any]]
 ) -> None:
-    facts = [(k, v) for k, v in thing.items() if v is not None and k not in _HIDDEN]
-    output.record([(kind.value, thing["name"]), *facts, ("times", "UTC")])
-    output.timeline(life)
+    facts = [(k, v) for k, v in found.items() if v is not None and k not in _HIDDEN]
+    output.record([(kind.value, found["name"]), *facts, ("times", "UTC")])
+    output.timeline(rows)

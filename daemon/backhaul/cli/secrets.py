@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, example, explainer
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
 from backhaul.platform.secret_files import Keyring
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
 
 
-secrets = typer.Typer(no_args_is_help=True, help="The secrets that sign webhooks.")
+secrets = typer.Typer(no_args_is_help=True, help="Webhook signing secrets.")
 
 
 @secrets.command("list")
 def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the webhook secrets by fingerprint, with when each last signed a delivery.
+    """List the webhook secrets, and when each last signed a delivery.
 
-    The fingerprint is how its SHA-256 begins: printf %s "$SECRET" | sha256sum
+    The fingerprint is the beginning of the secret's SHA-256:
+    printf %s "$SECRET" | sha256sum
     """
     with explainer(config) as known:
         rows = known.webhook_secrets()
@@ -37,27 +38,35 @@ def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> No
         output.json(rows)
         return
     columns = ("store", "fingerprint", "state", "last_used_at", "known_since", "source")
-    output.table(rows, columns, "no secret was seen yet; start the daemon once")
+    output.table(rows, columns, "no secret is known yet; start the daemon once")
 
 
-@secrets.command("drop")
-def drop_secret(
-    fingerprint: Annotated[str, typer.Argument(help="The fingerprint, or its start.")],
+@secrets.command("drop", hidden=True)
+@secrets.command("revoke", epilog=example("secrets revoke 3d269a69"))
+def revoke_secret(
+    fingerprint: Annotated[
+        str, typer.Argument(help="The secret's fingerprint, or its first characters.")
+    ],
     config: ConfigOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if it signed within the last day.")
+        bool,
+        typer.Option(
+            "--force", help="Revoke it even if it signed a delivery within a day."
+        ),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Accept it again.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Accept a revoked secret again.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Accept deliveries signed with this secret no more, also after a restart."""
+    """Stop accepting a signing secret, also after a restart."""
     with explainer(config) as known:
         rows = known.webhook_secrets()
     found = [row for row in rows if row["fingerprint"].startswith(fingerprint)]
     if len(found) != 1:
         raise BackhaulError(
-            f"no secret, or more than one, has a fingerprint that begins with"
-            f" {fingerprint!r}; see: backhaul secrets list"
+            f"no single secret has a fingerprint that begins with {fingerprint!r}:"
+            " none or several do; see: backhaul secrets list"
         )
     asked = {key: found[0][key] for key in ("store", "fingerprint")}
     asked |= {"force": force, "undo": undo, "who": who()}
@@ -72,14 +81,14 @@ def drop_secret(
         ]
     )
     if not undo:
-        typer.echo("Take it out of the settings too, if it is there.")
+        typer.echo("If the settings have this secret, remove it there too.")
 
 
 SecretFileOption = Annotated[
     Path | None,
     typer.Option(
-        help=f"File with the secret to sign with; else ${SECRET_VARIABLE}, else the "
-        "store's first of the settings."
+        help=f"File with the signing secret; default: ${SECRET_VARIABLE}, else the "
+        "store's first secret in the settings."
     ),
 ]
 
@@ -87,11 +96,11 @@ SecretFileOption = Annotated[
 def secret(
     file: Path | None, config: Path | None, store: Callable[[Settings], str]
 ) -> bytes:
-    """Return the file's secret, else the environment's, else a store's first.
+    """Return the secret of the file, else of the environment, else of a store.
 
-    That is the settings' first, or the newest that the platform gave the daemon.
-
-    `store` says whose; without need of it no settings are read. Raises BackhaulError.
+    A store's secret is the first in the settings, or else the newest that the platform
+    gave the daemon. `store` returns the store's name; the settings are read only if
+    neither file nor environment has a secret. Raises BackhaulError.
     """
     if file is not None:
         return _of_file(file)
@@ -105,7 +114,7 @@ def secret(
     kept = Keyring(settings.state_dir, name, lambda _: None).secrets()
     if not kept:
         raise BackhaulError(
-            f"store {name} has no webhook secret yet; say --secret-file, or see:"
+            f"store {name} has no webhook secret yet; give --secret-file, or see:"
             " backhaul status"
         )
     return kept[0]

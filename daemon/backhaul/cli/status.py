@@ -10,7 +10,7 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
-from backhaul.cli.problems import troubles
+from backhaul.cli.problems import problems
 from backhaul.core.clock import SystemClock
 from backhaul.core.lifecycle import State
 from backhaul.core.text import ago
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 
 OPEN = (State.PARKED, State.UNCERTAIN, State.SENDING, State.PLANNED)
-"""Commands that are not done yet; those that wait for a person first."""
+"""The states of unfinished commands; those that need an operator first."""
 PACKED_WIDTH = 60
 
 
 def sections(found: Mapping[str, Any], now: datetime, *, exact: bool) -> list[Section]:
-    """Return everything, the worst first; `exact` says times as they are kept."""
-    wrong = [*troubles(found)]
+    """Return all sections, worst first; `exact` shows times as stored."""
+    wrong = [*problems(found)]
     calm = [] if wrong or not found["daemon"] else [Line("needs you", "nothing")]
     whole = "backhaul status | less"
-    told = _Told(found, now, exact=exact)
+    view = _View(found, now, exact=exact)
     return [
-        Section([told.daemon()]),
-        Section([*told.rehearsed(), *wrong, *calm], whole, urgent=True),
-        Section([*told.addresses(), *told.first_login()]),
-        Section([*told.stores()], whole),
-        Section([told.commands(), told.work()]),
-        Section([*told.connectors()], "backhaul connectors list"),
-        Section([*told.jobs()], "backhaul jobs list"),
-        Section([told.disk(), told.confirmed()]),
+        Section([view.daemon()]),
+        Section([*view.dry_run(), *wrong, *calm], whole, urgent=True),
+        Section([*view.addresses(), *view.first_login()]),
+        Section([*view.stores()], whole),
+        Section([view.commands(), view.work()]),
+        Section([*view.connectors()], "backhaul connectors list"),
+        Section([*view.jobs()], "backhaul jobs list"),
+        Section([view.disk(), view.confirmed()]),
     ]
 
 
-class _Told:
-    """Puts into words what was found."""
+class _View:
+    """Writes the lines of the status."""
 
     def __init__(self, found: Mapping[str, Any], now: datetime, *, exact: bool) -> None:
         self._found = found
@@ -72,8 +72,8 @@ class _Told:
             said = f"receives at {live['public_url']}, admin at {live['admin_url']}"
             yield Line("addresses", said)
 
-    def rehearsed(self) -> Iterator[Line]:
-        for name in self._found["rehearsed"]:
+    def dry_run(self) -> Iterator[Line]:
+        for name in self._found["dry_run_of"]:
             who, where = "", "[push] dry_run"
             if name != "*":
                 who, where = f" of connector {name}", f"[connectors.{name}] dry_run"
@@ -81,43 +81,45 @@ class _Told:
             yield Line("DRY RUN", says, "", "warn")
 
     def first_login(self) -> Iterator[Line]:
-        """Say how to log in at the dashboard, as long as nobody ever did."""
+        """Yield how to create the first user of the dashboard, while there is none."""
         if file := self._found["token"]:
-            yield Line("dashboard", "nobody may log in yet; its token:", f"cat {file}")
+            yield Line(
+                "dashboard", "no user yet; token for the first login:", f"cat {file}"
+            )
 
     def stores(self) -> Iterator[Line]:
-        """Say of each store how it is, how far behind, and since when consistent."""
+        """Yield each store's sending, last webhook, backlog and consistency."""
         for name, store in self._found["stores"].items():
             lag = ""
             if store["oldest_at"]:
-                lag = f", the oldest of {self._when(store['oldest_at'])}"
+                lag = f", oldest {self._when(store['oldest_at'])}"
             said = [
                 _sending(store),
                 f"webhook {self._when(store['last_webhook_at'])}",
                 f"{store['to_fold']} to fold{lag}",
-                self._equal(self._found["consistency"].get(name)),
+                self._in_sync(self._found["consistency"].get(name)),
             ]
             state = "fail" if store["stopped"] else ""
             yield Line(f"store {name}", "; ".join(filter(None, said)), "", state)
 
-    def _equal(self, proved: Mapping[str, Any] | None) -> str:
+    def _in_sync(self, proved: Mapping[str, Any] | None) -> str:
         if proved is None:
-            return "consistent: not proved yet"
+            return "in sync: not verified yet"
         if proved["as_of"]:
             unread = ", ".join(proved["unread"])
             but = f"; {unread} cannot be read" if unread else ""
-            return f"consistent as of {self._when(proved['as_of'])}{but}"
+            return f"in sync as of {self._when(proved['as_of'])}{but}"
         kinds = proved["kinds"].items()
         lists = ", ".join(f"{kind}: {at or 'no'}" for kind, at in kinds)
-        return f"consistent: not proved yet ({lists})"
+        return f"in sync: not verified yet ({lists})"
 
     def commands(self) -> Line:
-        """Count those that are open, and tell how to see the first of them."""
+        """Return the number of commands in each open state, and how to list them."""
         counts = self._found["commands"]
         is_open = [state for state in OPEN if counts.get(state)]
         said = [f"{counts[state]} {state}" for state in is_open]
         if since := self._found["oldest_planned_at"]:
-            said.append(f"the oldest of {self._when(since)}")
+            said.append(f"oldest {self._when(since)}")
         done = sum(n for state, n in counts.items() if state not in OPEN)
         said.append(f"{done} done")
         show = f"backhaul commands list --state {is_open[0]}" if is_open else ""
@@ -128,7 +130,7 @@ class _Told:
         found = self._found
         says = (
             f"{found['orders']} orders, {found['products']} products,"
-            f" {found['in_doubt']} in doubt; {found['events']} events,"
+            f" {found['in_doubt']} to refetch; {found['events']} events,"
             f" {found['waiting_records']} records waiting"
         )
         return Line("mirror", says)
@@ -145,7 +147,7 @@ class _Told:
             yield Line(f"connector {name}", ", ".join(filter(None, said)), "", state)
 
     def jobs(self) -> Iterator[Line]:
-        """Say when each runs next; one that never has to be started is left out."""
+        """Yield when each job runs next; jobs without a next run are left out."""
         rows = [row for row in self._found["jobs"] if row["next_run_at"]]
         rows.sort(key=lambda row: str(row["next_run_at"]))
         stores = {row["store"] for row in rows if row["store"]}
@@ -166,7 +168,7 @@ class _Told:
         )
 
     def confirmed(self) -> Line:
-        """Say how long effects took to come back, from the send to the fold."""
+        """Return how long confirmations took, from the request to the folded event."""
         times = self._found["confirmations"]
         if not times["number"]:
             return Line("confirmations", "none in the last hour")
@@ -197,9 +199,9 @@ PARKED_SHOWN = 3
 
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show on one screen what is wrong, what runs, what waits, and what to type.
+    """Show health, backlog and suggested next commands on one screen.
 
-    What does not fit a terminal is cut; into a file or a pipe it goes whole.
+    Long lists are cut to fit the terminal; a file or a pipe gets everything.
     """
     settings = context.settings(config)
     live, silence = ask(settings)
@@ -209,7 +211,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         output.json(found)
         return
     said = {**found, "silence": silence, "token": _token(settings)}
-    said["rehearsed"] = live["dry_run"] if live else settings.dry_run_connections
+    said["dry_run_of"] = live["dry_run"] if live else settings.dry_run_connections
     terminal = output.terminal()
     now = SystemClock().now()
     output.screen(sections(said, now, exact=terminal is None), terminal)
@@ -218,11 +220,11 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _read(
     settings: Settings, known: Explainer, live: dict[str, Any] | None
 ) -> dict[str, Any]:
-    glanced = known.glance(settings.stores, settings.connectors)
-    for name, store in glanced["stores"].items():
+    overview = known.glance(settings.stores, settings.connectors)
+    for name, store in overview["stores"].items():
         store |= {"sending": None, "stopped": {}, "paused": None}
         store |= (live or {}).get("stores", {}).get(name, {})
-    for name, each in glanced["connectors"].items():
+    for name, each in overview["connectors"].items():
         each |= {"up": None, "reason": None, "worked_at": None}
         each |= (live or {}).get("connectors", {}).get(name, {})
     return {
@@ -230,7 +232,7 @@ def _read(
         "consistency": known.consistency(),
         "confirmations": known.confirmations(),
         "targets_stopped": known.stopped_targets(),
-        **glanced,
+        **overview,
         "parked": known.commands(Wanted(state="parked"), PARKED_SHOWN),
         "jobs": job_rows(settings, live, known.jobs()),
         "disk": _disk(settings),
@@ -249,7 +251,7 @@ def _disk(settings: Settings) -> dict[str, Any]:
 
 
 def _token(settings: Settings) -> str | None:
-    """Return the file with which the first user is made, while there is no user."""
+    """Return the file with the token of the first login, while there is no user."""
     file = settings.state_dir / TOKEN_FILE
     if not file.exists():
         return None

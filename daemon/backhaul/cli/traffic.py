@@ -7,91 +7,107 @@ from typing import Annotated
 import typer
 
 from backhaul.cli import context
-from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
+from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.history import Wanted
 from backhaul.traffic.network_faults import NetworkFaults
 
-# What the commands do is in `playing`, which loads the store, the fold and the HTTP
-# client: no other command should wait for these.
+# `traffic_commands` does the work. It loads the store, the fold and the HTTP client, so
+# these commands import it on use.
 
-StoreOption = Annotated[str | None, typer.Option(help="Only this store.")]
+StoreOption = Annotated[str | None, typer.Option(help="Only this store's events.")]
 
 
-class Kind(StrEnum):
-    """How an event came in."""
+class ArrivalKind(StrEnum):
+    """How an event arrived."""
 
     DELIVERY = "delivery"
     READ = "read"
 
 
-Chance = Annotated[float, typer.Option(min=0, max=1)]
+DuplicateOption = Annotated[
+    float, typer.Option(min=0, max=1, help="Probability that an event is repeated.")
+]
+DropOption = Annotated[
+    float, typer.Option(min=0, max=1, help="Probability that an event is left out.")
+]
 
 
 def capture(
-    out: Annotated[Path, typer.Argument(help="The file to write; - is stdout.")],
+    out: Annotated[
+        Path, typer.Argument(help="The file to write; - is standard output.")
+    ],
     config: ConfigOption = None,
     store: StoreOption = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     kind: Annotated[
-        Kind | None, typer.Option(help="Only delivery (webhooks) or read (by us).")
+        ArrivalKind | None,
+        typer.Option(help="Only webhooks (delivery) or what Backhaul read (read)."),
     ] = None,
     about: Annotated[
         str | None,
         typer.Option(
             "--object",
-            help="Only about this order (1001), product (handle), SKU or customer.",
+            help="Only this order (1001), product (handle), SKU or customer.",
         ),
     ] = None,
-    since: TimeOption = None,
-    until: TimeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write what came in to a file, byte for byte, beside a running daemon.
+    """Write inbound events to a file, byte for byte, also while the daemon runs.
 
-    TIME is as in 2026-03-01 or 2026-03-01T12:00Z; without a zone it is UTC. The file
-    holds what the events hold, so people's addresses too; never a key or secret.
+    The file contains personal data such as addresses, but no key and no secret.
     """
     from backhaul.cli import traffic_commands  # see above
 
     if as_json and str(out) == "-":
-        raise BackhaulError("--json does nothing beside -: a capture is JSON lines")
-    wanted = Wanted(store, kind, topic, since, until, about)
-    traffic_commands.capture(out, context.settings(config), wanted, as_json=as_json)
+        raise BackhaulError(
+            "--json has no effect with -: a capture is JSON lines already"
+        )
+    selected = Wanted(store, kind, topic, since, until, about)
+    traffic_commands.capture(out, context.settings(config), selected, as_json=as_json)
 
 
 def replay(
-    capture_file: Annotated[Path, typer.Argument(metavar="IN.JSONL")],
+    capture_file: Annotated[
+        Path,
+        typer.Argument(metavar="IN.JSONL", help="A file of `backhaul capture`."),
+    ],
     config: ConfigOption = None,
     into: Annotated[
-        Path | None, typer.Option(help="A new database for the replay; kept.")
+        Path | None,
+        typer.Option(help="Keep the replayed mirror in this new database file."),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="Send the deliveries to this address, signed anew."),
+        typer.Option(help="Send the deliveries to this URL, with new signatures."),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(help="Database to compare with; else that of the settings."),
+        typer.Option(help="Database to compare with; default: the settings' one."),
     ] = None,
     secret_file: SecretFileOption = None,
     shuffle: Annotated[
-        int | None, typer.Option(metavar="SEED", help="In an order of chance.")
+        int | None,
+        typer.Option(metavar="SEED", help="Shuffle the events, by this seed."),
     ] = None,
-    duplicate: Chance = 0.0,
-    drop: Chance = 0.0,
-    until: TimeOption = None,
+    duplicate: DuplicateOption = 0.0,
+    drop: DropOption = 0.0,
+    until: UntilOption = None,
     speed: Annotated[
         float | None,
-        typer.Option(min=0.001, help="With --to: 1 keeps the pauses, 2 halves them."),
+        typer.Option(
+            min=0.001, help="With --to: 1 keeps the original pauses, 2 halves them."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a capture into a mirror of its own and print how it differs, or send it."""
+    """Replay a capture into a temporary mirror and compare, or send it to a URL."""
     from backhaul.cli import traffic_commands  # see above
 
-    _refuse_idle(to, into=into, against=against, speed=speed, secret_file=secret_file)
+    _refuse_unused(to, into=into, against=against, speed=speed, secret_file=secret_file)
     disorder = NetworkFaults(shuffle, duplicate, drop, until)
     if to is not None:
         traffic_commands.send(
@@ -102,34 +118,36 @@ def replay(
     traffic_commands.compare(capture_file, disorder, into, mirror, as_json)
 
 
-def _refuse_idle(to: str | None, **given: object) -> None:
-    """Refuse what would do nothing, rather than play something else than was meant."""
+def _refuse_unused(to: str | None, **given: object) -> None:
+    """Refuse an option that has no effect with or without `--to`."""
     for name, value in given.items():
         is_for_sending = name in {"speed", "secret_file"}
         if value is not None and is_for_sending != (to is not None):
             option = f"--{name.replace('_', '-')}"
-            mend = "give --to as well" if is_for_sending else "choose one of them"
-            where = "without" if is_for_sending else "beside"
-            raise BackhaulError(f"{option} does nothing {where} --to: {mend}")
+            fix = "give --to as well" if is_for_sending else "choose one of them"
+            where = "without" if is_for_sending else "with"
+            raise BackhaulError(f"{option} has no effect {where} --to: {fix}")
 
 
 def trigger(
-    topic: Annotated[str, typer.Argument(help="Such as orders/create.")],
+    topic: Annotated[str, typer.Argument(help="The topic, such as orders/create.")],
     config: ConfigOption = None,
     store: StoreOption = None,
     to: Annotated[
-        str | None, typer.Option(help="Address of a receiver; else the daemon's.")
+        str | None, typer.Option(help="URL of a receiver; default: the running daemon.")
     ] = None,
     secret_file: SecretFileOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="File with the body to send as it is.")
+        Path | None,
+        typer.Option(help="File with the body to send; - is standard input."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Sign a sample event and send it to a receiver, as the platform would.
+    """Send a signed sample event to a receiver, as the platform would.
 
-    A daemon takes it for real: its mirror then has a sample order, say, and hands it
-    to connectors. Whether webhooks come through is told by `backhaul doctor`.
+    Without --to the daemon takes the sample for a real event: the sample order gets
+    into its mirror and to connectors. To test whether webhooks arrive, use `backhaul
+    doctor` instead.
     """
     from backhaul.cli import traffic_commands  # see above
 

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 MOST_DIFFERENCES = 200
 TAKEN = (
-    "the daemon takes it for real: it goes into the mirror, and to connectors that"
-    " are told such news; whether webhooks come through, backhaul doctor tells without"
+    "the daemon takes the sample for a real event: it is now in the mirror and goes to"
+    " connectors; backhaul doctor tests whether webhooks arrive without such an effect"
 )
 
 
-def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> None:
-    """Write what came in to a file, or to standard output where that is `-`."""
+def capture(out: Path, settings: Settings, selected: Wanted, *, as_json: bool) -> None:
+    """Write the selected events to a file, or to standard output if it is `-`."""
     with closing(History(settings.database_file)) as history:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)
@@ -55,12 +55,12 @@ def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> 
         now = to_text(SystemClock().now())
         head = capture_files.CaptureHeader(capture_files.FORMAT, now, facts)
         with query.open_output(None if str(out) == "-" else out) as stream:
-            count = capture_files.write(head, history.arrivals(wanted), stream)
-            if wanted.store is not None and not count:
-                require_known(wanted.store, [*settings.stores, *facts], "--store")
+            count = capture_files.write(head, history.arrivals(selected), stream)
+            if selected.store is not None and not count:
+                require_known(selected.store, [*settings.stores, *facts], "--store")
         pruned = history.pruned
     if pruned:
-        words = "left out: their bytes went after database.retention_days"
+        words = "left out: their bodies were deleted after database.retention_days"
         typer.echo(f"{pruned} events {words}", err=True)
     if as_json:
         output.json({"file": str(out), "events": count, "left_out": pruned})
@@ -71,7 +71,7 @@ def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> 
 def compare(
     file: Path, disorder: NetworkFaults, into: Path | None, mirror: Path, as_json: bool
 ) -> None:
-    """Play into a database, which is kept where it is named; print how they differ."""
+    """Replay into a database, kept if it is named, and print the differences."""
     head = capture_files.read_head(file)
     run = disorder.apply(capture_files.read(file))
     if into is not None:
@@ -93,7 +93,7 @@ def _compare(
     )
     outcomes = asyncio.run(folding)
     found = list(islice(differences(mirror, into), MOST_DIFFERENCES + 1))
-    rows = [_told(difference) for difference in found[:MOST_DIFFERENCES]]
+    rows = [_row(difference) for difference in found[:MOST_DIFFERENCES]]
     if as_json:
         more = len(found) > MOST_DIFFERENCES
         output.json({"events": outcomes, "differences": rows, "more": more})
@@ -106,7 +106,7 @@ def _compare(
         typer.echo(f"and more: only the first {MOST_DIFFERENCES} are shown")
 
 
-def _told(difference: Difference) -> dict[str, object]:
+def _row(difference: Difference) -> dict[str, object]:
     row = asdict(difference)
     return row | {"mirror": row.pop("left"), "replay": row.pop("right")}
 
@@ -121,7 +121,7 @@ def send(
     *,
     as_json: bool,
 ) -> None:
-    """Send the deliveries, signed anew, and print how they were answered."""
+    """Send the deliveries with new signatures and print the response statuses."""
     run = disorder.apply(capture_files.read(file))
     sent = capture_files.deliveries_to(to, run)
     secret = secrets.secret(secret_file, config, lambda known: _signer(known, to, sent))
@@ -135,17 +135,17 @@ def send(
         left = {"reads_left_out": reads, "other_stores_left_out": others}
         output.json({"answers": answers, **left})
     else:
-        told = ", ".join(
+        statuses = ", ".join(
             f"{count} answered {status}" for status, count in answers.items()
         )
         left_out = [("reads left out", reads), ("other stores left out", others)]
-        output.record([("deliveries", told or "none"), *left_out])
+        output.record([("deliveries", statuses or "none"), *left_out])
     if set(answers) - {200}:
-        raise BackhaulError("not every delivery was taken")
+        raise BackhaulError("the receiver did not answer every delivery with 200")
 
 
 def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
-    """Return the store of the settings whose secret signs what is sent."""
+    """Return the store of the settings whose secret signs the deliveries."""
     for name in (capture_files.named_store(to), *{arrival.store for arrival in sent}):
         if name in settings.stores:
             return name
@@ -153,7 +153,7 @@ def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
         return next(iter(settings.stores))
     known = ", ".join(settings.stores)
     raise BackhaulError(
-        f"no store is called as in {to} or in the capture; there are {known}: end the"
+        f"neither {to} nor the capture names a store of the settings ({known}); end the"
         " address with /webhooks/STORE, or sign with --secret-file"
     )
 
@@ -171,12 +171,14 @@ def trigger(
     """Sign a sample event, or `data`, and send it. Raises BackhaulError."""
     if data is None and topic not in sample_events.SAMPLES:
         known = ", ".join(sample_events.SAMPLES)
-        raise BackhaulError(f"no sample of {topic!r}; there are {known}, or use --data")
+        raise BackhaulError(
+            f"there is no sample of {topic!r}; use one of {known}, or --data"
+        )
     now = SystemClock().now()
     body = (
         sample_events.event(topic, StoreFacts(), now) if data is None else _file(data)
     )
-    address = to or _daemons(context.settings(config), store)
+    address = to or _address_of_daemon(context.settings(config), store)
     secret = secrets.secret(
         secret_file, config, lambda known: context.one_store(known, store)
     )
@@ -195,13 +197,13 @@ def trigger(
         output.note(TAKEN)
 
 
-def _daemons(settings: Settings, store: str | None) -> str:
-    """Return the address at which the running daemon takes a store's webhooks."""
+def _address_of_daemon(settings: Settings, store: str | None) -> str:
+    """Return the running daemon's address for a store's webhooks."""
     name = context.one_store(settings, store)
     try:
         live = Control(settings.state_dir).get("/api/status")
     except NoDaemon as error:
-        raise BackhaulError(f"{error}, or say --to") from None
+        raise BackhaulError(f"{error}, or give --to") from None
     return f"{live['public_url']}/webhooks/{name}"
 
 
@@ -213,16 +215,16 @@ def _file(path: Path) -> bytes:
 
 
 def eraser_of(customer_id: str, texts: Iterable[str]) -> CustomerEraser:
-    """Return what erases a person who was told of by these texts."""
+    """Return the eraser of a customer whose names and e-mails are these texts."""
     persons = [Person(email=t) if "@" in t else Person(name=t) for t in texts]
     return CustomerEraser(customer_id, persons)
 
 
 def redact_captures(folder: Path, store: str, eraser: CustomerEraser) -> list[Path]:
-    """Rewrite every capture that tells of a store's customer; return which those were.
+    """Rewrite every capture that mentions a store's customer; return their paths.
 
-    A file takes the place of the old one whole and on the disk, or not at all. One that
-    is damaged, or cannot be written, stays as it is.
+    A capture is replaced completely and durably, or not at all. A damaged or read-only
+    capture stays as it is.
     """
     found = sorted(folder.rglob("*.jsonl"))
     return [path for path in found if _redact(path, store, eraser)]
@@ -232,8 +234,10 @@ def _redact(path: Path, store: str, eraser: CustomerEraser) -> bool:
     unfinished = path.with_name(f"{path.name}.new")
     try:
         head = capture_files.read_head(path)
-        lefts = (_left(event, store, eraser) for event in capture_files.read(path))
-        if all(left is None for left in lefts):
+        redacted = (
+            _redacted_body(event, store, eraser) for event in capture_files.read(path)
+        )
+        if all(body is None for body in redacted):
             return False
         with unfinished.open("w", encoding="utf-8", newline="\n") as stream:
             shutil.copymode(path, unfinished)
@@ -255,17 +259,17 @@ def _redacted(
     events: Iterable[Arrival], store: str, eraser: CustomerEraser
 ) -> Iterator[Arrival]:
     for event in events:
-        left = _left(event, store, eraser)
-        yield event if left is None else event._replace(body=left)
+        body = _redacted_body(event, store, eraser)
+        yield event if body is None else event._replace(body=body)
 
 
-def _left(event: Arrival, store: str, eraser: CustomerEraser) -> bytes | None:
-    """Return what is left of a body; None where it says nothing of the person."""
+def _redacted_body(event: Arrival, store: str, eraser: CustomerEraser) -> bytes | None:
+    """Return the body without the customer; None if it does not mention them."""
     return eraser.body(event.topic, event.body) if event.store == store else None
 
 
 def _sync(folder: Path) -> None:
-    """Make the new name of a file last a power cut."""
+    """Make a renamed file survive a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""`backhaul users`: who may use the dashboard, and their roles."""
+"""`backhaul users`: the users of the dashboard and their roles."""
 
 import sys
 from contextlib import suppress
@@ -9,23 +9,25 @@ import typer
 
 from backhaul.admin.accounts import FirstLoginToken
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
 from backhaul.store.sqlite.board import Board
 from backhaul.store.users import ROLES
 
-users = typer.Typer(no_args_is_help=True, help="Who may use the dashboard.")
+users = typer.Typer(
+    no_args_is_help=True, help="Users of the dashboard and their roles."
+)
 
-NameArgument = Annotated[str, typer.Argument(help="The name to log in with.")]
+NameArgument = Annotated[str, typer.Argument(help="The login name.")]
 ROLE_HELP = f"One of {', '.join(ROLES)}."
 StdinOption = Annotated[
-    bool, typer.Option("--stdin", help="Read the password from the standard input.")
+    bool, typer.Option("--stdin", help="Read the password from standard input.")
 ]
 
 
 @users.command("list")
 def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List everybody who may log in."""
+    """List the users with their role and last login."""
     file = context.settings(config).database_file
     board = Board(file)
     try:
@@ -36,11 +38,11 @@ def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None
     if as_json:
         output.json(rows)
         return
-    none = "nobody may log in yet; add somebody with: backhaul users add NAME"
+    none = "there is no user yet; add one: backhaul users add NAME"
     output.table(rows, ("name", "role", "last_login_at", "created_at"), none)
 
 
-@users.command("add")
+@users.command("add", epilog=example("users add asha --role operator"))
 def add_user(
     name: NameArgument,
     role: Annotated[str, typer.Option(help=ROLE_HELP)] = "viewer",
@@ -48,47 +50,47 @@ def add_user(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add somebody; asks for the password."""
+    """Add a user; the command asks for the password."""
     asked = {"role": role, "password": _password(stdin)}
-    _change("add", name, config, f"{name} may log in as {role}", as_json, asked)
-    with suppress(OSError):  # the daemon refuses it anyhow, now that somebody is there
+    _change("add", name, config, f"{name} can log in as {role}", as_json, asked)
+    with suppress(OSError):  # the daemon refuses it anyway once a user exists
         FirstLoginToken(context.settings(config).state_dir).delete()
 
 
-@users.command("role")
+@users.command("role", epilog=example("users role asha viewer"))
 def set_role(
     name: NameArgument,
     role: Annotated[str, typer.Argument(help=ROLE_HELP)],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what somebody may do, from the next click on."""
+    """Change a user's role, from the next request on."""
     asked = {"role": role}
-    _change("role", name, config, f"{name} is {role} now", as_json, asked)
+    _change("role", name, config, f"{name} is now {role}", as_json, asked)
 
 
-@users.command("password")
+@users.command("password", epilog=example("users password asha"))
 def set_password(
     name: NameArgument,
     stdin: StdinOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give somebody a new password, and end every session begun with the old one."""
+    """Set a new password and end the user's sessions."""
     asked = {"password": _password(stdin)}
     _change("password", name, config, f"{name} has a new password", as_json, asked)
 
 
-@users.command("remove")
+@users.command("remove", epilog=example("users remove asha"))
 def remove_user(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Take somebody away; sessions end at once."""
-    _change("remove", name, config, f"{name} may log in no more", as_json, {})
+    """Delete a user and end the user's sessions."""
+    _change("remove", name, config, f"{name} can no longer log in", as_json, {})
 
 
 def _password(stdin: bool) -> str:
-    """Never an argument: the list of processes shows those to everybody."""
+    """Return the password; never from an argument, which every process can read."""
     if stdin:
         return sys.stdin.readline().rstrip("\n")
     asked = typer.prompt(
@@ -101,7 +103,7 @@ def _change(
     verb: str,
     name: str,
     config: Path | None,
-    told: str,
+    message: str,
     as_json: bool,
     asked: dict[str, Any],
 ) -> None:
@@ -109,4 +111,4 @@ def _change(
     if as_json:
         output.json(done)
     else:
-        typer.echo(told)
+        typer.echo(message)

@@ -1,1 +1,1 @@
-"""Checks of an installation, each with its fix."""
+"""Health checks of an installation, each with a fix; terms: docs/glossary.md."""

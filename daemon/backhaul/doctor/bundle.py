@@ -34,31 +34,31 @@ if TYPE_CHECKING:
 
 _MAIL = re.compile(r"[^\s@<>\"',;]+@[^\s@<>\"',;]+")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-"""What is quoted is somebody's data: the words around it are ours."""
+"""Quoted text is data; the words around it are Backhaul's own."""
 _PHONE = re.compile(r"\+\d[\d ()/-]{6,}\d")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"')]+")
 _LOGIN = re.compile(r"user|login|mail", re.IGNORECASE)
 
 
 class Cleaner:
-    """Cleans what is handed to somebody else; it knows the secrets of the settings."""
+    """Removes secrets and personal data from texts that leave this machine."""
 
     def __init__(self, settings: Settings | None) -> None:
         self._redact = Redactor(secret_values(settings) if settings else ())
 
     def secrets(self, text: str) -> str:
-        """Take out secrets alone: for what cannot hold anything else."""
+        """Remove only secrets, from text that cannot contain personal data."""
         return self._redact(text)
 
     def text(self, text: str) -> str:
-        """Take out secrets, mail addresses, telephone numbers and what is quoted."""
-        told = _ADDRESS.sub(lambda each: _origin(each[0]), self._redact(text))
+        """Remove secrets, e-mail addresses, phone numbers and quoted text."""
+        cleaned = _ADDRESS.sub(lambda each: _origin(each[0]), self._redact(text))
         for personal in (_MAIL, _QUOTED, _PHONE):
-            told = personal.sub(REDACTED, told)
-        return told
+            cleaned = personal.sub(REDACTED, cleaned)
+        return cleaned
 
     def value(self, value: object) -> Any:
-        """Clean all texts of a JSON document."""
+        """Clean every text of a JSON document."""
         if isinstance(value, dict):
             return {self.text(str(k)): self.value(each) for k, each in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
@@ -68,7 +68,7 @@ class Cleaner:
         return self.text(str(value))
 
     def settings(self, value: object, key: str = "") -> Any:
-        """Return settings as JSON; secrets, logins and mail addresses are not in it."""
+        """Return settings as JSON, without secrets, logins and e-mail addresses."""
         if isinstance(value, BaseModel):
             value = dict(value) | dict(value.model_extra or {})
         if isinstance(value, dict):
@@ -85,7 +85,7 @@ def _plain(value: object) -> object:
 
 
 def _origin(address: str) -> str:
-    """Leave of an address what names the server: a path or login may be a secret."""
+    """Return scheme and host of a URL, because a path or login may be a secret."""
     known = urlsplit(address)
     place = (known.netloc or known.path).rpartition("@")[2]
     return f"{known.scheme}://{place}"
@@ -93,28 +93,28 @@ def _origin(address: str) -> str:
 
 LOG_LINES = 1_000
 LOG_BYTES = 2_000_000
-_TOLD = ("time", "level", "action", "module", "store", "connector", "job", "command")
-"""Fields of a log line that hold nobody's data; its message may quote some."""
+_KEPT = ("time", "level", "action", "module", "store", "connector", "job", "command")
+"""Fields of a log line without personal data; the message may quote some."""
 
 ABOUT = """\
-Made by `backhaul support-bundle`, to be read before it is handed on.
+Made by `backhaul support-bundle`. Read it before you share it.
 
 versions.json       Backhaul, Python, SQLite, the system, and every package
-configuration.json  the settings in force, without secrets, logins, paths of addresses
-doctor.json         what `backhaul doctor` found
-status.json         what the daemon tells of itself, and what waits
+configuration.json  the settings in force, without secrets, logins and paths of URLs
+doctor.json         the results of `backhaul doctor`
+status.json         the daemon's status and the backlog
 jobs.json           the last run of each scheduled job
-schema.sql          the tables of the database, without a row
+schema.sql          the tables of the database, without rows
 counts.json         how many rows each table has
 metrics.txt         the daemon's metrics
-log.jsonl           the last lines of [log] file: when and what, no message
+log.jsonl           the last lines of [log] file, without their messages
 
-In texts, what was quoted, mail addresses and telephone numbers are left out.
+In texts, quotations, e-mail addresses and phone numbers are left out.
 """
 
 
 def versions() -> dict[str, Any]:
-    """Return what runs here."""
+    """Return the versions of Backhaul, its packages and the system."""
     packages = {each.name: each.version for each in distributions()}
     return {
         "backhaul": packages.get("backhaul"),
@@ -126,7 +126,7 @@ def versions() -> dict[str, Any]:
 
 
 def findings(results: Sequence[Result], cleaner: Cleaner) -> list[dict[str, str]]:
-    """Return what the doctor found."""
+    """Return the results of the checks, cleaned."""
     return [
         {
             "check": each.check,
@@ -140,7 +140,7 @@ def findings(results: Sequence[Result], cleaner: Cleaner) -> list[dict[str, str]
 
 
 def log_lines(file: Path | None, cleaner: Cleaner) -> str:
-    """Return what the log's last lines tell, without their messages, or why not."""
+    """Return the last lines of the log without messages, or the reading error."""
     try:
         if file is None or not file.is_file():
             return ""
@@ -150,20 +150,20 @@ def log_lines(file: Path | None, cleaner: Cleaner) -> str:
     except OSError as error:
         said = cleaner.text(f"{file}: cannot be read: {error.strerror}")
         return json.dumps({"error": said}) + "\n"
-    return "".join(f"{told}\n" for line in lines if (told := _told(line, cleaner)))
+    return "".join(f"{kept}\n" for line in lines if (kept := _kept(line, cleaner)))
 
 
-def _told(line: bytes, cleaner: Cleaner) -> str:
+def _kept(line: bytes, cleaner: Cleaner) -> str:
     try:
         fields = json.loads(line)
-        kept = {name: fields[name] for name in _TOLD if name in fields}
+        kept = {name: fields[name] for name in _KEPT if name in fields}
     except (ValueError, TypeError):
         return ""
     return json.dumps(cleaner.value(kept))
 
 
 def document(make: Callable[[], object]) -> bytes:
-    """Return JSON; what cannot be found out says why, and costs nothing else."""
+    """Return a JSON document, or one with the error that kept it from being made."""
     try:
         found = make()
     except (BackhaulError, sqlite3.Error, OSError) as error:
@@ -172,7 +172,7 @@ def document(make: Callable[[], object]) -> bytes:
 
 
 def schema(database: Path) -> bytes:
-    """Return the statements that made the tables."""
+    """Return the statements that create the tables."""
     try:
         return "".join(f"{each};\n" for each in examining.schema(database)).encode()
     except (BackhaulError, sqlite3.Error, OSError) as error:
@@ -180,12 +180,12 @@ def schema(database: Path) -> bytes:
 
 
 def write(out: Path, parts: Mapping[str, bytes], now: datetime) -> None:
-    """Write the archive, for its owner alone. Raises BackhaulError."""
+    """Write the archive, readable only by its owner. Raises BackhaulError."""
     name = out.name.partition(".")[0]
     try:
         handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise BackhaulError(f"{out}: is there already; give another name") from None
+        raise BackhaulError(f"{out} exists already; give another name") from None
     except OSError as error:
         raise BackhaulError(f"{out}: cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "wb") as file, tarfile.open(None, "w:gz", file) as archive:

@@ -26,28 +26,28 @@ async def examine(
     config: Path | None,
     environ: Mapping[str, str],
     clock: Clock,
-    asked: Machine | None = None,
+    machine: Machine | None = None,
     *,
     deep: bool = False,
 ) -> AsyncIterator[Result]:
-    """Yield what each check found; nothing is changed, and no command is sent.
+    """Yield the result of each check; change nothing and send no command.
 
     `deep` compares every index of the database with its table.
     """
-    for found in configuration.look(settings, config, environ):
+    for found in configuration.check(settings, config, environ):
         yield found
     file, live = settings.database_file, None
-    for found in storage.look(settings.state_dir, file, asked or Machine()):
+    for found in storage.check(settings.state_dir, file, machine or Machine()):
         yield found
     sound = not storage.is_closed(settings.state_dir)
     if sound:
-        for found in database.look(file, deep=deep):
+        for found in database.check(file, deep=deep):
             sound = sound and found.state is State.OK
             yield found
         for found in database.left_behind(file, settings.stores):
             yield found
-        live, told = daemon.ask(settings)
-        yield told
+        live, result = daemon.ask(settings)
+        yield result
     for name in settings.stores:
         async for found in _store(settings, name, clock, live, sound=sound):
             yield found
@@ -66,7 +66,7 @@ async def _store(
     transport, client = build_client(settings, name, clock)
     answers = True
     try:
-        async for found in platform.look(settings, name, transport, client, clock):
+        async for found in platform.check(settings, name, transport, client, clock):
             answers = answers and found.state is not State.FAIL
             yield found
         if sound:
@@ -74,13 +74,13 @@ async def _store(
                 yield found
         if live is None:
             return
-        for found in daemon.look(live, name):
+        for found in daemon.check(live, name):
             yield found
         if settings.public.url:
             yield await daemon.public_address(settings.public.url, name)
         if answers and sound and transport.pause() is None:
             at, refused = live["public_url"], partial(daemon.refused, settings, name)
-            looked = RoundTrip(settings, name, transport, client, clock, at, refused)
-            yield await looked.look()
+            trip = RoundTrip(settings, name, transport, client, clock, at, refused)
+            yield await trip.run()
     finally:
         await transport.close()

@@ -36,7 +36,7 @@ ANY_SETTING = "correct it; docs/configuration.md has every setting"
 def findings(
     error: ConfigurationError, config: Path | None, environ: Mapping[str, str]
 ) -> list[Result]:
-    """Return everything that is wrong with a configuration that cannot be used."""
+    """Return the errors of a configuration that cannot be used."""
     found = [
         fail(
             "config",
@@ -52,26 +52,26 @@ def findings(
 
 
 def shown_to_others(config: Path | None, environ: Mapping[str, str]) -> list[Finding]:
-    """Return the finding of a configuration file whose secrets others may read.
+    """Return the finding of a configuration file whose secrets others can read.
 
-    It works where the configuration cannot be used for other reasons.
+    This works even if the configuration cannot be used for other reasons.
     """
     file = configuration_file(config, environ)
     try:
         found = open_to_others(file, registry.secret_fields) if file else None
-    except (ConfigurationError, OSError):  # that the file cannot be read is told
+    except (ConfigurationError, OSError):  # another check reports it
         return []
     return [found] if found else []
 
 
-def look(
+def check(
     settings: Settings, config: Path | None, environ: Mapping[str, str]
 ) -> Iterator[Result]:
-    """Look at a configuration that can be used."""
+    """Check a configuration that can be used."""
     file = configuration_file(config, environ)
     yield ok("config", str(file or "environment only"))
-    # As any address it is kept from the log; but that of a local file opens nothing.
-    secrets = [one for one in secret_values(settings) if not one.startswith("sqlite:")]
+    # The URL of a local SQLite file is kept out of the log, but gives no access.
+    secrets = [s for s in secret_values(settings) if not s.startswith("sqlite:")]
     yield from _in_environment(secrets, environ)
     if file is not None:
         yield from _in_file(file, config, environ)
@@ -80,7 +80,7 @@ def look(
 
 
 def _in_environment(secrets: list[str], environ: Mapping[str, str]) -> Iterator[Result]:
-    """Warn: what a process was started with is shown to whoever looks at it."""
+    """Warn about secrets in the environment, which other programs can read."""
     ours = sorted(name for name in environ if name.startswith(PREFIX))
     held = [n for n in ours if any(secret in environ[n] for secret in secrets)]
     if SECRET_VARIABLE in environ:
@@ -88,9 +88,9 @@ def _in_environment(secrets: list[str], environ: Mapping[str, str]) -> Iterator[
     for name in dict.fromkeys(held):
         yield warn(
             "secrets",
-            f"${name} holds a secret: crash reports and programs that are started show"
-            " the environment",
-            f"put it into a file of mode 0600 and its name into ${name}_FILE"
+            f"${name} holds a secret: crash reports and child processes show the"
+            " environment",
+            f"put it into a file of mode 0600, and the file's name into ${name}_FILE"
             if name != SECRET_VARIABLE
             else f"unset {name}; give --secret-file instead",
         )
@@ -109,9 +109,9 @@ def _in_file(
 
 
 def _kept(settings: Settings) -> Iterator[Result]:
-    """Look at the secrets that the platform gave us."""
+    """Check the files with the secrets that the platform gave Backhaul."""
     folder = settings.state_dir / "secrets"
-    if is_closed(folder):  # what is wrong with `state_dir` is said of that
+    if is_closed(folder):  # the check of `state_dir` reports it
         return
     for file in sorted(folder.glob("*")) if folder.is_dir() else ():
         mode = stat.S_IMODE(file.stat().st_mode)
@@ -121,22 +121,22 @@ def _kept(settings: Settings) -> Iterator[Result]:
 
 
 def _in_the_clear(settings: Settings) -> Iterator[Result]:
-    """Warn of plain HTTP to another machine: keys and names pass by whoever listens."""
-    asked = {
+    """Warn about plain HTTP to another machine: others can read keys and names."""
+    urls = {
         f"stores.{name}.base_url": s.base_url for name, s in settings.stores.items()
     }
     if settings.alerts.webhook_url:
-        asked["alerts.webhook_url"] = settings.alerts.webhook_url
-    plain = {key: url for key, url in asked.items() if _is_open_to_listeners(url)}
+        urls["alerts.webhook_url"] = settings.alerts.webhook_url
+    plain = {key: url for key, url in urls.items() if _is_plain_http_elsewhere(url)}
     for key, url in plain.items():
-        said = f"{key} is {url}: what is sent there can be read and changed on the way"
+        said = f"{key} is {url}: others can read and change what is sent there"
         https = url.replace("http:", "https:", 1)
         yield warn("encryption", said, f'set {key} to "{https}"')
     if not plain:
         yield ok("encryption", "nothing is sent over plain HTTP to another machine")
 
 
-def _is_open_to_listeners(url: str) -> bool:
+def _is_plain_http_elsewhere(url: str) -> bool:
     address = urlsplit(url)
     host = address.hostname or ""
     try:
@@ -150,7 +150,7 @@ CHECK_SECONDS = 30.0
 
 
 async def check_connector(name: str, own: Connector) -> Result:
-    """Ask one instance to look for itself, which has no side effects."""
+    """Run the self-test of one connection, which has no side effects."""
     if not own.enabled:
         return ok("connector", "is disabled", name)
     try:
@@ -163,7 +163,7 @@ async def check_connector(name: str, own: Connector) -> Result:
             with suppress(ConnectorFailed):
                 await guarded(connector.close())
     except TimeoutError:
-        return _failed(name, own, f"gave no answer in {CHECK_SECONDS:g} s")
+        return _failed(name, own, f"no answer in {CHECK_SECONDS:g} s")
     except (ConnectorFailed, BackhaulError) as error:
         return _failed(name, own, str(error))
     if notices:
@@ -171,11 +171,13 @@ async def check_connector(name: str, own: Connector) -> Result:
             f"see docs/connectors/{own.type}.md, then: backhaul connectors check {name}"
         )
         return warn("connector", "; ".join(notices), fix, name)
-    return ok("connector", f"{own.type} is ready to work", name)
+    return ok("connector", f"{own.type} is ready", name)
 
 
 def _failed(name: str, own: Connector, said: str) -> Result:
-    return fail("connector", said, _fix(name, own, "mend it, or its system"), name)
+    return fail(
+        "connector", said, _fix(name, own, "correct its settings or its system"), name
+    )
 
 
 def _fix(name: str, own: Connector, what: str) -> str:
@@ -187,16 +189,16 @@ PORT = 22
 
 
 class HostKey(Struct, frozen=True):
-    """What a server shows: anybody between us and it could show another."""
+    """The host key of a server; a machine in between could show another one."""
 
     where: str
     fingerprint: str
     line: str
-    """What to set as `sftp_host_key`."""
+    """The value for `sftp_host_key`."""
 
 
 async def shown_by(name: str, options: Mapping[str, object]) -> HostKey:
-    """Ask the server of an instance for its key; nobody logs in."""
+    """Return the host key of a connection's SFTP server, without logging in."""
     host, port = options.get("sftp_host"), int(str(options.get("sftp_port") or PORT))
     if not host:
         raise BackhaulError(f"{name} has no sftp_host: it uses no SFTP server")

@@ -24,66 +24,66 @@ WRITES = {
 
 
 def ask(settings: Settings) -> tuple[dict[str, Any] | None, Result]:
-    """Return what the daemon tells of itself, and what is to be said of it."""
+    """Return the daemon's status, if it runs, and the result of this check."""
     try:
         live = Control(settings.state_dir).get("/api/status", ASK_SECONDS)
     except NoDaemon:
-        said = "does not run: no webhook was tried"
-        return None, warn("daemon", said, "backhaul run, then doctor once more")
+        said = "does not run, so webhooks were not tested"
+        return None, warn(
+            "daemon", said, "start it with backhaul run, then run backhaul doctor again"
+        )
     except BackhaulError as error:
-        fix = "look at its log; restart it"
+        fix = "read its log; restart it"
         return None, fail("daemon", f"does not answer: {error}", fix)
     return live, ok("daemon", f"runs since {live['started_at']}")
 
 
 def refused(settings: Settings, name: str) -> dict[str, int]:
-    """Return how many deliveries the daemon refused lately, by kind; asks it again."""
+    """Return how many deliveries the daemon refused in the last hour, by kind."""
     live, _ = ask(settings)
     found: dict[str, int] = (live or {}).get("refused", {}).get(name, {})
     return found
 
 
-def look(live: dict[str, Any], name: str) -> Iterator[Result]:
-    """Look at what a store's part of the daemon waits for."""
+def check(live: dict[str, Any], name: str) -> Iterator[Result]:
+    """Check what keeps a store's commands from being sent."""
     store = live["stores"].get(name, {})
     stopped = store.get("stopped", {})
     for kind, reason in stopped.items():
-        what = "do as it says, or mend what it names: then it goes on by itself"
+        what = "follow that message; sending then continues automatically"
         fix = f"{what}; {_scope_of(kind)}"
         yield fail("sending", f"{kind} waits: {reason}", fix, name)
     if pause := store.get("paused"):
-        said = f"everything waits until {pause['until']}: {pause['reason']}"
-        fix = "nothing has to be done: one request tries again then"
+        said = f"all sending waits until {pause['until']}: {pause['reason']}"
+        fix = "nothing to do: one request tries again then"
         yield warn("sending", said, fix, name)
     elif not stopped:
         yield ok("sending", "nothing is stopped", name)
     if said := live["subscriptions"].get(name):
-        fix = "do as it says, or set [public] url so that the daemon subscribes"
+        fix = "follow that message, or set [public] url so that the daemon subscribes"
         yield warn("subscription", said, fix, name)
 
 
 def _scope_of(kind: str) -> str:
     scopes = [scope for scope, kinds in WRITES.items() if kind in kinds]
-    return f"for a refused key, {scopes[0]}" if scopes else "backhaul status"
+    return f"a refused key needs {scopes[0]}" if scopes else "see backhaul status"
 
 
 def writes(settings: Settings, name: str) -> Iterator[Result]:
-    """Tell which scopes for writing were used already: none is tried for a look."""
+    """Check which write scopes commands have used; the check itself never writes."""
     file = settings.database_file
     taken = examining.kinds_taken(file, name) if file.exists() else set()
     for scope, kinds in WRITES.items():
         if taken & kinds:
-            yield ok("scope", f"{scope}: commands were carried out", name)
+            yield ok("scope", f"{scope}: the platform has carried out commands", name)
         else:
-            said = (
-                f"{scope}: not known before the first command; nothing is written now"
-            )
-            fix = "see in the platform's dashboard that the key has it"
+            said = f"{scope}: unknown until the first command; doctor writes nothing"
+            fix = "check in the platform's dashboard that the key has it"
             yield warn("scope", said, fix, name)
 
 
 async def public_address(url: str, name: str) -> Result:
-    """Ask our public address, from here, for what only its POST would do."""
+    """Check that the public address leads to this daemon, with a GET request."""
     address = f"{url}/webhooks/{name}"
     try:
         async with httpx.AsyncClient(timeout=ASK_SECONDS) as client:
@@ -91,10 +91,12 @@ async def public_address(url: str, name: str) -> Result:
     except httpx.HTTPError as error:
         words = str(error) or type(error).__name__
         said = f"{address} cannot be reached from here: {words}"
-        fix = "correct [public] url, DNS or the proxy, unless only outsiders reach it"
+        fix = (
+            "correct [public] url, DNS or the proxy, unless it works only from outside"
+        )
         return warn("public url", said, fix, name)
     if answer.status_code == 405 and "POST" in answer.headers.get("allow", ""):
-        return ok("public url", f"{address} leads here", name)
-    said = f"{address} is answered {answer.status_code} by something else"
-    fix = "let the proxy hand /webhooks/ on to [public] host and port, path unchanged"
+        return ok("public url", f"{address} leads to this daemon", name)
+    said = f"{address} answers {answer.status_code}, which is not this daemon"
+    fix = "let the proxy pass /webhooks/ to [public] host and port, path unchanged"
     return fail("public url", said, fix, name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
-READ = "ask as the daemon's user, while no other program locks the file"
+READ = "run it as the daemon's user, while no other program locks the file"
 
 
 AGAIN = "run backhaul restore FILE again, or start the daemon to undo the restore"
@@ -30,21 +30,21 @@ DEEP = (
 )
 
 
-def look(path: Path, *, deep: bool = False) -> Iterator[Result]:
-    """Examine a database, which may be in use; `deep` compares each index as well."""
+def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
+    """Check a database, which may be in use; `deep` also compares each index."""
     path = placing.real_path(path)
     if is_closed(path.parent):
-        yield fail("database", f"{path} cannot be seen by this user", READ)
+        yield fail("database", f"this user cannot read the folder of {path}", READ)
         return
     if placing.is_interrupted(path):
-        said = f"a restore into {path} is under way, or was interrupted"
+        said = f"a restore into {path} is running or was interrupted"
         yield fail("database", said, AGAIN)
         return
     if problem := opening.log_problem(path):
         yield fail("database", *_split(problem))
         return
     if not path.exists():
-        yield ok("database", f"{path} is made at the first start")
+        yield ok("database", f"{path} is created at the first start")
         return
     try:
         ahead = opening.pending(path)
@@ -60,30 +60,30 @@ def look(path: Path, *, deep: bool = False) -> Iterator[Result]:
 
 
 def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
-    """Look for work of stores that are not configured, as after a renaming."""
+    """Check for work of stores that the settings lack, as after a renaming."""
     for each in stranded.found(path, stores):
-        said = f"the configuration names no such store, and it has {each}"
+        said = f"the settings have no such store, but it has {each}"
         yield fail("store", said, each.mend, each.store)
 
 
 def _split(problem: str) -> tuple[str, str]:
-    """Part what is wrong from what our own sentence says can be done."""
+    """Split a message into the problem and the fix."""
     said, _, fix = problem.partition("; ")
     return said, fix or RESTORE
 
 
 def _mode(path: Path, mode: str) -> Result:
     if mode == "wal":
-        return ok("database", f"{path} writes ahead (WAL)")
-    said = f"{path} is in mode {mode}, so that readers hold the writer up"
-    return warn("database", said, "start the daemon: it sets WAL again")
+        return ok("database", f"{path} is in WAL mode")
+    said = f"{path} is in mode {mode}, in which readers block the writer"
+    return warn("database", said, "start the daemon: it sets WAL mode again")
 
 
 def _schema(path: Path, ahead: list[str]) -> Result:
     if ahead:
         said = f"{path} is {len(ahead)} steps behind this version"
         return warn("schema", said, "backhaul migrate, or start the daemon")
-    return ok("schema", "is of this version")
+    return ok("schema", "matches this version")
 
 
 def _integrity(path: Path, *, deep: bool) -> Result:

@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 
 
-async def find_cause(base_url: str, about: str) -> AsyncIterator[Result]:
-    """Look the name up and connect; what needs a proxy is left to it."""
+async def check_network(base_url: str, about: str) -> AsyncIterator[Result]:
+    """Resolve the name and connect, unless the environment names a proxy."""
     address = urlsplit(base_url)
     host = address.hostname or ""
     port = address.port or (443 if address.scheme == "https" else 80)
     if address.scheme in getproxies():
-        yield ok("connection", "by the proxy of the environment", about)
+        yield ok("connection", "through the proxy of the environment", about)
         return
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        said = f"{host} is no name that is known here: {error.strerror or error}"
-        fix = f"correct base_url; if it is right, mend DNS: getent hosts {host}"
+        said = f"DNS does not resolve {host}: {error.strerror or error}"
+        fix = f"correct base_url; if it is right, correct DNS: getent hosts {host}"
         yield fail("dns", said, fix, about)
         return
     yield ok("dns", f"{host} is {found[0][4][0]}", about)
@@ -55,26 +55,26 @@ async def _connection(host: str, port: int, about: str) -> Result:
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
         words = getattr(error, "strerror", None) or f"no answer in {CONNECT_SECONDS:g}s"
-        said = f"{host}:{port} takes no connection: {words}"
-        fix = "correct the port of base_url, or let this machine out through firewalls"
+        said = f"{host}:{port} cannot be connected to: {words}"
+        fix = "correct the port of base_url, or allow this connection in the firewall"
         return fail("connection", said, fix, about)
     writer.close()
-    return ok("connection", f"{host}:{port} takes connections", about)
+    return ok("connection", f"{host}:{port} accepts connections", about)
 
 
-def unspoken(base_url: str, error: Exception, about: str) -> Result:
-    """Say why a server that can be connected to does not answer."""
+def explain_silence(base_url: str, error: Exception, about: str) -> Result:
+    """Return why a server does not answer although it accepts connections."""
     words = str(error)
     if "CERTIFICATE" in words:
         return fail(
             "tls",
             f"{base_url}: its certificate is not trusted: {words}",
-            "use the name that the certificate is for; for an authority of your own,"
-            " name its file in SSL_CERT_FILE",
+            "use the name in the certificate; for a private certificate authority, set"
+            " SSL_CERT_FILE to its file",
             about,
         )
     if "SSL" in words:
-        fix = "correct base_url: does the server speak https at that port?"
+        fix = "correct base_url; check that the server speaks HTTPS at that port"
         return fail("tls", f"{base_url}: {words}", fix, about)
     fix = "correct base_url; if it is right, the platform is down: try again later"
     return fail("platform", f"{base_url} does not answer: {words}", fix, about)
@@ -85,40 +85,42 @@ NEEDED = {
     "/products": "products:read",
     "/inventory": "inventory:read",
 }
-"""What work needs; a list that the platform does not have needs no scope."""
+"""The scopes Backhaul needs; a list that the platform lacks needs no scope."""
 USEFUL = {"/customers": "customers:read", "/store": "store:read"}
 SKEW_SECONDS = 30.0
 WRONG_SECONDS = 300.0
 DASHBOARD = "under Settings > API & Webhooks of the platform"
 
 
-async def look(
+async def check(
     settings: Settings,
     name: str,
     transport: Transport,
     client: ShopClient,
     clock: Clock,
 ) -> AsyncIterator[Result]:
-    """Look from the outside in, and stop where nothing further can be told."""
+    """Check from the network to the scopes; stop where a failure hides the rest."""
     base_url = settings.stores[name].base_url
-    unreached = False
-    async for found in find_cause(base_url, name):
+    is_unreachable = False
+    async for found in check_network(base_url, name):
         yield found
-        unreached = unreached or bool(found.fix)
-    if unreached:
+        is_unreachable = is_unreachable or bool(found.fix)
+    if is_unreachable:
         return
     try:
-        answers = {path: await _ask(transport, path) for path in (*NEEDED, *USEFUL)}
+        answers = {path: await _get(transport, path) for path in (*NEEDED, *USEFUL)}
     except (NotSent, InDoubt) as error:
-        yield unspoken(base_url, error, name)
+        yield explain_silence(base_url, error, name)
         return
     first = answers["/orders"]
     yield _skew(first, clock, name)
-    problem = _stranger(base_url, answers, name) or _refused(settings, answers, name)
+    problem = _not_the_platform(base_url, answers, name) or _refused(
+        settings, answers, name
+    )
     if problem is not None:
         yield problem
         return
-    yield ok("api key", "is taken", name)
+    yield ok("api key", "is accepted", name)
     for path, answer in answers.items():
         yield _scope(path, answer, name)
     if (pause := transport.pause()) is not None:
@@ -128,16 +130,16 @@ async def look(
         yield found
 
 
-async def _ask(transport: Transport, path: str) -> Answer:
+async def _get(transport: Transport, path: str) -> Answer:
     return await transport.probe(path, {} if path == "/store" else {"limit": 1})
 
 
 def _skew(answer: Answer, clock: Clock, name: str) -> Result:
-    """Compare with the Date header, which has whole seconds."""
+    """Compare this machine's clock with the Date header, which has whole seconds."""
     try:
         theirs = parsedate_to_datetime(answer.headers.get("date", ""))
     except ValueError:
-        return ok("clock", "the platform tells no time", name)
+        return ok("clock", "the platform sends no Date header", name)
     ahead = (clock.now() - theirs).total_seconds()
     said = f"this machine is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'}"
     said += " the platform"
@@ -149,15 +151,15 @@ def _skew(answer: Answer, clock: Clock, name: str) -> Result:
     return ok("clock", "agrees with the platform's", name)
 
 
-def _stranger(base_url: str, answers: dict[str, Answer], name: str) -> Result | None:
-    """Tell whoever answers, but not as the platform does."""
+def _not_the_platform(
+    base_url: str, answers: dict[str, Answer], name: str
+) -> Result | None:
+    """Return a failure if the server does not answer like the platform."""
     seen = [answers[path] for path in NEEDED]
     if any(a.ok or (a.problem() and a.status != 404) for a in seen):
         return None
-    said = (
-        f"{base_url}/api/v1/orders was answered {seen[0].status}, not as the platform"
-    )
-    fix = "base_url is the platform's address without /api/v1; correct it"
+    said = f"{base_url}/api/v1/orders answered {seen[0].status}, unlike the platform"
+    fix = "correct base_url: it is the platform's address without /api/v1"
     return fail("platform", said, fix, name)
 
 
@@ -178,7 +180,7 @@ def _refused(
 def _scope(path: str, answer: Answer, name: str) -> Result:
     scope = (NEEDED | USEFUL)[path]
     if answer.ok:
-        return ok("scope", f"{scope}: GET {path} is answered", name)
+        return ok("scope", f"{scope}: GET {path} works", name)
     if answer.status in {404, 405, 501}:
         return ok("scope", f"{scope}: this platform has no {path}", name)
     said = f"{scope}: GET {path} was answered {answer.said()}"
@@ -204,7 +206,7 @@ async def _facts(
         facts = await client.facts()
     except (NotSent, InDoubt, Unusable) as error:
         fix = "try again later: backhaul doctor"
-        yield warn("platform", f"tells nothing of itself: {error}", fix, name)
+        yield warn("platform", f"does not describe itself: {error}", fix, name)
         return
     yield ok("platform", "; ".join(_advertised(facts, answer)), name)
     yield await _same(settings, name, facts)
@@ -212,23 +214,27 @@ async def _facts(
 
 def _advertised(facts: StoreFacts, answer: Answer) -> Iterator[str]:
     yield f"advertises {', '.join(facts.features) or 'no features'}"
-    yield f"limit {answer.headers.get('ratelimit-policy') or 'not told'}"
+    yield f"limit {answer.headers.get('ratelimit-policy') or 'unknown'}"
     if facts.currency:
         yield f"currency {facts.currency}"
 
 
-async def _same(settings: Settings, name: str, told: StoreFacts) -> Result:
-    """Hold the store that answers against the one that is mirrored."""
+async def _same(settings: Settings, name: str, facts: StoreFacts) -> Result:
+    """Check that the API key belongs to the mirrored store."""
     known, mirror = None, settings.database_file
     if mirror.exists():
         opened = SqliteLook(mirror)
-        # A database that cannot be read is told of elsewhere.
+        # Another check reports a database that cannot be read.
         with suppress(sqlite3.Error):
             known = await known_facts(name, opened)
         opened.close()
     try:
-        require_same(name, settings.stores[name].base_url, known, told, mirror)
+        require_same(name, settings.stores[name].base_url, known, facts, mirror)
     except OtherStore as error:
         said, _, fix = str(error).partition("; nothing is")
-        return fail("store", said, f"give the key of before; nothing is{fix}", name)
-    return ok("store", "is the one that is mirrored" if known else "is new here", name)
+        return fail("store", said, f"set the previous key; nothing is{fix}", name)
+    return ok(
+        "store",
+        "is the mirrored store" if known else "is new: nothing is mirrored yet",
+        name,
+    )

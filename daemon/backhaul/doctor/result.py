@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class State(StrEnum):
-    """How grave it is; only `FAIL` keeps work from being done."""
+    """The severity; only `FAIL` keeps Backhaul from working."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 class Result(Struct, frozen=True):
-    """What was looked at, about which store or connector, and what was found."""
+    """The check, the store or connection it is about, and what it found."""
 
     check: str
     about: str
@@ -26,7 +26,7 @@ class Result(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.state is not State.OK and not self.fix:
-            raise ValueError(f"{self.check}: what is not ok says how it is mended")
+            raise ValueError(f"{self.check}: a result that is not ok needs a fix")
 
 
 def ok(check: str, said: str, about: str = "") -> Result:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEAST_BYTES = 64_000_000
-"""The write-ahead log and a few deliveries more."""
+"""Room for the write-ahead log and a few deliveries."""
 EASY_BYTES = 1_000_000_000
 NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|ncpfs|ocfs2|gfs2"
@@ -33,7 +33,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 class Machine(Struct, frozen=True):
-    """What is asked of the machine."""
+    """The facts of the machine that the checks read."""
 
     mounts: Path = Path("/proc/self/mountinfo")
 
@@ -44,7 +44,7 @@ class Machine(Struct, frozen=True):
         return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
     def file_system(self, folder: Path) -> str:
-        """Return the type of the file system that a folder is on, such as ext4."""
+        """Return the type of a folder's file system, such as ext4."""
         best, found = "", "unknown"
         for line in self.mounts.read_text("utf-8").splitlines():
             head, _, tail = line.partition(" - ")
@@ -55,7 +55,7 @@ class Machine(Struct, frozen=True):
 
 
 def is_closed(folder: Path) -> bool:
-    """Tell whether this user may not even see what lies in a folder."""
+    """Return True if this user is not allowed to see the files of a folder."""
     try:
         (folder / "anything").lstat()
     except PermissionError:
@@ -65,8 +65,8 @@ def is_closed(folder: Path) -> bool:
     return False
 
 
-def look(state_dir: Path, database: Path, machine: Machine) -> Iterator[Result]:
-    """Look at the folder, or where it would be made."""
+def check(state_dir: Path, database: Path, machine: Machine) -> Iterator[Result]:
+    """Check the state folder, or the place where it would be created."""
     there = _nearest(state_dir)
     yield _folder(state_dir, there, machine)
     for place in dict.fromkeys((there, _nearest(database.parent))):
@@ -84,7 +84,7 @@ def _folder(state_dir: Path, there: Path, machine: Machine) -> Result:
     if is_closed(state_dir):
         return _not_writable(state_dir)
     if (kind := machine.file_system(there)) in FILELESS:
-        said = f"{state_dir} is where the system holds no files ({kind})"
+        said = f"{state_dir} is on a file system that stores no files ({kind})"
         return fail("state_dir", said, "set state_dir to a folder on a local disk")
     if machine.is_read_only(there):
         said = f"{state_dir} is on a file system that is mounted read-only"
@@ -95,26 +95,26 @@ def _folder(state_dir: Path, there: Path, machine: Machine) -> Result:
         return _not_writable(state_dir)
     mode = stat.S_IMODE(state_dir.stat().st_mode)
     if mode & stat.S_IRWXO:
-        said = f"{state_dir} is open to everybody (mode {mode:04o}): it holds addresses"
+        said = f"{state_dir} is open to all users (mode {mode:04o}); it holds addresses"
         return warn("state_dir", said, f"chmod 700 {state_dir}")
     return ok("state_dir", f"{state_dir} (mode {mode:04o})")
 
 
 def _not_writable(state_dir: Path) -> Result:
     said = f"{state_dir} is not writable for {_user()}"
-    fix = f"give it to {_user()}: chown, chmod 700; or ask as the daemon's user"
+    fix = f"give it to {_user()}: chown, chmod 700; or run this as the daemon's user"
     return fail("state_dir", said, fix)
 
 
 def _unmade(state_dir: Path) -> Result:
     above = next(e for e in (state_dir, *state_dir.absolute().parents) if e.exists())
     if not above.is_dir():
-        said = f"{above} is no folder"
+        said = f"{above} is not a folder"
         return fail("state_dir", said, "move it away, or set another state_dir")
     if os.access(above, os.W_OK | os.X_OK):
-        return ok("state_dir", f"{state_dir} is made at the first start")
-    said = f"{state_dir} is not there, and cannot be made in {above}"
-    return fail("state_dir", said, f"make it and give it to {_user()}")
+        return ok("state_dir", f"{state_dir} is created at the first start")
+    said = f"{state_dir} does not exist and cannot be created in {above}"
+    return fail("state_dir", said, f"create it and give it to {_user()}")
 
 
 def _user() -> str:
@@ -125,12 +125,14 @@ def _file_system(place: Path, kind: str) -> Result:
     if NETWORK.fullmatch(kind):
         return fail(
             "file system",
-            f"{place} is on a network ({kind}): its locks do not hold, and the database"
-            " would be damaged",
+            f"{place} is on a network file system ({kind}): its locks are unreliable,"
+            " so the database would be damaged",
             "set state_dir, and database.url, to a local disk",
         )
     if kind in FLEETING:
-        said = f"{place} is in memory ({kind}): all is lost when the machine stops"
+        said = (
+            f"{place} is in memory ({kind}): everything is lost when the machine stops"
+        )
         return warn("file system", said, "set state_dir to a local disk")
     return ok("file system", f"{place} is local ({kind})")
 
@@ -139,10 +141,10 @@ def _room(place: Path, free: int, used: int) -> Result:
     said = f"{free // 1_000_000} MB are free at {place}"
     fix = f"free space there, or move state_dir; df -h {place}"
     if free < LEAST_BYTES:
-        return fail("free space", f"{said}: webhooks are refused soon", fix)
+        return fail("free space", f"{said}: webhooks will soon be refused", fix)
     if free < EASY_BYTES or free < used + used // 10:
         size = f"{used // 1_000_000} MB"
-        return warn("free space", f"{said}; a copy of the database needs {size}", fix)
+        return warn("free space", f"{said}; a backup of the database needs {size}", fix)
     return ok("free space", said)
 
 

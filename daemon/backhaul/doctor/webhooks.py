@@ -1,4 +1,4 @@
-"""Checks by a test delivery that webhooks arrive."""
+"""Checks with a test delivery that webhooks arrive."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.examining import Came
 
 PATIENCE_SECONDS = 15.0
-LOOK_SECONDS = 0.1
-LOOKS_A_READ = 10
-"""The platform's own record is read once in so many looks into the database."""
+CHECK_SECONDS = 0.1
+CHECKS_PER_READ = 10
+"""The platform's record of the delivery is read once per so many checks."""
 
 
 REFUSALS: Mapping[str, tuple[int, str, str]] = {
     "refused": (
         401,
-        "it was signed by another secret",
-        "give the secret of that subscription as stores.{store}.webhook_secrets, and"
+        "it was signed with another secret",
+        "set stores.{store}.webhook_secrets to the secret of that subscription, and"
         " restart or reload (SIGHUP)",
     ),
     "doubled": (
         401,
-        "the signature header came twice, with different values",
-        "have the proxy pass X-Service-Hmac-Sha256 on unchanged; no other secret helps",
+        "the signature header was there twice, with different values",
+        "pass X-Service-Hmac-Sha256 through the proxy unchanged; the secret is right",
     ),
     "unsigned": (
         401,
         "the signature header was missing",
-        "have the proxy pass X-Service-Hmac-Sha256 on; no other secret helps",
+        "pass X-Service-Hmac-Sha256 through the proxy; the secret does not matter",
     ),
     "encoded": (
         415,
-        "the body came compressed",
-        "switch the compression of request bodies off at the proxy",
+        "the body was compressed",
+        "turn off the compression of request bodies at the proxy",
     ),
     "large": (
         413,
@@ -60,20 +60,20 @@ REFUSALS: Mapping[str, tuple[int, str, str]] = {
     "slow": (
         408,
         "the request took too long to arrive",
-        "look at the line and the proxy, or raise [public] request_seconds",
+        "check the network and the proxy, or raise [public] request_seconds",
     ),
     "busy": (
         503,
-        "it could not keep the delivery then",
+        "the daemon could not store the delivery",
         "backhaul status: is the disk full or the database locked? The platform sends"
         " it again",
     ),
 }
-"""The daemon's own refusals by kind: the status, why, and what to do."""
+"""The daemon's refusals by kind: status, reason and fix."""
 
 
 class RoundTrip:
-    """Asks the platform for a test delivery to this daemon, and waits for it."""
+    """Requests a test delivery from the platform and waits for its arrival."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class RoundTrip:
         self._refused = refused
         self._address = f"{settings.public.url or receives_at}/webhooks/{name}"
 
-    async def look(self) -> Result:
-        """Try it once; nothing else than the test is asked for."""
+    async def run(self) -> Result:
+        """Request one test delivery and return the result."""
         try:
-            hook = await self._ours()
+            hook = await self._own_subscription()
             if hook is None:
                 return self._unsubscribed()
             return await self._try(str(hook["id"]))
@@ -107,11 +107,11 @@ class RoundTrip:
         except (NotSent, InDoubt, Unusable) as error:
             return self._failed(str(error))
 
-    async def _ours(self) -> dict[str, Any] | None:
-        """Return the subscription that leads to us.
+    async def _own_subscription(self) -> dict[str, Any] | None:
+        """Return the subscription that leads to this daemon.
 
-        Without `public.url` nobody here knows how the platform reaches us: the path of
-        its address has to do.
+        Without `public.url` the daemon's public address is unknown, so only the path of
+        the subscription's address is compared.
         """
         answer = await self._client.answer_of(HOOKS)
         if not answer.ok:
@@ -136,41 +136,41 @@ class RoundTrip:
         made = decoding.resource(asked.json())
         names = [hook, *(str(made.get(name) or "") for name in ("id", "eventId"))]
         began, came = self._clock.monotonic(), None
-        for number in range(1, int(PATIENCE_SECONDS / LOOK_SECONDS)):
+        for number in range(1, int(PATIENCE_SECONDS / CHECK_SECONDS)):
             came = examining.came(database, before, self._name, names)
             if came is not None and came.is_test:
                 return self._came(came, self._clock.monotonic() - began)
-            if number % LOOKS_A_READ == 0:
-                problem = await self._tried(path, names[1], refused)
+            if number % CHECKS_PER_READ == 0:
+                problem = await self._refusal(path, names[1], refused)
                 if problem is not None:
                     return problem
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(CHECK_SECONDS)
         if came is not None:
-            return self._unrecognised(came)
-        return self._failed(f"no test delivery came in {PATIENCE_SECONDS:g} s")
+            return self._unrecognized(came)
+        return self._failed(f"no test delivery arrived in {PATIENCE_SECONDS:g} s")
 
     def _came(self, came: Came, seconds: float) -> Result:
-        said = f"a test delivery came through in {seconds:.1f} s"
+        said = f"a test delivery arrived in {seconds:.1f} s"
         if came.topic:
             return ok("webhooks", said, self._name)
         said += ", without a topic: each object is fetched before it is mirrored"
-        fix = "have the platform name the topic in the body or in X-Service-Topic"
+        fix = "let the platform send the topic in the body or in X-Service-Topic"
         return warn("webhooks", said, fix, self._name)
 
-    def _unrecognised(self, came: Came) -> Result:
+    def _unrecognized(self, came: Came) -> Result:
         said = (
-            f"no test delivery was recognised in {PATIENCE_SECONDS:g} s, but event"
-            f" {came.event} came in: webhooks reach this daemon"
+            f"no test delivery was recognized in {PATIENCE_SECONDS:g} s, but event"
+            f" {came.event} arrived: webhooks reach this daemon"
         )
-        fix = f"backhaul events show {came.event} shows in which form they come"
+        fix = f"backhaul events show {came.event} shows the form in which they arrive"
         return warn("webhooks", said, fix, self._name)
 
-    async def _tried(
+    async def _refusal(
         self, path: str, delivery: str, refused: Mapping[str, int]
     ) -> Result | None:
-        """Read what became of the delivery at the platform; None while nothing did.
+        """Return why the platform's delivery failed; None if it did not fail yet.
 
-        `refused` is what the daemon had refused before.
+        `refused` is the daemon's count of refusals from before the delivery.
         """
         answer = await self._client.answer_of(f"{path}/deliveries/{delivery}")
         last = (
@@ -182,8 +182,8 @@ class RoundTrip:
             return None
         now = self._refused()
         for kind, (status, why, fix) in REFUSALS.items():
-            is_ours = now.get(kind, 0) > refused.get(kind, 0)
-            if status == last.status_code and is_ours:
+            is_own = now.get(kind, 0) > refused.get(kind, 0)
+            if status == last.status_code and is_own:
                 said = f"this daemon refused the platform's delivery ({status}): {why}"
                 fix = fix.format(store=self._name)
                 return fail("webhooks", said, fix, self._name)
@@ -191,23 +191,25 @@ class RoundTrip:
 
     def _failed(self, said: str) -> Result:
         fix = (
-            f"the platform must reach {self._address}: look at [public] url, the proxy,"
-            " the firewall, and at the subscription in the platform's dashboard"
+            f"the platform must reach {self._address}: check [public] url, the proxy,"
+            " the firewall, and the subscription in the platform's dashboard"
         )
         return fail("webhooks", said, fix, self._name)
 
     def _unsubscribed(self) -> Result:
         said = f"no subscription of the platform leads to {self._address}"
-        by_hand = no_secret_text(self._name, self._address)
-        fix = f"set [public] url and it is made; else {by_hand}"
+        manual = no_secret_text(self._name, self._address)
+        fix = f"set [public] url, and the daemon creates it; otherwise {manual}"
         return fail("webhooks", said, fix, self._name)
 
     def _untestable(self) -> Result:
         said = "this platform sends no test deliveries"
         if examining.last_event(self._settings.database_file):
-            return ok("webhooks", f"{said}; deliveries have come before", self._name)
+            return ok("webhooks", f"{said}; webhooks have arrived before", self._name)
         fix = "place an order, then: backhaul events list"
-        return warn("webhooks", f"{said}, and nothing has come yet", fix, self._name)
+        return warn(
+            "webhooks", f"{said}, and no webhook has arrived yet", fix, self._name
+        )
 
 
 def _words(status: int | None, answer: Answer) -> str:
@@ -217,4 +219,4 @@ def _words(status: int | None, answer: Answer) -> str:
         "attempts"
     )
     error = attempts[-1].get("error") if attempts else None
-    return f"the platform reached nobody: {error or 'no answer'}"
+    return f"the platform could not deliver: {error or 'no response'}"

@@ -155,7 +155,7 @@ class Targeter:
         if reason is not None and not self._stopped:
             logger.bind(action="target.stopped", store=self._store).error(
                 "store {}: counts are set on the platform no more: {}; once that is"
-                " mended: backhaul targets resume {}",
+                " mended: backhaul stock resume {}",
                 self._store,
                 reason,
                 self._store,

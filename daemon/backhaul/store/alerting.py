@@ -48,7 +48,7 @@ class Stranded(Struct, frozen=True):
         """Say what a person can do."""
         return (
             f"name it [stores.{self.store}] again, or decide each:"
-            f" backhaul commands list --store {self.store}, then park and drop"
+            f" backhaul commands list --store {self.store}, then park and discard"
         )
 
 

@@ -24,7 +24,13 @@ VERBS: Mapping[str, Cause] = {
     "resend": Cause.PERSON_RESENDS,
     "drop": Cause.PERSON_DROPS,
 }
-"""What one says, after `backhaul commands`, and what it does to a command."""
+"""Each decision, under the name that the audit log keeps, and what it does."""
+TYPED: Mapping[str, str] = {
+    "settle": "resolve",
+    "settle --applied": "resolve --applied",
+    "drop": "discard",
+}
+"""The decisions that `backhaul commands` calls by another word."""
 
 
 RESTOCK_UNSHIPPED = "resend --restock-unshipped"
@@ -47,6 +53,11 @@ def possible(state: State) -> list[str]:
     return [verb for verb, cause in VERBS.items() if (state, cause) in TRANSITIONS]
 
 
+def typed(verb: str) -> str:
+    """Return the words of `backhaul commands` for a decision."""
+    return TYPED.get(verb, verb)
+
+
 def require(command: Command, verb: str) -> None:
     """Raise BackhaulError that says what is possible instead."""
     may = possible(command.state)
@@ -54,8 +65,8 @@ def require(command: Command, verb: str) -> None:
         may.append(RESTOCK_UNSHIPPED)
     if verb not in may:
         raise BackhaulError(
-            f"command {command.id[:8]} is {command.state}, so {verb} cannot be done; "
-            f"what can: {', '.join(may) or 'nothing'}"
+            f"command {command.id[:8]} is {command.state}, so {typed(verb)} cannot be "
+            f"done; what can: {', '.join(map(typed, may)) or 'nothing'}"
         )
 
 

@@ -29,10 +29,10 @@ _SAYS = "backhaul commands {} --reason 'before the restore'"
 _PARK = _SAYS.format("park {0}")
 _AGAIN = {
     "commands park": ("parked", ""),
-    "commands drop": ("dropped", _SAYS.format("drop {0}")),
+    "commands drop": ("dropped", _SAYS.format("discard {0}")),
     "commands settle --applied": (
         "settled as applied",
-        _SAYS.format("settle {0} --applied"),
+        _SAYS.format("resolve {0} --applied"),
     ),
 }
 """What each decision was, and what makes it again of a command that is parked."""
@@ -69,7 +69,7 @@ def _secrets(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
     for store, fingerprint in _missing(_DROPPED, old, new):
         yield (
             f"webhooks of {store} may be signed with a dropped secret again:"
-            f" backhaul secrets drop {fingerprint}"
+            f" backhaul secrets revoke {fingerprint}"
         )
 
 
@@ -77,7 +77,7 @@ def _persons(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
     for store, customer in _missing(_FORGOTTEN, old, new):
         yield (
             f"a person who was erased is back:"
-            f" backhaul forget customer {customer} --store {store}"
+            f" backhaul customers erase {customer} --store {store}"
         )
 
 

@@ -1,8 +1,8 @@
-"""For tests of programs that work with Backhaul: fixtures, and what they give.
+"""Test fixtures for programs that work with Backhaul; terms: docs/glossary.md.
 
-pytest finds the fixtures by itself (`pytest --fixtures`): `reference_server`,
-`reference_store`, `backhaul_daemon`, `settled` and `replay`. The two programs run as
-processes of their own, on free ports of 127.0.0.1 and in temporary folders.
+pytest finds the fixtures automatically (`pytest --fixtures`): `reference_server`,
+`reference_store`, `backhaul_daemon`, `wait_until_idle` and `replay`. Both programs run
+as separate processes, on free ports of 127.0.0.1 and in temporary folders.
 """
 
 from backhaul.testing.daemon import DaemonUnderTest, Mirror, sign, signed_headers

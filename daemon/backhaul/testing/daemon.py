@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class Mirror(Struct, frozen=True):
-    """The database of a replay, or of a daemon that runs."""
+    """The database of a replay or of a running daemon."""
 
     path: Path
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """Return what a query finds, columns by name. It cannot write."""
+        """Return the rows of a read-only query, as dicts by column name."""
         with closing(connections.open_reader(self.path)) as connection:
             return [dict(row) for row in connection.execute(sql, values)]
 
@@ -59,7 +59,7 @@ class Mirror(Struct, frozen=True):
         return int(found[0]["stock"])
 
     def differences(self, other: Mirror) -> list[Difference]:
-        """Return where two mirrors differ; empty when they say the same."""
+        """Return the differences of two mirrors; empty if they are equal."""
         return list(differences(self.path, other.path))
 
 
@@ -69,7 +69,7 @@ def sign(body: bytes, secret: str) -> str:
 
 
 def signed_headers(body: bytes, secret: str, topic: str = "") -> dict[str, str]:
-    """Return the headers of a delivery; `topic` where the body does not tell it."""
+    """Return the headers of a delivery; `topic` if the body does not name it."""
     headers = {webhook.HEADER: sign(body, secret), "Content-Type": "application/json"}
     return headers | ({"X-Service-Topic": topic} if topic else {})
 
@@ -83,12 +83,12 @@ ASK_SECONDS = 10.0
 class DaemonUnderTest:
     """`backhaul run`, subscribed to every topic of a store.
 
-    `settings` is TOML that is added to the configuration, connectors above all.
+    `settings` is TOML that is added to the configuration, such as connectors.
     """
 
     def __init__(self, store: ReferenceStore, settings: str = "") -> None:
         self.store = store
-        # Short, as the path of a socket has to be.
+        # Short, because the path of a socket has to be.
         self.folder = Path(tempfile.mkdtemp(prefix="bh-", dir="/tmp"))
         self._control = Control(self.folder / "state")
         self._program: Program | None = None
@@ -99,9 +99,9 @@ class DaemonUnderTest:
             raise
 
     def _subscribe(self, settings: str) -> None:
-        """Start it with a secret of the store's, then say where it listens."""
-        wanted = {"address": NOT_YET, "topics": list(TOPICS)}
-        hook = self.store.control("POST", "/webhooks", wanted)
+        """Start the daemon with the store's secret, then subscribe its address."""
+        subscription = {"address": NOT_YET, "topics": list(TOPICS)}
+        hook = self.store.control("POST", "/webhooks", subscription)
         self.webhook_secret = str(hook["secret"])
         self.config.write_text(self._configuration() + settings, encoding="utf-8")
         self.start()
@@ -115,57 +115,56 @@ class DaemonUnderTest:
 
     @property
     def mirror(self) -> Mirror:
-        """The database, to be looked at while the daemon runs."""
+        """The database, readable while the daemon runs."""
         return Mirror(self.folder / "state" / "backhaul.db")
 
     @property
     def public_url(self) -> str:
-        """Where webhooks and connectors' requests go."""
+        """The URL for webhooks and connectors' requests."""
         return str(self.status()["public_url"])
 
     def start(self) -> None:
-        """Start it, or start it again on the same database."""
+        """Start the daemon, or restart it on the same database."""
         log = self.folder / "daemon.log"
         self._program = Program(MODULE, ["run", "--config", self.config], log)
         self._program.await_start(self._ready)
 
     def stop(self) -> None:
-        """Ask it to end, as systemd does."""
+        """Stop the daemon with SIGTERM, as systemd does."""
         if self._program is not None:
             self._program.stop()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the daemon with SIGKILL."""
         if self._program is not None:
             self._program.kill()
-        # It had no chance to: nobody answers there any more.
+        # The killed daemon could not remove its socket.
         (self.folder / "state" / SOCKET_NAME).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End it and remove all it wrote."""
+        """Stop the daemon and remove its files."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def status(self) -> dict[str, Any]:
-        """Return what the daemon says of itself."""
+        """Return the daemon's status."""
         found: dict[str, Any] = self._control.get("/api/status")
         return found
 
     def deliver(self, body: bytes | dict[str, Any], topic: str = "") -> int:
-        """Send a delivery signed as the platform would; returns the status."""
+        """Send a delivery, signed like the platform's, and return the status code."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = signed_headers(raw, self.webhook_secret, topic)
         url = f"{self.public_url}/webhooks/{STORE}"
         with httpx.Client(timeout=ASK_SECONDS, trust_env=False) as client:
             return client.post(url, content=raw, headers=headers).status_code
 
-    def settled(self, seconds: float = 30.0) -> Mirror:
-        """Wait until nothing is on its way in either direction; return the mirror.
+    def wait_until_idle(self, seconds: float = 30.0) -> Mirror:
+        """Wait until all work in both directions is done; return the mirror.
 
-        Quiet is: every webhook delivered, every event folded, no object to be read
-        again, no record waiting for its order, no command that is neither settled nor
-        parked, twice in a row.
-        Raises ProgramError that says what still moves.
+        Work is done when two checks in a row find every webhook delivered, every event
+        folded, no object to refetch, no record waiting for its order, and no open
+        command. Raises ProgramError that names the work left.
         """
         before: object = None
 
@@ -179,20 +178,20 @@ class DaemonUnderTest:
             await_true(quiet, seconds)
         except TimeoutError:
             moving = {name: n for name, n in self._moving()[1].items() if n}
-            raise ProgramError(f"not quiet after {seconds} s: {moving}") from None
+            raise ProgramError(f"not done after {seconds} s: {moving}") from None
         return self.mirror
 
     def _moving(self) -> tuple[int, dict[str, int]]:
-        """Return the newest event, and how much is still to do, by what it is.
+        """Return the newest event and how much work is left, by kind.
 
-        In the order in which work moves on, or it could slip past a look.
+        The order is that of the work, or it could move past a check.
         """
         progress = read_progress(self.mirror.path)
         deliveries = self.store.control("GET", "/state")["deliveries"]
         return progress.newest_event, {
             "webhooks to deliver": deliveries["PENDING"],
             "events to fold": progress.to_fold,
-            "objects to read again": progress.in_doubt,
+            "objects to refetch": progress.in_doubt,
             "records waiting": progress.waiting_records,
             "open commands": progress.open_commands,
         }
@@ -222,7 +221,7 @@ webhook_secrets = ["{self.webhook_secret}"]
 
 
 class Replays:
-    """Makes one mirror for each replay, in one folder."""
+    """Creates a mirror for each replay, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -237,10 +236,10 @@ class Replays:
         drop: float = 0.0,
         until: str | None = None,
     ) -> Mirror:
-        """Fold the capture and return the mirror that came of it.
+        """Fold the capture into a new mirror and return the mirror.
 
-        `until` is any RFC 3339 time; without a zone it is UTC. Raises ValueError where
-        it is none, and Unusable, naming file and line, for what is no capture.
+        `until` is any RFC 3339 time; without a zone it is UTC. Raises ValueError if it
+        is not a time, and Unusable, with file and line, if the file is not a capture.
         """
         head = capture_files.read_head(Path(capture))
         end = None if until is None else normalize(until)

@@ -1,4 +1,4 @@
-"""The pytest plugin: what is imported here is imported by every run of pytest."""
+"""The pytest plugin. Every run of pytest imports it, so it imports little."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def reference_server(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ReferenceServer]:
-    """A reference server for the whole run."""
+    """A reference server for the whole session."""
     from backhaul.testing import ReferenceServer
 
     server = ReferenceServer(tmp_path_factory.mktemp("reference") / "data")
@@ -33,7 +33,7 @@ def reference_server(
 
 @pytest.fixture
 def reference_store(reference_server: ReferenceServer) -> ReferenceStore:
-    """A store of its own for this test: the demo's products, and no order yet."""
+    """A new store for this test, with the demo's products and no orders."""
     name = f"test-{secrets.token_hex(4)}"
     return reference_server.create_store(name, fixture="fresh")
 
@@ -57,17 +57,17 @@ def backhaul_daemon(
 
 
 @pytest.fixture
-def settled(backhaul_daemon: DaemonUnderTest) -> Callable[..., Mirror]:
-    """`settled()` waits until nothing moves and returns the mirror."""
-    return backhaul_daemon.settled
+def wait_until_idle(backhaul_daemon: DaemonUnderTest) -> Callable[..., Mirror]:
+    """`wait_until_idle()` waits until all work is done and returns the mirror."""
+    return backhaul_daemon.wait_until_idle
 
 
 @pytest.fixture
 def replay(tmp_path: Path) -> Callable[..., Mirror]:
-    """`replay("captures/bad-day.jsonl")` folds a capture into a mirror of its own.
+    """`replay("captures/bad-day.jsonl")` folds a capture into a new mirror.
 
-    `shuffle=SEED`, `duplicate=P`, `drop=P` and `until=TIME` as `backhaul replay` has
-    them.
+    `shuffle=SEED`, `duplicate=P`, `drop=P` and `until=TIME` are the options of
+    `backhaul replay`.
     """
     from backhaul.testing.daemon import Replays
 

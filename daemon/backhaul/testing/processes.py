@@ -1,4 +1,4 @@
-"""The reference server and its stores, each program as a process."""
+"""Runs programs as processes: the reference server and its stores."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 
 
 class ProgramError(BackhaulError):
-    """A program did not start, or did not come to rest."""
+    """A program did not start, or did not finish its work."""
 
 
 class Program:
-    """Runs while a test does."""
+    """A process that runs during a test."""
 
     def __init__(self, module: str, arguments: Sequence[object], log: Path) -> None:
         self.log = log
@@ -47,19 +47,19 @@ class Program:
     def await_start(self, started: Callable[[], bool]) -> None:
         """Wait until `started`. Raises ProgramError with the end of the log."""
 
-        def look() -> bool:
+        def has_started() -> bool:
             if self._process.poll() is not None:
                 raise ProgramError(f"it ended at once: {self.last_words()}")
             return started()
 
         try:
-            await_true(look, START_SECONDS)
+            await_true(has_started, START_SECONDS)
         except TimeoutError:
             self.kill()
             raise ProgramError(f"did not start: {self.last_words()}") from None
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has. Safe to call twice."""
+        """Send SIGTERM and wait for the end. Safe to call twice."""
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)
@@ -67,23 +67,23 @@ class Program:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL: nothing gets a chance to be written."""
+        """Send SIGKILL: the program cannot write anything more."""
         self._process.kill()
         self._process.wait()
 
     def last_words(self) -> str:
-        """Return the end of the log, for a person."""
+        """Return the end of the log, for error messages."""
         return self.log.read_text(errors="replace")[-2_000:]
 
 
-def await_true(look: Callable[[], bool], seconds: float) -> None:
-    """Look again and again. Raises TimeoutError."""
+def await_true(condition: Callable[[], bool], seconds: float) -> None:
+    """Poll until the condition is true. Raises TimeoutError."""
     until = time.monotonic() + seconds
     rest = threading.Event()
-    while not look():
+    while not condition():
         if time.monotonic() > until:
             raise TimeoutError
-        rest.wait(LOOK_SECONDS)
+        rest.wait(POLL_SECONDS)
 
 
 MODULE = "backhaul_reference"
@@ -121,7 +121,7 @@ class ReferenceServer:
         return ReferenceStore(self, subdomain, str(made["apiKey"]))
 
     def control(self, method: str, path: str, body: object = None) -> Any:
-        """Ask the control API; `path` begins after `/_control`. Returns `data`."""
+        """Call the control API; `path` begins after `/_control`. Returns `data`."""
         headers = {"Authorization": f"Bearer {self._access['control_token']}"}
         url = f"{self._access['control_url']}/_control{path}"
         return self.ask(method, url, headers, body)
@@ -129,11 +129,11 @@ class ReferenceServer:
     def ask(
         self, method: str, url: str, headers: dict[str, str], body: object = None
     ) -> Any:
-        """Ask anything; returns `data`. Raises ProgramError at a refusal."""
+        """Send a request and return `data`. Raises ProgramError on an error status."""
         answer = self._client.request(method, url, headers=headers, json=body)
         if not answer.is_success:
-            told = f"{method} {url}: {answer.status_code} {answer.text}"
-            raise ProgramError(told)
+            said = f"{method} {url}: {answer.status_code} {answer.text}"
+            raise ProgramError(said)
         document = answer.json() if answer.content else {}
         is_wrapped = isinstance(document, dict) and "data" in document
         return document["data"] if is_wrapped else document
@@ -151,29 +151,32 @@ class ReferenceServer:
 
 
 class ReferenceStore(Struct, frozen=True):
-    """One store: asked as a shopper, as the back office, and as its owner."""
+    """One store, called as a shopper, as the back office and as its owner."""
 
     server: ReferenceServer
     subdomain: str
     api_key: str
 
     def v1(self, method: str, path: str, body: object = None) -> Any:
-        """Ask the keyed API; `path` begins after `/api/v1`. Returns `data`."""
+        """Call the keyed API; `path` begins after `/api/v1`. Returns `data`."""
         headers = {"Authorization": f"Bearer {self.api_key}"}
         return self.server.ask(method, f"{self.server.url}/api/v1{path}", headers, body)
 
     def storefront(self, method: str, path: str, body: object = None) -> Any:
-        """Ask as a shopper; `path` begins after `/storefront`. Returns `data`."""
+        """Call the storefront API; `path` begins after `/storefront`.
+
+        Returns `data`.
+        """
         headers = {"x-subdomain": self.subdomain}
         url = f"{self.server.url}/storefront{path}"
         return self.server.ask(method, url, headers, body)
 
     def control(self, method: str, path: str = "", body: object = None) -> Any:
-        """Ask the control API about this store. Returns `data`."""
+        """Call the control API for this store. Returns `data`."""
         return self.server.control(method, f"/stores/{self.subdomain}{path}", body)
 
     def place_order(self, sku: str, quantity: int = 1) -> Document:
-        """Buy as a shopper, cash on delivery; returns the order as `/api/v1` has it."""
+        """Place an order, cash on delivery; return it as `/api/v1` shows it."""
         for product in self.v1("GET", "/products?limit=100"):
             for variant in product["variants"]:
                 if variant["sku"] == sku:

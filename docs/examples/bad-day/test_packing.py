@@ -27,14 +27,16 @@ def test_a_lost_webhook_shows(replay):
     assert replay(BAD_DAY, drop=1.0).rows("SELECT * FROM orders") == []
 
 
-def test_an_order_is_packed_until_it_is_sent(reference_store, backhaul_daemon, settled):
+def test_an_order_is_packed_until_it_is_sent(
+    reference_store, backhaul_daemon, wait_until_idle
+):
     order = reference_store.place_order("FC", 2)
-    mirror = settled()
+    mirror = wait_until_idle()
     assert packing_list(mirror.path) == [(order["name"], "FC", 2)]
 
     parcel = {"trackingCompany": "BlueDart", "trackingNumber": "BD-1"}
     reference_store.v1("POST", f"/orders/{order['id']}/fulfill", parcel)
-    assert packing_list(settled().path) == []
+    assert packing_list(wait_until_idle().path) == []
 
 
 def test_a_forged_delivery_is_refused(backhaul_daemon):

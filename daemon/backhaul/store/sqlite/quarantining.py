@@ -140,7 +140,7 @@ def _find(
     if row["source"] != "record" and not (events and row["source"] == EVENT):
         raise BackhaulError(
             f"row {id_} is an event; fold it again, once what was wrong is mended: "
-            "backhaul events refold --state quarantined"
+            "backhaul events reprocess --state quarantined"
         )
     if row["state"] not in states or row["command_id"] is not None:
         raise BackhaulError(f"row {id_} is {row['state']} by now; nothing was changed")
