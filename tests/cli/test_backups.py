@@ -63,7 +63,7 @@ async def decide_since(office: Office, backup: Path) -> None:
     async with started_store(office.database) as store:
         command = await plan(store, "adjust", "prod_1")
         copies.copy(office.database, backup)
-        for verb in ("park", "discard"):
+        for verb in ("park", "drop"):
             await store.decisions.decide(Decision(command, verb, "ann", "seen"))
         deed = Deed("ann", "jobs pause", "push_adjustments:main")
         await store.job_runs.pause([("push_adjustments", "main")], deed)

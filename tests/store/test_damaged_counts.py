@@ -178,5 +178,5 @@ async def test_a_person_is_shown_the_rest_of_it(
     assert found is not None
     command_view.show(found)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"made true by adjust command {STEP}" in said
-    assert "reckoned cannot be read: it is damaged in the database" in said
+    assert f"applied by adjust command {STEP}" in said
+    assert "calculation unreadable: it is damaged in the database" in said
