@@ -290,7 +290,7 @@ async def test_a_platform_that_asks_for_a_pause_is_asked_for_nothing_more() -> N
             VirtualClock(),
         )
         transport, client = build_client(settings, "main", clock)
-        looked = outside.look(settings, "main", transport, client, clock)
+        looked = outside.check(settings, "main", transport, client, clock)
         async with asyncio.timeout(HANG_SECONDS):
             found = [each async for each in looked]
         await transport.close()
