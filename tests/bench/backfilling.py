@@ -15,7 +15,7 @@ import uvloop
 from backhaul.core.clock import SystemClock
 from backhaul.core.rate_limit import Priority
 from backhaul.ingest.fold_worker import FoldWorker
-from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
 from backhaul.store.opening import open_store
 from backhaul.sync.deletion_check import DeletionCheck
@@ -39,7 +39,7 @@ class Read(msgspec.Struct):
     mirrored: int
 
 
-async def fetch_only(client: ShopClient) -> int:
+async def fetch_only(client: PlatformClient) -> int:
     """Read every page of the orders, and keep nothing."""
     number = rows = 0
     while True:
@@ -50,7 +50,7 @@ async def fetch_only(client: ShopClient) -> int:
             return rows
 
 
-async def backfill(client: ShopClient, path: Path) -> tuple[float, float, int, int]:
+async def backfill(client: PlatformClient, path: Path) -> tuple[float, float, int, int]:
     """Read the orders in as the daemon does, folding beside it."""
     store = open_store(path, CLOCK)
     store.start()
@@ -94,7 +94,7 @@ async def backfill(client: ShopClient, path: Path) -> tuple[float, float, int, i
 async def measure(url: str, key: str, directory: str) -> Read:
     limits = Limits(5.0, 60.0, 50_000_000)
     transport = Transport(url, key, limits, CLOCK)
-    client = ShopClient(transport)
+    client = PlatformClient(transport)
     await client.page(ORDERS.path, 1, Priority.SWEEP)
     began = perf_counter()
     fetched = await fetch_only(client)

@@ -18,7 +18,7 @@ from loguru import logger
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.core.lifecycle import Cause, State
 from backhaul.platform import requests
-from backhaul.platform.client import ShopClient
+from backhaul.platform.client import PlatformClient
 from backhaul.platform.requests import Dialect
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
@@ -123,7 +123,7 @@ async def dispatch(
     await block(store, range(planned, planned + blocked))
     await plan(store, range(planned))
     transport = Transport(url, KEY, Limits(5.0, 30.0, 5_000_000), CLOCK)
-    client = ShopClient(transport)
+    client = PlatformClient(transport)
     dispatcher = Dispatcher(
         STORE,
         store.commands,

@@ -10,7 +10,7 @@ import pytest
 from backhaul.cli import context
 from backhaul.doctor.result import Result, State
 from backhaul.doctor.webhooks import RoundTrip
-from backhaul.platform.client import ShopClient
+from backhaul.platform.client import PlatformClient
 from backhaul.platform.transport import Limits, Transport
 from scenes.clock import RunningClock
 from scenes.databases import fold_all, started_store
@@ -57,7 +57,7 @@ async def examined(
                 settings,
                 "main",
                 transport,
-                ShopClient(transport),
+                PlatformClient(transport),
                 clock,
                 AT,
                 lambda: next(counts, counted[1]),

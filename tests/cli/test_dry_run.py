@@ -59,7 +59,7 @@ def test_it_is_planned_and_leaves_when_the_dry_run_is_over(
         assert row["body"] in said
         assert order_of(platform, order["id"])["shipments"] == []
         assert rows(office.database, "SELECT count(*) FROM attempts") == [(0,)]
-        assert started.log.read_text().count('"push.rehearsed"') == 1
+        assert started.log.read_text().count('"push.dry_run"') == 1
         assert started.terminate() == 0
         monkeypatch.delenv(variable)
         with daemon_process(office):

@@ -25,7 +25,7 @@ from scenes.mirror_files import lone_office
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul.core.stock import Shelf
+    from backhaul.core.stock import StockSnapshot
     from backhaul.store.targets import Target
     from scenes.daemon import Office
 
@@ -66,7 +66,7 @@ async def _count(office: Office) -> None:
             await store.decisions.decide(Decision(step, verb, "kim", "by hand"))
 
 
-def _correct(target: Target, shelf: Shelf) -> Correct:
+def _correct(target: Target, shelf: StockSnapshot) -> Correct:
     computation = compute(target.count, shelf, Policy(buffer=1))
     return Correct(computation, None, {target.variant_id: shelf.level})
 

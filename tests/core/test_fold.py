@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from backhaul.core.fold import Judgement, Version, as_of, join, judge, supersedes
+from backhaul.core.fold import (
+    Version,
+    VersionComparison,
+    as_of,
+    compare_versions,
+    join,
+    supersedes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +69,10 @@ def test_order_is_total(one: Version, two: Version, three: Version) -> None:
 @given(one=VERSIONS, two=VERSIONS)
 def test_a_doubt_is_the_same_from_either_side(one: Version, two: Version) -> None:
     """Whatever comes first, it is asked for or it is not."""
-    doubts = {judge(one, two) is Judgement.DOUBT, judge(two, one) is Judgement.DOUBT}
+    doubts = {
+        compare_versions(one, two) is VersionComparison.DOUBT,
+        compare_versions(two, one) is VersionComparison.DOUBT,
+    }
     assert len(doubts) == 1
 
 
@@ -70,11 +80,11 @@ def test_a_doubt_is_the_same_from_either_side(one: Version, two: Version) -> Non
 def test_what_is_not_in_doubt_follows_the_order(
     held: Version, incoming: Version
 ) -> None:
-    judgement = judge(held, incoming)
-    assert (judgement is Judgement.SAME) == (held.digest == incoming.digest)
-    if judgement is Judgement.NEWER:
+    judgement = compare_versions(held, incoming)
+    assert (judgement is VersionComparison.SAME) == (held.digest == incoming.digest)
+    if judgement is VersionComparison.NEWER:
         assert supersedes(held, incoming)
-    if judgement is Judgement.STALE:
+    if judgement is VersionComparison.STALE:
         assert not supersedes(held, incoming)
 
 
@@ -124,7 +134,7 @@ def test_a_confirming_read_counts_whenever_it_comes(
 
 @given(incoming=VERSIONS)
 def test_first_version_is_news(incoming: Version) -> None:
-    assert judge(None, incoming) is Judgement.NEWER
+    assert compare_versions(None, incoming) is VersionComparison.NEWER
     assert supersedes(None, incoming)
     assert not supersedes(incoming, incoming)
 
@@ -137,9 +147,13 @@ BASE = Version(at(10), 5, delivered=True, seen_at=at(11), digest=b"m")
 BARE = replace(BASE, sequence=0)
 CANCELLED, FULFILLED, PAID = 1 << 4, 2, 1 << 2
 READ_AFTER = Version(at(10), 0, delivered=False, seen_at=at(12), digest=b"r")
-NEWER, STALE, DOUBT = Judgement.NEWER, Judgement.STALE, Judgement.DOUBT
+NEWER, STALE, DOUBT = (
+    VersionComparison.NEWER,
+    VersionComparison.STALE,
+    VersionComparison.DOUBT,
+)
 
-CASES: dict[str, tuple[Version, Version, Judgement, bool]] = {
+CASES: dict[str, tuple[Version, Version, VersionComparison, bool]] = {
     "later": (BARE, replace(BARE, updated_at=at(11), digest=b"n"), NEWER, True),
     "earlier": (BARE, replace(BARE, updated_at=at(9), digest=b"n"), STALE, False),
     "next in sequence": (BASE, replace(BASE, sequence=6, digest=b"a"), NEWER, True),
@@ -205,7 +219,7 @@ CASES: dict[str, tuple[Version, Version, Judgement, bool]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_judged_by_all_the_evidence(case: str) -> None:
     held, incoming, judgement, wins = CASES[case]
-    assert judge(held, incoming) is judgement
+    assert compare_versions(held, incoming) is judgement
     assert supersedes(held, incoming) is wins
 
 
@@ -215,25 +229,25 @@ CONFIRMED = replace(LOWER, confirmed_at=LOWER.seen_at)
 
 def test_only_a_confirming_read_lowers_what_is_held() -> None:
     high = replace(BASE, standing=CANCELLED | FULFILLED)
-    assert judge(high, LOWER) is DOUBT
+    assert compare_versions(high, LOWER) is DOUBT
     assert not supersedes(high, LOWER)
-    assert judge(high, CONFIRMED) is NEWER
+    assert compare_versions(high, CONFIRMED) is NEWER
     assert supersedes(high, CONFIRMED)
 
 
 def test_what_came_while_it_was_read_is_not_lowered() -> None:
     later = replace(BASE, seen_at=at(21))
-    assert judge(later, CONFIRMED) is STALE
+    assert compare_versions(later, CONFIRMED) is STALE
     tie = replace(CONFIRMED, updated_at=later.updated_at)
-    assert judge(later, tie) is DOUBT
+    assert compare_versions(later, tie) is DOUBT
     assert not supersedes(later, tie)
 
 
 def test_what_was_seen_before_the_confirming_read_does_not_come_back() -> None:
-    assert judge(CONFIRMED, BASE) is DOUBT
+    assert compare_versions(CONFIRMED, BASE) is DOUBT
     assert not supersedes(CONFIRMED, BASE)
     after = replace(BASE, seen_at=at(21))
-    assert judge(CONFIRMED, after) is NEWER
+    assert compare_versions(CONFIRMED, after) is NEWER
     held = join(CONFIRMED, after)
     assert not supersedes(held, replace(BASE, updated_at=at(30)))
 
@@ -264,6 +278,6 @@ def test_what_was_seen_later_than_now_is_older_than_all_that_comes(
     known = as_of(now, held)
     read = replace(held, digest=b"read", delivered=False, sequence=0, seen_at=now)
     read = replace(read, confirmed_at=now)
-    assert judge(known, read) is Judgement.NEWER
+    assert compare_versions(known, read) is VersionComparison.NEWER
     assert join(known, read) == read
     assert (known == held) == (held.seen_at <= now and held.confirmed_at <= now)

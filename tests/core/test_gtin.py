@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.sku_matching import looks_like_one, normalized, spellings
+from backhaul.core.sku_matching import has_gtin_length, normalized, spellings
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_every_spelling_is_of_the_same_article() -> None:
 
 
 def test_a_text_of_other_length_is_none() -> None:
-    assert not looks_like_one("123")
-    assert looks_like_one("4006381333930")
+    assert not has_gtin_length("123")
+    assert has_gtin_length("4006381333930")

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from backhaul.core.lifecycle import OPEN, TRANSITIONS, Cause, State, move
+from backhaul.core.lifecycle import OPEN, TRANSITIONS, Cause, State, transition
 
 # Architecture, Life of a command, written out once more by hand.
 LEGAL = {
@@ -51,9 +51,9 @@ def test_every_pair_moves_as_the_architecture_says(pair: tuple[State, Cause]) ->
     expected = LEGAL.get((state.value, cause.value))
     if expected is None:
         with pytest.raises(ValueError, match=f"a {state} command cannot move by"):
-            move(state, cause)
+            transition(state, cause)
     else:
-        assert move(state, cause) == expected
+        assert transition(state, cause) == expected
 
 
 def test_no_way_leads_back_from_applied() -> None:

@@ -6,25 +6,27 @@ import pytest
 from msgspec.structs import replace
 
 from backhaul.core.effect_proof import (
+    EffectOwner,
+    EffectState,
     Finding,
-    Found,
-    Habits,
     Move,
-    Owner,
-    Wanted,
+    PlatformBehavior,
+    SoughtAdjustment,
     find_adjustment,
 )
 
 OURS = Move("adj_1", "prod_1", "var_1", -2, "bh:a", "key_1")
-WANTED = Wanted("prod_1", "var_1", -2, "bh:a", "f1")
+WANTED = SoughtAdjustment("prod_1", "var_1", -2, "bh:a", "f1")
 NAMED = {"f1": "key_1"}
 BARE = replace(OURS, note=None)
-UNKNOWN = Habits()
-KEEPS = Habits(keeps_notes=True, key_ids=NAMED)
-DROPS = Habits(keeps_notes=False, key_ids=NAMED)
-A, B, U = Found.APPLIED, Found.ABSENT, Found.UNDECIDABLE
+UNKNOWN = PlatformBehavior()
+KEEPS = PlatformBehavior(keeps_notes=True, key_ids=NAMED)
+DROPS = PlatformBehavior(keeps_notes=False, key_ids=NAMED)
+A, B, U = EffectState.APPLIED, EffectState.ABSENT, EffectState.UNDECIDABLE
 
-CASES: list[tuple[str, Wanted, list[Move], set[str], Habits, Found]] = [
+CASES: list[
+    tuple[str, SoughtAdjustment, list[Move], set[str], PlatformBehavior, EffectState]
+] = [
     ("nothing there", WANTED, [], set(), UNKNOWN, B),
     ("our tag", WANTED, [OURS], set(), UNKNOWN, A),
     (
@@ -120,7 +122,9 @@ CASES: list[tuple[str, Wanted, list[Move], set[str], Habits, Found]] = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_finding(
-    case: tuple[str, Wanted, list[Move], set[str], Habits, Found],
+    case: tuple[
+        str, SoughtAdjustment, list[Move], set[str], PlatformBehavior, EffectState
+    ],
 ) -> None:
     _, wanted, moves, linked, habits, found = case
     assert find_adjustment(wanted, moves, linked, habits).found is found
@@ -130,24 +134,27 @@ def test_a_tag_that_was_applied_twice_names_both() -> None:
     twice = [OURS, replace(OURS, adjustment_id="adj_2")]
     finding = find_adjustment(WANTED, twice, set(), KEEPS)
     reason = "the history shows our tag"
-    assert finding == Finding(Found.APPLIED, reason, ("adj_1", "adj_2"))
+    assert finding == Finding(EffectState.APPLIED, reason, ("adj_1", "adj_2"))
 
 
 LEARNT = [
-    ("a note that came back", OURS, "bh:a", Habits(True, NAMED)),
-    ("a note that was dropped", BARE, "bh:a", Habits(False, NAMED)),
-    ("sent without a note", BARE, None, Habits(None, NAMED)),
-    ("no source", replace(OURS, source_id=None), "bh:a", Habits(True)),
+    ("a note that came back", OURS, "bh:a", PlatformBehavior(True, NAMED)),
+    ("a note that was dropped", BARE, "bh:a", PlatformBehavior(False, NAMED)),
+    ("sent without a note", BARE, None, PlatformBehavior(None, NAMED)),
+    ("no source", replace(OURS, source_id=None), "bh:a", PlatformBehavior(True)),
 ]
 
 
 @pytest.mark.parametrize(("name", "move", "sent", "habits"), LEARNT)
 def test_habits_are_learnt_from_what_is_ours(
-    name: str, move: Move, sent: str | None, habits: Habits
+    name: str, move: Move, sent: str | None, habits: PlatformBehavior
 ) -> None:
-    assert Habits().learn([move], {"adj_1": Owner("a", sent, "f1")}) == habits, name
+    assert (
+        PlatformBehavior().learn([move], {"adj_1": EffectOwner("a", sent, "f1")})
+        == habits
+    ), name
 
 
 def test_nothing_is_learnt_from_others() -> None:
-    assert Habits().learn([OURS], {}) == Habits()
+    assert PlatformBehavior().learn([OURS], {}) == PlatformBehavior()
     assert KEEPS.learn([], {}) == KEEPS

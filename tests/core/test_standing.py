@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backhaul.core import status_rank
-from backhaul.core.status_rank import FULFILLMENT, moves, of_order
+from backhaul.core.status_rank import FULFILLMENT, of_order, progress
 from backhaul.platform import decoding
 from scenes import payloads
 
@@ -35,14 +35,14 @@ def test_the_platforms_own_steps_go_forward(
     member: str, before: str, after: str
 ) -> None:
     one, two = stands(**{member: before}), stands(**{member: after})
-    assert list(moves(one, two)) == [True]
-    assert list(moves(two, one)) == [False]
+    assert list(progress(one, two)) == [True]
+    assert list(progress(two, one)) == [False]
 
 
 def test_a_refund_before_the_confirmation_may_take_the_status_back() -> None:
     paid = stands(status="CONFIRMED", financialStatus="PAID")
     refunded = stands(status="PENDING", financialStatus="REFUNDED")
-    assert list(moves(paid, refunded)) == [True]
+    assert list(progress(paid, refunded)) == [True]
 
 
 def test_each_part_is_told_apart() -> None:
@@ -55,13 +55,13 @@ def test_each_part_is_told_apart() -> None:
     assert len(set(found)) == len(found) == 2 * 3 * 4
     assert max(found) < status_rank.GONE
     paid, cancelled = stands(financialStatus="PAID"), stands(status="CANCELLED")
-    assert list(moves(paid, cancelled)) == [True, False]
+    assert list(progress(paid, cancelled)) == [True, False]
 
 
 def test_an_unknown_word_costs_a_read_and_no_more() -> None:
     paid, unknown = stands(financialStatus="PAID"), stands(financialStatus="ODD")
-    assert list(moves(paid, unknown)) == [False]
-    assert list(moves(unknown, paid)) == [True]
+    assert list(progress(paid, unknown)) == [False]
+    assert list(progress(unknown, paid)) == [True]
 
 
 def test_case_does_not_matter() -> None:

@@ -14,14 +14,14 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.stock import (
     Count,
     Movement,
+    PendingMove,
     Policy,
-    Promise,
-    Reserved,
-    Shelf,
+    Reservation,
+    StockSnapshot,
     compute,
-    objection,
+    misdirected_variants,
     reach_back,
-    strays,
+    review_reason,
     understand,
 )
 
@@ -54,20 +54,20 @@ def moved(at: str, delta: int, after: int = 0, **members: object) -> Movement:
 def test_only_what_the_count_did_not_know_changes_it(
     movement: Movement, target: int
 ) -> None:
-    shelf = Shelf(level=5, mirrored=5, movements=(movement,))
+    shelf = StockSnapshot(level=5, mirrored=5, movements=(movement,))
     found = compute(COUNT, shelf, Policy())
     assert (found.target, found.delta) == (target, target - 5)
 
 
 def test_what_is_on_its_way_from_before_the_count_is_left_to_it() -> None:
-    promises = (Promise("a", -2, EARLIER), Promise("b", 5, LATER))
-    found = compute(COUNT, Shelf(12, 12, promises=promises), Policy())
+    promises = (PendingMove("a", -2, EARLIER), PendingMove("b", 5, LATER))
+    found = compute(COUNT, StockSnapshot(12, 12, promises=promises), Policy())
     assert (found.promised, found.delta) == (-2, 0)
     assert "12 there, -2 on its way: nothing to do" in found.in_words()
 
 
 def test_only_on_hand_is_less_what_is_reserved() -> None:
-    shelf = Shelf(10, 10, reserved=(Reserved("#1", 3),))
+    shelf = StockSnapshot(10, 10, reserved=(Reservation("#1", 3),))
     assert compute(COUNT, shelf, ON_HAND).target == 7
     assert compute(COUNT, shelf, Policy()).target == 10
     assert compute(COUNT, shelf, replace(ON_HAND, buffer=9)).target == 0
@@ -79,7 +79,7 @@ def test_nothing_was_before_the_first_year() -> None:
 
 
 def test_what_was_sold_just_before_the_count_may_be_unseen() -> None:
-    shelf = Shelf(9, 9, movements=(moved(EARLIER, -1, 9),))
+    shelf = StockSnapshot(9, 9, movements=(moved(EARLIER, -1, 9),))
     policy = Policy(unseen_seconds=90)
     assert reach_back(COUNT, policy) < EARLIER < reach_back(COUNT, Policy())
     assert compute(COUNT, shelf, policy).target == 9
@@ -89,23 +89,23 @@ def test_what_was_sold_just_before_the_count_may_be_unseen() -> None:
 @pytest.mark.parametrize(
     ("shelf", "said"),
     [
-        (Shelf(7, 7), None),
-        (Shelf(7, 8), "the mirror 8"),
-        (Shelf(7, None), "the mirror None"),
-        (Shelf(7, 7, (moved(LATER, -1, 7),)), "not known whether 8 was there"),
-        (Shelf(7, 7, (moved(LATER, -1, 7),), is_studied=True), None),
-        (Shelf(7, 7, (moved(LATER, -1, 8),)), "do not lead to 7"),
-        (Shelf(7, 7, (moved(LATER, -1, 7),), frozenset({8})), None),
-        (Shelf(7, 7, (moved(LATER, -1, 7),), frozenset({9})), "begin at 8"),
-        (Shelf(7, 7, (), frozenset({9, 7})), None),
-        (Shelf(7, 7, (), frozenset({9})), "it was 9 before"),
-        (Shelf(7, 7, moved_at=LATER), "no movement tells of it"),
-        (Shelf(7, 7, moved_at=LATER, is_proved=True), None),
-        (Shelf(7, 7, moved_at=EARLIER), None),
-        (Shelf(7, 7, unheard="nothing was heard"), "nothing was heard"),
+        (StockSnapshot(7, 7), None),
+        (StockSnapshot(7, 8), "the mirror 8"),
+        (StockSnapshot(7, None), "the mirror None"),
+        (StockSnapshot(7, 7, (moved(LATER, -1, 7),)), "not known whether 8 was there"),
+        (StockSnapshot(7, 7, (moved(LATER, -1, 7),), is_studied=True), None),
+        (StockSnapshot(7, 7, (moved(LATER, -1, 8),)), "do not lead to 7"),
+        (StockSnapshot(7, 7, (moved(LATER, -1, 7),), frozenset({8})), None),
+        (StockSnapshot(7, 7, (moved(LATER, -1, 7),), frozenset({9})), "begin at 8"),
+        (StockSnapshot(7, 7, (), frozenset({9, 7})), None),
+        (StockSnapshot(7, 7, (), frozenset({9})), "it was 9 before"),
+        (StockSnapshot(7, 7, moved_at=LATER), "no movement tells of it"),
+        (StockSnapshot(7, 7, moved_at=LATER, is_proved=True), None),
+        (StockSnapshot(7, 7, moved_at=EARLIER), None),
+        (StockSnapshot(7, 7, unheard="nothing was heard"), "nothing was heard"),
     ],
 )
-def test_a_level_must_be_explained(shelf: Shelf, said: str | None) -> None:
+def test_a_level_must_be_explained(shelf: StockSnapshot, said: str | None) -> None:
     found = understand(COUNT, shelf)
     if said is None:
         assert found == shelf
@@ -116,9 +116,9 @@ def test_a_level_must_be_explained(shelf: Shelf, said: str | None) -> None:
 
 def test_a_lost_sale_is_taken_from_its_order_where_that_closes_the_gap() -> None:
     sale = Movement(LATER, -3, None, "order #2")
-    shelf = Shelf(6, 6, anchors=frozenset({9}), untold=(sale,))
+    shelf = StockSnapshot(6, 6, anchors=frozenset({9}), untold=(sale,))
     understood = understand(COUNT, shelf)
-    assert isinstance(understood, Shelf)
+    assert isinstance(understood, StockSnapshot)
     assert compute(COUNT, understood, Policy()).target == 7
     assert isinstance(understand(COUNT, replace(shelf, level=5, mirrored=5)), str)
     fits = replace(shelf, level=9, mirrored=9)
@@ -128,9 +128,9 @@ def test_a_lost_sale_is_taken_from_its_order_where_that_closes_the_gap() -> None
 def test_a_sale_lost_before_the_first_movement_is_taken_from_its_order() -> None:
     """Without a history nothing tells that 8 were there before it, and not 9."""
     sale = Movement("2026-03-01T12:00:30.000Z", -1, None, "order #1")
-    shelf = Shelf(7, 7, (moved(LATER, -1, 7),), untold=(sale,), is_studied=True)
+    shelf = StockSnapshot(7, 7, (moved(LATER, -1, 7),), untold=(sale,), is_studied=True)
     understood = understand(COUNT, shelf)
-    assert isinstance(understood, Shelf)
+    assert isinstance(understood, StockSnapshot)
     assert compute(COUNT, understood, Policy()).target == 8
     for known in (
         replace(shelf, is_proved=True),
@@ -156,24 +156,24 @@ def test_a_sale_lost_before_the_first_movement_is_taken_from_its_order() -> None
 def test_what_is_too_strange_is_for_a_person(
     quantity: int, policy: Policy, age_hours: int, said: str | None
 ) -> None:
-    found = compute(Count(quantity, AS_OF), Shelf(10, 10), policy)
+    found = compute(Count(quantity, AS_OF), StockSnapshot(10, 10), policy)
     now = from_text(AS_OF) + timedelta(hours=age_hours)
-    told = objection(found, policy, now)
+    told = review_reason(found, policy, now)
     assert (told is None) == (said is None)
     assert said is None or said in str(told)
 
 
 def test_a_variant_that_moves_with_another_is_a_stray() -> None:
     expected = {"a": {5}, "b": {5}}
-    assert strays(-2, {"a": 5, "b": 4}, expected, ()) == []
-    assert strays(-2, {"a": 5, "b": 3, "new": 3}, expected, ()) == ["b"]
-    assert strays(-2, {"a": 5, "b": 5}, expected, ("c",)) == ["c"]
+    assert misdirected_variants(-2, {"a": 5, "b": 4}, expected, ()) == []
+    assert misdirected_variants(-2, {"a": 5, "b": 3, "new": 3}, expected, ()) == ["b"]
+    assert misdirected_variants(-2, {"a": 5, "b": 5}, expected, ("c",)) == ["c"]
 
 
 def test_a_level_that_something_else_may_explain_is_no_stray() -> None:
     """A sale of 2 became known late: it moved before the level of 5 was read."""
-    assert strays(2, {"a": 5}, {"a": {3, 5}}, ()) == []
-    assert strays(2, {"a": 7}, {"a": {5}}, ()) == ["a"]
+    assert misdirected_variants(2, {"a": 5}, {"a": {3, 5}}, ()) == []
+    assert misdirected_variants(2, {"a": 7}, {"a": {5}}, ()) == ["a"]
 
 
 DELTAS = st.lists(st.sampled_from([-5, -2, -1, 1, 3]), max_size=8)
@@ -191,7 +191,7 @@ def test_a_step_leads_to_the_count_and_what_moved_since(
         at = to_text(from_text(f"2026-03-01T{hour}:00:00Z") + timedelta(seconds=number))
         moves.append(moved(at, delta, level))
     Random(seed).shuffle(moves)  # noqa: S311 - repeatable, and guards nothing
-    shelf = Shelf(level, level, tuple(moves), anchors=frozenset({stock}))
+    shelf = StockSnapshot(level, level, tuple(moves), anchors=frozenset({stock}))
     assert understand(Count(quantity, AS_OF), shelf) == shelf
     found = compute(Count(quantity, AS_OF), shelf, Policy())
     assert level + found.delta == max(quantity + sum(after), 0)

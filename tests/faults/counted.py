@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from backhaul.app.wiring import build_client, build_repair, build_targeter
+from backhaul.app.wiring import build_client, build_repair, build_target_worker
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.identity import step_id
 from backhaul.ingest.fold_worker import FoldWorker
@@ -63,7 +63,7 @@ async def live(
         async def no_orders() -> None:
             return None
 
-        targeter = build_targeter(
+        target_worker = build_target_worker(
             on.settings,
             STORE,
             alive.mortal_store,
@@ -75,7 +75,7 @@ async def live(
             no_orders,
             alive.sender.dispatcher,
         )
-        alive.beside += [drain.run, targeter.run]
+        alive.beside += [drain.run, target_worker.run]
         await _hand_in(alive, records)
         for key, fate in (fates or {}).items():
             on.wire.fates[first_step(on, key)] = fate

@@ -16,7 +16,7 @@ from backhaul.core.lifecycle import OPEN
 from backhaul.demo.books import read_books
 from backhaul.demo.effect_checks import StoreBooks, effects_of
 from backhaul.demo.ledger import compare_effects
-from backhaul.push.idempotency import Keying
+from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.response_classifier import interrupted
 from backhaul.settings import Settings
 from backhaul.store.contract import Matched, NewCommand, NewRecord
@@ -288,7 +288,7 @@ class Program:
     async def _live(self) -> None:
         await self.mortal_store.commands.doubt_interrupted(interrupted())
         sender = self.sender
-        out = (sender.dispatcher.run, sender.settler.run, sender.auditor.run)
+        out = (sender.dispatcher.run, sender.resolver.run, sender.auditor.run)
         await asyncio.gather(*(run() for run in (*out, *self.beside)))
 
     async def calm(self) -> None:
@@ -320,7 +320,7 @@ async def program(
             lambda: 0.5,
         )
         # As the daemon does at a start; not a step of a command's life.
-        await Keying(STORE, client, store.marks, on.clock).heed(on.facts)
+        await IdempotencySupport(STORE, client, store.marks, on.clock).record(on.facts)
         made = Program(on, store, mortality, sender)
         try:
             yield made

@@ -18,7 +18,7 @@ from backhaul.core.webhook import open_envelope
 from backhaul.errors import BackhaulError, ConfigurationError, Unusable
 from backhaul.maintenance import search_indexer
 from backhaul.platform import decoding, responses
-from backhaul.platform.transport import Answer
+from backhaul.platform.transport import Response
 from backhaul.settings import load_settings
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import named_store
@@ -75,7 +75,7 @@ def feed_page(data: bytes) -> None:
     date, *rest = as_text(data).split("\n", 1)
     body = rest[0].encode("utf-8", "surrogateescape") if rest else data
     with suppress(Unusable):
-        found = responses.read_page(Answer(200, {"date": date}, body))
+        found = responses.read_page(Response(200, {"date": date}, body))
         for row in found.rows:
             _row(row)
 
@@ -98,7 +98,7 @@ def _row(row: bytes) -> None:
 
 def feed_refusal(data: bytes) -> None:
     for status in (400, 404, 409, 422, 429, 500):
-        answer = Answer(status, {}, data)
+        answer = Response(status, {}, data)
         answer.said()
         for kind in OPTIONAL_MEMBERS:
             classify_refusal(kind, status, answer.problem())
@@ -106,7 +106,7 @@ def feed_refusal(data: bytes) -> None:
 
 def feed_limits(data: bytes) -> None:
     policy, limit, after = lines_of(data, 3)
-    answer = Answer(429, {"retry-after": after}, b"")
+    answer = Response(429, {"retry-after": after}, b"")
     budget = Budget()
     budget.answered(1.0, policy, limit)
     budget.throttled(2.0, answer.retry_after_seconds())

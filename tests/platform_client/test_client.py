@@ -10,9 +10,9 @@ import pytest
 
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
-from backhaul.platform.client import PAGE_ROWS, ReadRefused, ShopClient, StoreFacts
+from backhaul.platform.client import PAGE_ROWS, PlatformClient, ReadRefused, StoreFacts
 from backhaul.platform.responses import Listing
-from backhaul.platform.transport import InDoubt, NotSent, Transport
+from backhaul.platform.transport import NotSent, OutcomeUnknown, Transport
 from scenes.scripted_platform import (
     Connection,
     Request,
@@ -56,7 +56,7 @@ PAGES = {
 
 
 async def page(url: str, connect: Connect) -> Listing:
-    client = ShopClient(connect(url))
+    client = PlatformClient(connect(url))
     return await client.page("/orders", 2, Priority.SWEEP, {"updatedSince": "T"})
 
 
@@ -117,7 +117,7 @@ async def test_facts_of_the_store(
     answer: bytes, facts: StoreFacts, connect: Connect
 ) -> None:
     async with serving(saying(answer)) as server:
-        assert await ShopClient(connect(server.url)).facts() == facts
+        assert await PlatformClient(connect(server.url)).facts() == facts
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -127,12 +127,12 @@ async def test_failing_platform_does_not_say_that_there_are_no_facts(
     """Empty facts would forget the currency, and so misread every price."""
     async with serving(saying(message(status))) as server:
         with pytest.raises(ReadRefused):
-            await ShopClient(connect(server.url)).facts()
+            await PlatformClient(connect(server.url)).facts()
 
 
 async def test_read_returns_the_object(connect: Connect) -> None:
     async with serving(saying(document({"data": {"id": "ord_1"}}))) as server:
-        client = ShopClient(connect(server.url))
+        client = PlatformClient(connect(server.url))
         assert await client.read("/orders/ord_1") == {"id": "ord_1"}
         assert server.requests[0].path == "/orders/ord_1"
 
@@ -148,7 +148,7 @@ async def test_door_is_open_if_a_list_can_be_read(path: str, connect: Connect) -
         await only(path, request, connection)
 
     async with serving(behave) as server:
-        assert await ShopClient(connect(server.url)).opens()
+        assert await PlatformClient(connect(server.url)).opens()
 
 
 SHUT = {
@@ -167,17 +167,17 @@ SHUT = {
 @pytest.mark.parametrize("name", SHUT)
 async def test_door_is_shut_unless_a_list_comes(name: str, connect: Connect) -> None:
     async with serving(saying(SHUT[name])) as server:
-        assert not await ShopClient(connect(server.url)).opens()
+        assert not await PlatformClient(connect(server.url)).opens()
         assert {request.method for request in server.requests} == {"GET"}
 
 
 async def test_door_of_an_absent_platform_is_shut(connect: Connect) -> None:
-    assert not await ShopClient(connect(unused_url())).opens()
+    assert not await PlatformClient(connect(unused_url())).opens()
 
 
 async def test_absent_platform_is_not_hidden(connect: Connect) -> None:
-    with pytest.raises((NotSent, InDoubt)):
-        await ShopClient(connect(unused_url())).read("/orders/ord_1")
+    with pytest.raises((NotSent, OutcomeUnknown)):
+        await PlatformClient(connect(unused_url())).read("/orders/ord_1")
 
 
 # A scope of one list may be missing; a platform that fails, or has no room, is one.
@@ -189,5 +189,5 @@ async def test_a_probe_asks_no_more_than_it_has_to(
     status: int, connect: Connect
 ) -> None:
     async with serving(saying(document([], status, Retry_After="60"))) as server:
-        answered = await ShopClient(connect(server.url)).probe()
+        answered = await PlatformClient(connect(server.url)).probe()
         assert (answered, len(server.requests)) == PROBES[status]

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from backhaul.platform import history
-from backhaul.platform.client import PAGE_ROWS, ShopClient
+from backhaul.platform.client import PAGE_ROWS, PlatformClient
 from backhaul.platform.transport import Transport
 from scenes.scripted_platform import Connection, Request, document, serving
 from scenes.stock_history import move
@@ -50,7 +50,7 @@ def fail(error: Unusable) -> None:
 
 async def test_what_came_meanwhile_ends_no_reading_of_all(connect: Connect) -> None:
     async with serving(Growing()) as server:
-        client = ShopClient(connect(server.url))
+        client = PlatformClient(connect(server.url))
         pages = [page async for page in history.back_to(client, "", fail)]
     found = [each.adjustment_id for page in pages for each in page]
     assert found == [f"adj_{number}" for number in range(KNOWN, 0, -1)]
@@ -60,14 +60,14 @@ async def test_what_came_meanwhile_ends_no_reading_of_a_product(
     connect: Connect,
 ) -> None:
     async with serving(Growing()) as server:
-        client = ShopClient(connect(server.url))
+        client = PlatformClient(connect(server.url))
         found = await history.of_product(client, "prod_1", None)
     assert (len(found.moves), found.complete) == (KNOWN, True)
 
 
 async def test_a_full_page_of_known_moves_may_not_be_the_last(connect: Connect) -> None:
     async with serving(Growing(tells_more=False)) as server:
-        client = ShopClient(connect(server.url))
+        client = PlatformClient(connect(server.url))
         found = await history.of_product(client, "prod_1", None)
     assert (len(found.moves), found.complete) == (2 * PAGE_ROWS, False)
 
@@ -78,7 +78,7 @@ async def test_a_platform_that_shows_one_page_only_is_not_read_for_ever(
 ) -> None:
     platform = Growing(tells_more, ignores_page=True, shown=[2])
     async with serving(platform) as server:
-        client = ShopClient(connect(server.url))
+        client = PlatformClient(connect(server.url))
         pages = [page async for page in history.back_to(client, "", fail)]
         found = await history.of_product(client, "prod_1", None)
     assert sum(map(len, pages)) == len(found.moves) == PAGE_ROWS
@@ -102,7 +102,7 @@ async def test_one_row_of_year_one_hides_no_page_behind_it(
         await connection.send(document({"data": shown, "meta": more}))
 
     async with serving(say) as server:
-        client = ShopClient(connect(server.url))
+        client = PlatformClient(connect(server.url))
         pages = [page async for page in history.back_to(client, since, fail)]
     found = {each.adjustment_id for page in pages for each in page}
     missing = {listed[10]["adjustmentId"]} if odd else set()

@@ -13,7 +13,12 @@ import pytest
 from tenacity import AsyncRetrying
 
 from backhaul.core.rate_limit import Priority
-from backhaul.platform.transport import InDoubt, NotSent, TooLong, Transport
+from backhaul.platform.transport import (
+    NotSent,
+    OutcomeUnknown,
+    ResponseTooLong,
+    Transport,
+)
 from platform_client.conftest import API_KEY, SHORT_SECONDS
 from scenes.scripted_platform import (
     Connection,
@@ -96,7 +101,7 @@ async def test_command_in_doubt_is_never_sent_twice(
     name: str, connect: Connect
 ) -> None:
     async with serving(IN_DOUBT[name]) as server:
-        with pytest.raises(InDoubt):
+        with pytest.raises(OutcomeUnknown):
             await connect(server.url, SHORT_SECONDS).send(PATH, BODY, "key-1")
         assert [request.body for request in server.requests] == [BODY]
         assert server.connections == 1
@@ -110,7 +115,7 @@ async def test_read_in_doubt_is_tried_three_times(
     name: str, connect: Connect, clock: RunningClock
 ) -> None:
     async with serving(IN_DOUBT[name]) as server:
-        with pytest.raises(InDoubt):
+        with pytest.raises(OutcomeUnknown):
             await connect(server.url, SHORT_SECONDS).get("/orders", {})
         assert len(server.requests) == 3
         assert len(clock.slept) == 2
@@ -119,7 +124,7 @@ async def test_read_in_doubt_is_tried_three_times(
 @pytest.mark.parametrize("name", sorted(TOO_LONG))
 async def test_what_is_too_long_is_not_read_again(name: str, connect: Connect) -> None:
     async with serving(IN_DOUBT[name]) as server:
-        with pytest.raises(TooLong):
+        with pytest.raises(ResponseTooLong):
             await connect(server.url, SHORT_SECONDS).get("/orders", {})
         assert len(server.requests) == 1
 
@@ -130,7 +135,7 @@ async def test_reset_before_the_request_was_read_is_in_doubt(connect: Connect) -
         return False
 
     async with serving(saying(GOOD), greet) as server:
-        with pytest.raises(InDoubt):
+        with pytest.raises(OutcomeUnknown):
             await connect(server.url, SHORT_SECONDS).send(PATH, BODY, "key-1")
         assert server.connections == 1
 
@@ -142,7 +147,7 @@ async def test_reset_in_the_middle_of_the_request_is_in_doubt(connect: Connect) 
         return False
 
     async with serving(saying(GOOD), greet) as server:
-        with pytest.raises(InDoubt):
+        with pytest.raises(OutcomeUnknown):
             await connect(server.url, SHORT_SECONDS).send(PATH, BODY * 50_000, "key-1")
         assert server.connections == 1
 
@@ -158,7 +163,7 @@ async def test_server_that_never_reads_is_in_doubt(connect: Connect) -> None:
         return False
 
     async with serving(saying(GOOD), greet) as server:
-        with pytest.raises(InDoubt):
+        with pytest.raises(OutcomeUnknown):
             await connect(server.url, SHORT_SECONDS).send(PATH, BODY * 500_000, "key-1")
         done.set()
         assert (server.connections, server.requests) == (1, [])

@@ -7,7 +7,13 @@ import traceback
 import httpx
 import pytest
 
-from backhaul.platform.transport import Answer, InDoubt, Limits, NotSent, Transport
+from backhaul.platform.transport import (
+    Limits,
+    NotSent,
+    OutcomeUnknown,
+    Response,
+    Transport,
+)
 from scenes.clock import RunningClock
 from scenes.scripted_platform import message, saying, serving, unused_url
 
@@ -78,7 +84,7 @@ async def test_never_sent_is_tried_again(error: type[httpx.RequestError]) -> Non
 @pytest.mark.parametrize("error", sorted(IN_DOUBT, key=by_name), ids=by_name)
 async def test_in_doubt_is_not_tried_again(error: type[httpx.RequestError]) -> None:
     transport, http = failing(error)
-    with pytest.raises(InDoubt, match=error.__name__):
+    with pytest.raises(OutcomeUnknown, match=error.__name__):
         await transport.send("/orders/ord_1/cancel", b"{}", "key")
     assert http.tries == 1
     await transport.close()
@@ -87,7 +93,7 @@ async def test_in_doubt_is_not_tried_again(error: type[httpx.RequestError]) -> N
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.ConnectError], ids=by_name)
 async def test_read_is_tried_again_either_way(error: type[httpx.RequestError]) -> None:
     transport, http = failing(error)
-    with pytest.raises((NotSent, InDoubt)):
+    with pytest.raises((NotSent, OutcomeUnknown)):
         await transport.get("/orders", {})
     assert http.tries == 3
     await transport.close()
@@ -98,7 +104,7 @@ async def told(url: str, key: str) -> str:
     transport = Transport(url, key, LIMITS, RunningClock())
     try:
         await transport.send("/orders/ord_1/cancel", b"{}", "key")
-    except (NotSent, InDoubt) as error:
+    except (NotSent, OutcomeUnknown) as error:
         return "".join(traceback.format_exception(error)) + repr(error)
     finally:
         await transport.close()
@@ -140,7 +146,7 @@ WAITS = [
 
 @pytest.mark.parametrize(("text", "seconds"), WAITS, ids=str)
 def test_retry_after(text: str, seconds: float | None) -> None:
-    assert Answer(429, {"retry-after": text}, b"").retry_after_seconds() == seconds
+    assert Response(429, {"retry-after": text}, b"").retry_after_seconds() == seconds
 
 
 SAID_AT = "Wed, 21 Oct 2026 07:28:00 GMT"
@@ -159,12 +165,12 @@ DATES = [
 @pytest.mark.parametrize(("text", "date", "seconds"), DATES, ids=str)
 def test_retry_after_a_date(text: str, date: str, seconds: float | None) -> None:
     """By the platform's own clock, which may show any other year than ours."""
-    answer = Answer(429, {"retry-after": text, "date": date}, b"")
+    answer = Response(429, {"retry-after": text, "date": date}, b"")
     assert answer.retry_after_seconds() == seconds
 
 
 def test_no_retry_after() -> None:
-    assert Answer(429, {}, b"").retry_after_seconds() is None
+    assert Response(429, {}, b"").retry_after_seconds() is None
 
 
 SAID = [
@@ -178,4 +184,4 @@ SAID = [
 
 @pytest.mark.parametrize(("body", "words"), SAID, ids=str)
 def test_words_of_a_refusal(body: bytes, words: str) -> None:
-    assert Answer(422, {}, body).said() == words
+    assert Response(422, {}, body).said() == words

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def test_nothing_is_read_because_time_passes(stage: Scene) -> None:
     """Between two audits it is only seen whether the clock went back."""
-    door = stage.dispatcher.door
+    door = stage.dispatcher.switch
     async with audited(stage):
         await until(lambda: not door.reasons(), "the fence is down")
         read = len(stage.server.of("GET", HISTORY))

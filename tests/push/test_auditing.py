@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.identity import command_id
-from backhaul.push.history_audit import CLOCK_SECONDS, FLYING, OPENING
+from backhaul.push.history_audit import CLOCK_SECONDS, IN_FLIGHT, OPENING
 from backhaul.settings import Push
 from scenes import payloads
 from scenes.clock import START
@@ -30,13 +30,13 @@ FLYING_SECONDS = 600
 
 
 def stopped(stage: Scene) -> Any:
-    return stage.dispatcher.door.reasons()
+    return stage.dispatcher.switch.reasons()
 
 
 async def lifted(stage: Scene) -> None:
     """Wait until what is planned may be sent; after a restore that takes a while."""
     await until(
-        lambda: stopped(stage).get(ALL) in {None, FLYING}, "the history is read"
+        lambda: stopped(stage).get(ALL) in {None, IN_FLIGHT}, "the history is read"
     )
     await stage.quiet()
     if stopped(stage):
@@ -83,7 +83,7 @@ async def test_what_was_given_up_and_lands_is_applied(tmp_path: Path) -> None:
             await audit(stage)
             await stage.reaches(command, "applied")
         assert stage.column("effect_id", command) == "adj_1"
-        assert len(stage.told("audit.late_landing")) == 1
+        assert len(stage.told("audit.late_effect")) == 1
         assert stage.told("command.doubled") == []
 
 
@@ -126,7 +126,7 @@ async def test_a_command_that_another_daemon_sends_first_stops_too(
 ) -> None:
     async with audited(stage):
         await lifted(stage)
-        stage.dispatcher.door.fence("so that it stays planned")
+        stage.dispatcher.switch.hold_for_audit("so that it stays planned")
         command = await stage.plan("adjust", "prod_1")
         stage.platform.says(HISTORY, history(move(1, command)))
         await audit(stage)
@@ -181,7 +181,7 @@ async def test_what_lands_soon_after_a_restore_is_not_sent_again(stage: Scene) -
     """The restored database had planned it, and forgot that it was sent."""
     stage.platform.says(HISTORY, history(move(1, STRANGE)))
     async with audited(stage):
-        await until(lambda: stopped(stage)[ALL] == FLYING, "the history is read")
+        await until(lambda: stopped(stage)[ALL] == IN_FLIGHT, "the history is read")
         command = await stage.plan("adjust", "prod_1")
         await stage.pass_time(FLYING_SECONDS - 1)
         await stage.quiet()
@@ -242,7 +242,7 @@ async def test_a_parcel_planned_after_a_restore_is_looked_for_once(
         await stage.pass_time(3600)
         done = await stage.plan("fulfill", "ord_1")
         owed = await stage.plan("fulfill", "ord_2")
-        stage.settler.wake()
+        stage.resolver.wake()
         await stage.reaches(done, "applied")
         await stage.reaches(owed, "applied")
     assert [request.path for request in stage.server.commands] == [
@@ -262,7 +262,7 @@ async def test_without_a_number_a_forgotten_parcel_is_left_to_a_person(
         await stage.pass_time(3600)
         nameless = {"tracking_company": None, "tracking_number": None}
         command = await stage.plan("fulfill", "ord_1", **nameless)
-        stage.settler.wake()
+        stage.resolver.wake()
         await stage.reaches(command, "parked")
     assert stage.server.commands == []
 
@@ -275,7 +275,7 @@ async def test_without_a_history_it_says_once_what_it_cannot_see(
     async with audited(stage):
         await stage.reaches(command, "applied")
         await audit(stage)
-    assert len(stage.told("audit.blind")) == 1
+    assert len(stage.told("audit.unavailable")) == 1
 
 
 async def test_without_notes_it_says_so_once(stage: Scene) -> None:
@@ -286,7 +286,7 @@ async def test_without_notes_it_says_so_once(stage: Scene) -> None:
         stage.platform.says(HISTORY, history(move(1, command, note=None)))
         await audit(stage)
         await audit(stage)
-    (told,) = stage.told("audit.blind")
+    (told,) = stage.told("audit.unavailable")
     assert "notes" in told
 
 
@@ -465,7 +465,7 @@ async def test_a_stranger_s_row_of_any_shape_stops_nothing(
         await lifted(stage)
         await audit(stage)
     assert len(stage.told("audit.restored")) == 1
-    assert len(stage.told("audit.passed_over")) == 1
+    assert len(stage.told("audit.row_skipped")) == 1
 
 
 async def test_what_is_not_used_of_a_row_may_have_any_shape(stage: Scene) -> None:

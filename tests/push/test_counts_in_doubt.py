@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.platform.transport import InDoubt, Transport
+from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.push import stock_targets
 from backhaul.sync.stock_reader import StockReader
 from backhaul_sdk import Cancellation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from backhaul.core.stock import Seen
+    from backhaul.core.stock import ProductStock
 
 BLIND = ("no-history", "no-idempotency")
 """A platform where nothing proves whether an adjustment has landed."""
@@ -53,7 +53,7 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             answer = await real(self, path, body, *a, **how)
         if what in {"", "landing"}:
             return answer
-        raise InDoubt(f"the {what} was lost")
+        raise OutcomeUnknown(f"the {what} was lost")
 
     monkeypatch.setattr(Transport, "send", send)
     return partial(lost.__setitem__, 0)
@@ -64,10 +64,10 @@ def cancel_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[House, Callable[[], object]], None]:
     """Let a cancellation land after the first look at the stock, before that counts."""
-    real = StockReader.look
+    real = StockReader.read_levels
     waiting: list[tuple[House, Callable[[], object]]] = []
 
-    async def look(self: StockReader, product_id: str) -> Seen:
+    async def read_levels(self: StockReader, product_id: str) -> ProductStock:
         seen = await real(self, product_id)
         if waiting:
             at, landed = waiting.pop()
@@ -75,7 +75,7 @@ def cancel_meanwhile(
             await until(landed, "it is cancelled")
         return seen
 
-    monkeypatch.setattr(StockReader, "look", look)
+    monkeypatch.setattr(StockReader, "read_levels", read_levels)
     return lambda at, landed: waiting.append((at, landed))
 
 
@@ -222,7 +222,7 @@ async def test_a_restock_that_may_be_our_own_is_not_taken_for_goods(
         assert "the move of +3 at " in at.reason(count)
         assert said in at.reason(count)
         await at.decide(cancel, "settle" if verb == "park" else "resend")
-        at.sender.settler.wake()
+        at.sender.resolver.wake()
         await until(lambda: at.state(cancel) == "applied", "the order was read")
         await at.decide(count, "resend")
         await at.reaches(count, "applied")
@@ -335,9 +335,9 @@ async def test_an_order_cancelled_by_hand_while_its_level_is_read_is_waited_for(
         at.sender.dispatcher.pause("cancel", now())
         await asked_to_cancel(at, order)
         at.deaf.add("inventory/level_update")
-        real, todo = StockReader.look, [restock]
+        real, todo = StockReader.read_levels, [restock]
 
-        async def look(self: StockReader, product_id: str) -> Seen:
+        async def read_levels(self: StockReader, product_id: str) -> ProductStock:
             seen = await real(self, product_id)
             if todo:
                 body = {"restock": todo.pop()}
@@ -347,7 +347,7 @@ async def test_an_order_cancelled_by_hand_while_its_level_is_read_is_waited_for(
                 await until(lambda: rows(at.path, query), "the order's news came")
             return seen
 
-        monkeypatch.setattr(StockReader, "look", look)
+        monkeypatch.setattr(StockReader, "read_levels", read_levels)
         count = await at.count(lamp, 10, later(now(), seconds=2))
         await at.reaches(count, "applied")
         assert at.steps(count) == ([] if restock else [("applied", 3)])

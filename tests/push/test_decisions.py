@@ -127,7 +127,7 @@ async def test_a_fresh_look_finds_what_was_there_all_along(stage: Scene) -> None
         there = document({"data": [_row(command)], "meta": {"hasMore": False}})
         stage.platform.says(HISTORY, there)
         assert await decide(stage, "settle", command, "") == "uncertain"
-        stage.settler.wake()
+        stage.resolver.wake()
         await stage.reaches(command, "applied")
     assert len(stage.server.commands) == 1
     assert stage.column("effect_id", command) == "adj_1"
@@ -201,7 +201,7 @@ async def test_a_person_overtakes_a_look_that_is_under_way(stage: Scene) -> None
 async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
     tmp_path: Path,
 ) -> None:
-    """A person parked and sent again while the settler was still reading."""
+    """A person parked and sent again while the resolver was still reading."""
     only = Push.model_validate({"check_after": ["0s"], "on_absent": "park"})
     made = scene(tmp_path / "b.db", only, patience_seconds=HELD_SECONDS)
     async with made as stage, working(stage):

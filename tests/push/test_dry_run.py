@@ -41,7 +41,7 @@ async def test_nothing_is_sent_and_each_is_told_once(
         for command in commands:
             assert (stage.state(command), stage.reason(command)) == ("planned", REASON)
             assert stage.attempts(command) == []
-        told = stage.told("push.rehearsed")
+        told = stage.told("push.dry_run")
         assert len(told) == len(commands)
         (cancel,) = (line for line in told if "cancel" in line)
         assert 'POST /orders/cancel/cancel {"restock":true,"reason":"STAFF"' in cancel
@@ -54,7 +54,7 @@ async def test_what_was_rehearsed_leaves_once_the_dry_run_is_over(
         command = await stage.plan("cancel", "ord_1")
         async with working(stage):
             await stage.quiet()
-        body = stage.told("push.rehearsed")[0].split("/orders/ord_1/cancel ")[1]
+        body = stage.told("push.dry_run")[0].split("/orders/ord_1/cancel ")[1]
     async with scene(tmp_path / "b.db") as stage:
         async with working(stage):
             await stage.reaches(command, "applied")

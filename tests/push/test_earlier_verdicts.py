@@ -30,7 +30,7 @@ SAID = (
 
 async def decide(stage: Scene, verb: str, command: str) -> None:
     await stage.store.decisions.decide(Decision(command, verb, "kim", "seen"))
-    stage.dispatcher.moved()
+    stage.dispatcher.command_changed()
 
 
 def earlier(stage: Scene, command: str) -> list[dict[str, Any]]:

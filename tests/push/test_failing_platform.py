@@ -27,7 +27,7 @@ async def test_each_probe_lets_one_doubt_try(tmp_path: Path) -> None:
             for command in planned:
                 await stage.reaches(command, "uncertain")
             await stage.quiet()
-            assert stage.dispatcher.door.failing
+            assert stage.dispatcher.switch.is_failing
             sent = len(stage.server.commands)
             for number in range(1, 4):
                 await stage.clock.asleep(PROBE_SECONDS)
@@ -45,11 +45,11 @@ async def fail(stage: Scene) -> None:
     for number in range(FAILURES_TO_OPEN):
         await stage.plan("adjust", f"prod_{number}")
     stage.dispatcher.wake()
-    await until(lambda: stage.dispatcher.door.failing, "it is left alone")
+    await until(lambda: stage.dispatcher.switch.is_failing, "it is left alone")
 
 
 def stopped(stage: Scene) -> str:
-    return stage.dispatcher.door.reasons()["everything"]
+    return stage.dispatcher.switch.reasons()["everything"]
 
 
 async def test_a_key_refused_while_the_platform_failed_is_told(stage: Scene) -> None:
@@ -64,8 +64,8 @@ async def test_a_key_refused_while_the_platform_failed_is_told(stage: Scene) -> 
 
 
 async def test_a_failing_platform_hides_no_other_reason(stage: Scene) -> None:
-    stage.dispatcher.door.fail()
+    stage.dispatcher.switch.block_failing()
     assert stopped(stage) == FAILING
     stage.dispatcher.stop_sending("it is another store")
-    stage.dispatcher.door.fail()
+    stage.dispatcher.switch.block_failing()
     assert stopped(stage) == "it is another store"

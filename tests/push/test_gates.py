@@ -9,7 +9,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS
 from backhaul.push.history_audit import CLOCK_SECONDS
-from backhaul.push.send_windows import JOBS, Gates
+from backhaul.push.send_windows import JOBS, SendWindows
 from backhaul.settings import Push
 from scenes.clock import VirtualClock
 from scenes.pushing import Scene, audited, scene, working
@@ -68,24 +68,24 @@ async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
 
 def test_eager_gates_stand_open_for_all_times() -> None:
     clock = VirtualClock()
-    gates = Gates(True, clock)
-    assert list(gates.passable()) == ["cancel", "fulfill", "adjust"]
-    assert all(moment > "9998" for moment in gates.passable().values())
+    gates = SendWindows(True, clock)
+    assert list(gates.open_until()) == ["cancel", "fulfill", "adjust"]
+    assert all(moment > "9998" for moment in gates.open_until().values())
     gates.open("adjust", to_text(clock.now()))
-    assert gates.passable()["adjust"] > "9998"
+    assert gates.open_until()["adjust"] > "9998"
 
 
 async def test_gate_is_as_open_as_its_last_opening() -> None:
     clock = VirtualClock()
-    gates = Gates(False, clock)
-    assert gates.passable() == {}
+    gates = SendWindows(False, clock)
+    assert gates.open_until() == {}
     gates.open("adjust", to_text(clock.now()))
-    first = gates.passable()["adjust"]
+    first = gates.open_until()["adjust"]
     await clock.advance(5)
     gates.open("cancel", to_text(clock.now()))
     gates.open("adjust", to_text(clock.now()))
-    assert list(gates.passable()) == ["cancel", "adjust"]
-    assert gates.passable()["adjust"] == to_text(clock.now()) > first
+    assert list(gates.open_until()) == ["cancel", "adjust"]
+    assert gates.open_until()["adjust"] == to_text(clock.now()) > first
 
 
 def test_every_kind_has_its_job() -> None:
@@ -94,33 +94,33 @@ def test_every_kind_has_its_job() -> None:
 
 @pytest.mark.parametrize("eager", [True, False])
 def test_a_paused_gate_lets_out_what_it_is_opened_for(eager: bool) -> None:
-    gates = Gates(eager, VirtualClock())
+    gates = SendWindows(eager, VirtualClock())
     gates.open("adjust", "2026-03-01")
     gates.pause("adjust", "2026-03-02")
-    assert "adjust" not in gates.passable(), "not even a retry leaves"
+    assert "adjust" not in gates.open_until(), "not even a retry leaves"
     gates.open("adjust", "2026-03-03")
-    assert gates.passable()["adjust"] == "2026-03-03"
+    assert gates.open_until()["adjust"] == "2026-03-03"
     gates.pause("adjust", None)
-    assert gates.passable()["adjust"] >= "2026-03-03"
+    assert gates.open_until()["adjust"] >= "2026-03-03"
 
 
 @pytest.mark.parametrize("eager", [True, False])
 def test_what_is_in_doubt_waits_where_its_job_is_paused_or_disabled(
     eager: bool,
 ) -> None:
-    gates = Gates(eager, VirtualClock())
-    assert gates.lets_again("adjust", "2026-03-02")
+    gates = SendWindows(eager, VirtualClock())
+    assert gates.allows_resend("adjust", "2026-03-02")
     gates.pause("adjust", "2026-03-03")
-    assert not gates.lets_again("adjust", "2026-03-02")
+    assert not gates.allows_resend("adjust", "2026-03-02")
     gates.open("adjust", "2026-03-04")
-    assert gates.lets_again("adjust", "2026-03-02")
-    assert not gates.lets_again("adjust", "2026-03-05")
+    assert gates.allows_resend("adjust", "2026-03-02")
+    assert not gates.allows_resend("adjust", "2026-03-05")
     gates.pause("adjust", None)
-    gates.stand_open("adjust", enabled=False)
-    assert gates.lets_again("adjust", "2026-03-02"), "it was let out"
-    assert not gates.lets_again("adjust", "2026-03-05")
-    gates.stand_open("adjust", enabled=True)
-    assert gates.lets_again("adjust", "2026-03-05")
+    gates.set_enabled("adjust", enabled=False)
+    assert gates.allows_resend("adjust", "2026-03-02"), "it was let out"
+    assert not gates.allows_resend("adjust", "2026-03-05")
+    gates.set_enabled("adjust", enabled=True)
+    assert gates.allows_resend("adjust", "2026-03-05")
 
 
 async def set_back(stage: Scene, seconds: float) -> None:
@@ -161,17 +161,17 @@ async def test_a_retry_waits_no_longer_for_a_clock_set_back(stage: Scene) -> Non
 
 
 def test_a_pause_from_before_the_clock_went_back_lets_a_person_open() -> None:
-    gates = Gates(eager=True, clock=VirtualClock())
+    gates = SendWindows(eager=True, clock=VirtualClock())
     gates.pause("fulfill", "2026-03-02T12:00:00.000Z")
     gates.open("fulfill", "2026-03-01T12:00:00.000Z")
-    assert gates.passable()["fulfill"] == "2026-03-01T12:00:00.000Z"
+    assert gates.open_until()["fulfill"] == "2026-03-01T12:00:00.000Z"
     gates.pause("fulfill", "2026-03-01T12:00:01.000Z")
-    assert "fulfill" not in gates.passable()
+    assert "fulfill" not in gates.open_until()
 
 
 def test_a_pause_closes_what_was_opened_before_the_clock_went_back() -> None:
     clock = VirtualClock()
-    gates = Gates(eager=True, clock=clock)
+    gates = SendWindows(eager=True, clock=clock)
     gates.open("fulfill", "2026-03-02T12:00:00.000Z")
     gates.pause("fulfill", to_text(clock.now()))
-    assert "fulfill" not in gates.passable()
+    assert "fulfill" not in gates.open_until()

@@ -140,7 +140,7 @@ async def test_what_a_look_sent_again_is_not_sent_for_want_of_its_record(
         dispatching = asyncio.ensure_future(stage.dispatcher.run())
         await stage.reaches(command, "uncertain")
         await killed(dispatching)
-        looking = asyncio.ensure_future(kept(stage.settler.run))
+        looking = asyncio.ensure_future(kept(stage.resolver.run))
         await until(lambda: stage.told("push.busy"), "the look is not written")
         stage.platform.said.clear()
         released.set()

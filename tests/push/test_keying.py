@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.platform.client import StoreFacts
-from backhaul.push.idempotency import KEYED_ONCE, Keying
+from backhaul.push.idempotency import KEYED_ONCE, IdempotencySupport
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message
 from scenes.stock_history import HISTORY, history, move
@@ -33,10 +33,10 @@ async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
         yield made
 
 
-def keying_of(stage: Scene, word: bool | None = None) -> Keying:
+def idempotency_of(stage: Scene, word: bool | None = None) -> IdempotencySupport:
     """Return what a later start makes of the same database."""
-    client, marks = stage.settler._replay.client, stage.store.marks
-    return Keying("main", client, marks, stage.clock, word)
+    client, marks = stage.resolver._resend.client, stage.store.marks
+    return IdempotencySupport("main", client, marks, stage.clock, word)
 
 
 def asked(stage: Scene) -> int:
@@ -84,17 +84,17 @@ async def test_while_it_does_not_say_what_is_shown_is_believed(keyed: Scene) -> 
 
 async def test_a_refusal_says_nothing_of_what_left_before(keyed: Scene) -> None:
     """An API key that is being replaced is refused, and the same platform goes on."""
-    keying, first = keying_of(keyed), to_text(keyed.clock.now())
+    idempotency, first = idempotency_of(keyed), to_text(keyed.clock.now())
     keyed.platform.says(STORE, message(401), said(TAKES))
-    assert not await keying.takes_once(first)
-    assert await keying.takes_once(first)
+    assert not await idempotency.is_honoured(first)
+    assert await idempotency.is_honoured(first)
 
 
 async def test_one_that_took_keys_once_need_not_say_that_it_does_not(
     keyed: Scene,
 ) -> None:
     """What left meanwhile is looked for, and sent again, as without keys."""
-    await keying_of(keyed).heed(NO_LONGER)
+    await idempotency_of(keyed).record(NO_LONGER)
     command = await doubt(keyed)
     keyed.platform.says(STORE, message(503))
     keyed.platform.says(HISTORY, history())
@@ -107,14 +107,14 @@ async def test_what_left_while_it_took_no_keys_is_protected_by_none(
     keyed: Scene,
 ) -> None:
     """It takes keys again; of the first try's it knows nothing."""
-    keying = keying_of(keyed)
-    await keying.heed(NO_LONGER)
+    idempotency = idempotency_of(keyed)
+    await idempotency.record(NO_LONGER)
     command = await doubt(keyed)
     keyed.platform.says(STORE, message(503))
     keyed.platform.says(HISTORY, message(503))
     async with working(keyed):
         await outwait(keyed, lambda: "503" in keyed.reason(command))
-        await keying.heed(TAKES)
+        await idempotency.record(TAKES)
         keyed.platform.says(STORE, said(TAKES))
         keyed.platform.says(HISTORY, history(move(1, command)))
         await outwait(keyed, lambda: keyed.state(command) == "applied")
@@ -122,10 +122,10 @@ async def test_what_left_while_it_took_no_keys_is_protected_by_none(
 
 
 async def test_what_leaves_since_it_takes_keys_is_protected(keyed: Scene) -> None:
-    keying = keying_of(keyed)
-    await keying.heed(NO_LONGER)
+    idempotency = idempotency_of(keyed)
+    await idempotency.record(NO_LONGER)
     await keyed.pass_time(60)
-    await keying.heed(TAKES)
+    await idempotency.record(TAKES)
     command = await doubt(keyed)
     async with working(keyed):
         await keyed.reaches(command, "applied")
@@ -146,6 +146,6 @@ async def test_of_a_platform_that_never_took_keys_it_is_not_asked(
 @pytest.mark.parametrize("word", [True, False])
 async def test_a_persons_word_is_taken_unasked(word: bool, tmp_path: Path) -> None:
     async with scene(tmp_path / "b.db") as stage:
-        keying = keying_of(stage, word)
-        assert await keying.takes_once("2026-01-01T00:00:00.000Z") is word
+        idempotency = idempotency_of(stage, word)
+        assert await idempotency.is_honoured("2026-01-01T00:00:00.000Z") is word
         assert asked(stage) == 0

@@ -115,11 +115,11 @@ async def test_what_is_paused_while_it_waits_for_room_is_not_sent_again(
 
 
 def renew_the_key(stage: Scene) -> None:
-    stage.settler._replay.transport.use_key("svc_live_replaced_0123456789")
+    stage.resolver._resend.transport.use_key("svc_live_replaced_0123456789")
 
 
 def throttle_for_a_day(stage: Scene) -> None:
-    budget, day = stage.settler._replay.transport.budget, timedelta(days=1)
+    budget, day = stage.resolver._resend.transport.budget, timedelta(days=1)
     budget._longest_pause = day.total_seconds()
     budget.throttled(stage.clock.monotonic(), day.total_seconds())
 
@@ -155,7 +155,7 @@ async def test_room_is_given_back_where_a_busy_database_ends_a_look(
     keyed.platform.says(ADJUST, message(500, b"", **room))
     async with working(keyed):
         await until(lambda: "is locked" in keyed.reason(command), "a look")
-    budget = keyed.settler._replay.transport.budget
+    budget = keyed.resolver._resend.transport.budget
     assert budget.take(60, keyed.clock.monotonic()) == 9
 
 
@@ -227,8 +227,8 @@ HOLDING: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], None]]] = {
     "paused": (pause, lambda stage: stage.dispatcher.pause("adjust", None)),
     "paused, then opened": (pause, lambda stage: stage.open("adjust")),
     "disabled": (
-        lambda stage: stage.dispatcher.gates.stand_open("adjust", enabled=False),
-        lambda stage: stage.dispatcher.gates.stand_open("adjust", enabled=True),
+        lambda stage: stage.dispatcher.windows.set_enabled("adjust", enabled=False),
+        lambda stage: stage.dispatcher.windows.set_enabled("adjust", enabled=True),
     ),
 }
 
@@ -260,7 +260,7 @@ async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -
 async def test_what_is_in_doubt_waits_for_no_quiet_hours(keyed: Scene) -> None:
     async def fall_quiet(_: Request, connection: Connection) -> None:
         all_day = ((time(0), time(12)), (time(12), time(0)))
-        keyed.dispatcher.gates.quiet["adjust"] = QuietHours(all_day, UTC)
+        keyed.dispatcher.windows.quiet["adjust"] = QuietHours(all_day, UTC)
         await connection.send(FAILED)
 
     command = await doubt(keyed)
@@ -287,7 +287,9 @@ async def test_what_a_store_refuses_under_a_key_closes_its_door(
     command = await doubt(keyed)
     keyed.platform.says(ADJUST, FAILED, refusal)
     async with working(keyed):
-        await until(lambda: stopped in keyed.dispatcher.door.reasons(), "it is closed")
+        await until(
+            lambda: stopped in keyed.dispatcher.switch.reasons(), "it is closed"
+        )
         await keyed.pass_time(PROBE_SECONDS - 1)
         await keyed.arrive(2)
         assert len(keyed.told("push.stopped")) == 1
@@ -371,6 +373,6 @@ async def test_the_age_of_a_key_counts_from_when_it_was_sent_first(
         stage.clock.set_back(back_seconds)
         await stage.store.tags.shift("main", back_seconds, 60)
         await stage.pass_time(60)
-        assert await stage.settler.work_off() == 1
+        assert await stage.resolver.check_due() == 1
         assert looks(stage, command)[-1][1] == "absent"
         assert stage.server.commands == []

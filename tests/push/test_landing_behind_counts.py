@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from backhaul.platform.transport import InDoubt, Transport
+from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.sync.stock_reader import StockReader
 from scenes.databases import rows, write
 from scenes.stock_counts import House, house, now
@@ -18,7 +18,7 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.core.stock import Seen
+    from backhaul.core.stock import ProductStock
 
 Land: TypeAlias = Callable[[], Awaitable[None]]
 Play: TypeAlias = "Callable[[House, Any], Awaitable[tuple[str, str]]]"
@@ -36,7 +36,7 @@ def land(monkeypatch: pytest.MonkeyPatch) -> Land:
         if first or path != "/inventory/adjust":
             return await real(self, path, body, *a, **how)
         first.append(lambda: real(self, path, body, "another key", room_taken=True))
-        raise InDoubt("the request was lost")
+        raise OutcomeUnknown("the request was lost")
 
     async def land_now() -> None:
         await first[0]()
@@ -129,7 +129,7 @@ async def test_what_a_person_has_looked_for_is_told_all_the_same(
         await at.reaches(count, "applied")
         await land()
         await at.decide(step, "settle")
-        at.sender.settler.wake()
+        at.sender.resolver.wake()
         await until(lambda: at.state(step) == "applied", "the history was read")
         await at.sender.auditor.audit_now()
         await is_told(at, step, count)
@@ -199,9 +199,9 @@ async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
         long_ago = "strftime('%Y-%m-%dT%H:%M:%fZ', sent_at, '-10 minutes')"
         write(at.path, f"UPDATE commands SET sent_at = {long_ago}")  # noqa: S608 - ours
         at.deaf.add("inventory/level_update")
-        real, todo = StockReader.look, [land]
+        real, todo = StockReader.read_levels, [land]
 
-        async def look(self: StockReader, product_id: str) -> Seen:
+        async def read_levels(self: StockReader, product_id: str) -> ProductStock:
             seen = await real(self, product_id)
             if todo:
                 await todo.pop()()
@@ -209,7 +209,7 @@ async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
                 assert at.state(step) == "applied"
             return seen
 
-        monkeypatch.setattr(StockReader, "look", look)
+        monkeypatch.setattr(StockReader, "read_levels", read_levels)
         at.let_go()
         count = await at.count(lamp, 12)
         await at.reaches(count, "applied")

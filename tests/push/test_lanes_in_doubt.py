@@ -57,7 +57,7 @@ async def settle(stage: Scene, *commands: str) -> None:
     """Let a person ask for what was given up, without waiting in between."""
     for command in commands:
         await stage.store.decisions.decide(Decision(command, "settle", "ann", ""))
-    stage.settler.wake()
+    stage.resolver.wake()
 
 
 async def two_given_up(stage: Scene) -> list[str]:
@@ -79,7 +79,7 @@ async def test_one_parcel_is_not_the_proof_of_two_commands(stage: Scene) -> None
         await stage.reaches(first, "applied")
         await stage.parks(second)
     assert effects(stage) == [("applied", "shp_1"), ("parked", None)]
-    assert "cannot be told of how many parcels" in stage.reason(second)
+    assert "but not for how many parcels" in stage.reason(second)
 
 
 async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> None:

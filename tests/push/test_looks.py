@@ -250,7 +250,7 @@ async def test_a_long_storm_does_not_put_looks_off_for_longer_and_longer(
         for number in range(FAILURES_TO_OPEN)
     ]
     async with working(stage):
-        while not stage.dispatcher.door.failing:
+        while not stage.dispatcher.switch.is_failing:
             await stage.pass_time(0.1)
             await stage.quiet()
         for _ in range(60):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.push.resolver import TOLD_AFTER
+from backhaul.push.resolver import REPORTED_AFTER
 from scenes.databases import rows
 from scenes.pushing import Broken, Scene, scene, working
 from scenes.scripted_platform import document, message, problem
@@ -26,7 +26,7 @@ UNREADABLE = {
 
 async def fail_often(stage: Scene, command: str) -> None:
     """Let time pass until more looks were in vain than are borne in silence."""
-    while stage.column("failures", command) <= TOLD_AFTER:
+    while stage.column("failures", command) <= REPORTED_AFTER:
         await stage.pass_time(10)
         await stage.quiet()
 
@@ -38,9 +38,9 @@ async def test_it_is_told_once_of_each_command(name: str, stage: Scene) -> None:
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
         await until(lambda: stage.column("failures", command) == 1, "a look")
-        assert stage.told("look.in_vain") == []
+        assert stage.told("check.failed") == []
         await fail_often(stage, command)
-    (told,) = stage.told("look.in_vain")
+    (told,) = stage.told("check.failed")
     assert command in told
     assert stage.reason(command).removeprefix("in doubt; ") in told
 
@@ -49,9 +49,9 @@ async def test_what_nobody_foresaw_is_told_at_once(tmp_path: Path) -> None:
     broken = Broken(ZeroDivisionError("?"))
     async with scene(tmp_path / "b.db", http=broken) as stage, working(stage):
         command = await stage.plan("fulfill", "ord_1")
-        await until(lambda: stage.told("look.in_vain") != [], "it is told")
+        await until(lambda: stage.told("check.failed") != [], "it is told")
         await fail_often(stage, command)
-        (told,) = stage.told("look.in_vain")
+        (told,) = stage.told("check.failed")
     assert "ZeroDivisionError" in told
 
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 PRODUCTS = ("prod_1", "prod_2", "prod_3")
 ENDS: dict[str, Callable[[Scene], None]] = {
     "signal": lambda stage: stage.dispatcher.stop(),
-    "refused key": lambda stage: stage.dispatcher.door.refuse("401"),
-    "fence": lambda stage: stage.dispatcher.door.fence("the clock went back"),
+    "refused key": lambda stage: stage.dispatcher.switch.block_refused_key("401"),
+    "fence": lambda stage: stage.dispatcher.switch.hold_for_audit(
+        "the clock went back"
+    ),
 }
 
 

@@ -225,7 +225,7 @@ async def test_a_second_part_that_may_have_landed_is_for_a_person(
     second = await second_box(stage, message(500), shows=order, is_heard=is_heard)
     async with working(stage):
         await stage.parks(second)
-    assert "cannot be told of how many parcels" in stage.reason(second)
+    assert "but not for how many parcels" in stage.reason(second)
     assert "shp_1" in str(stage.column("evidence", second))
     assert len(stage.server.commands) == 2
 

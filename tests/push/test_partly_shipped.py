@@ -261,7 +261,7 @@ async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothi
         command = await stage.plan("cancel", "ord_1")
         dispatcher = stage.dispatcher
         ((claimed, step),) = await stage.store.commands.claim(
-            "main", dispatcher.gates.passable(), 1, dispatcher._prepare
+            "main", dispatcher.windows.open_until(), 1, dispatcher._prepare
         )
         assert claimed.payload["restock"] is False
         assert b'"restock":false' in step.request

@@ -127,7 +127,7 @@ async def test_a_rate_limit_header_stops_nothing_for_longer_either(
 
 async def test_reads_go_on_when_the_pause_is_over(stage: Scene) -> None:
     stage.platform.says("/orders", throttled("86400"), document({"data": []}))
-    task = asyncio.ensure_future(stage.settler._replay.client.opens())
+    task = asyncio.ensure_future(stage.resolver._resend.client.opens())
     await until(lambda: stage.dispatcher.state()["paused"], "the pause has begun")
     for _ in range(round(LONGEST_SECONDS / 10) + 1):
         await stage.pass_time(10)

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from backhaul.push.effect_verification import Prover
+from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import OPENING
 from scenes.pushing import audited
 from scenes.scripted_platform import problem
@@ -40,12 +40,12 @@ async def test_one_refusal_lets_nothing_out_that_the_history_tells_of(
     stage.platform.says(HISTORY, REFUSED, history(move(2, command)))
     async with audited(stage):
         await until(lambda: stage.told("audit.failed"), "it is told")
-        assert OPENING in stage.dispatcher.door.reasons()[EVERYTHING]
+        assert OPENING in stage.dispatcher.switch.reasons()[EVERYTHING]
         while stage.state(command) != "applied":
             await stage.quiet()
             await stage.pass_time(1)
     assert stage.server.commands == []
-    assert stage.told("audit.blind") == []
+    assert stage.told("audit.unavailable") == []
 
 
 async def test_a_history_that_is_refused_for_good_holds_nothing_up(
@@ -55,7 +55,7 @@ async def test_a_history_that_is_refused_for_good_holds_nothing_up(
     before = len(stage.server.of("GET", HISTORY))
     stage.platform.says(HISTORY, REFUSED)
     async with audited(stage):
-        while not stage.told("audit.blind"):
+        while not stage.told("audit.unavailable"):
             await stage.quiet()
             await stage.pass_time(1)
         asked = len(stage.server.of("GET", HISTORY)) - before
@@ -72,7 +72,7 @@ async def test_a_job_does_not_say_that_it_read_what_was_refused(stage: Scene) ->
     stage.auditor.audited = end
     stage.platform.says(HISTORY, REFUSED)
     async with audited(stage):
-        await until(lambda: not stage.dispatcher.door.reasons(), "it has begun")
+        await until(lambda: not stage.dispatcher.switch.reasons(), "it has begun")
         stage.auditor.wake()
         await until(lambda: len(ended) == 1, "the job has ended")
         stage.platform.says(HISTORY, history())
@@ -94,7 +94,7 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
             await connection.send(REFUSED)
 
         async with audited(stage):
-            await until(lambda: not stage.dispatcher.door.reasons(), "it has begun")
+            await until(lambda: not stage.dispatcher.switch.reasons(), "it has begun")
             foreign = history(move(2, "f" * 32))
             stage.platform.says(HISTORY, refuse_and_lock, foreign)
             stage.auditor.wake()
@@ -105,7 +105,7 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
                 await stage.quiet()
                 await stage.pass_time(1)
             assert stage.told("audit.restored") == []
-            assert "another Backhaul" in str(stage.dispatcher.door.reasons())
+            assert "another Backhaul" in str(stage.dispatcher.switch.reasons())
 
 
 async def test_what_nobody_foresaw_in_it_ends_nothing_else(
@@ -113,12 +113,12 @@ async def test_what_nobody_foresaw_in_it_ends_nothing_else(
 ) -> None:
     """Nothing is sent meanwhile; a daemon that ends would receive no webhooks."""
 
-    async def broken(_prover: Prover, _moves: list[Move]) -> None:
+    async def broken(_verifier: EffectVerifier, _moves: list[Move]) -> None:
         raise OverflowError("date value out of range")
 
     command = await read_before(stage)
     with monkeypatch.context() as patched:
-        patched.setattr(Prover, "observe", broken)
+        patched.setattr(EffectVerifier, "observe", broken)
         async with audited(stage):
             await until(lambda: stage.told("audit.failed"), "it is told")
             assert stage.server.commands == []

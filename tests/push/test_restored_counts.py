@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from backhaul.platform.transport import InDoubt, Transport
+from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul_sdk import StockAdjustment, StockLevel
 from scenes.reference_shop import Shop, open_shop
 from scenes.stock_counts import ERP, House, now, working
@@ -25,7 +25,7 @@ MOVES = [10, 3, -3]
 
 
 async def lost(*_: Any, **__: Any) -> NoReturn:
-    raise InDoubt("no answer")
+    raise OutcomeUnknown("no answer")
 
 
 def back_up(path: Path, copy: Path) -> None:

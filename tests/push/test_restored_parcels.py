@@ -107,7 +107,7 @@ async def test_what_a_record_that_comes_in_later_asks_for_is_doubled_no_more(
         await stage.reaches(first, "applied")
         assert await doubled(stage) == ["shp_2"]
         (second,) = await boxes(stage, BOX)
-        stage.settler.wake()
+        stage.resolver.wake()
         await stage.reaches(second, "applied")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
     assert await doubled(stage) == []

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.lifecycle import State, move
+from backhaul.core.lifecycle import State, transition
 from backhaul.core.outcome import Outcome, Verdict
-from backhaul.push.response_classifier import CAUSES, Judged, interrupted, settlement
+from backhaul.push.response_classifier import (
+    CAUSES,
+    ClassifiedResponse,
+    interrupted,
+    settlement,
+)
 from backhaul.settings import Push
 from scenes.clock import START
 
@@ -33,10 +38,10 @@ def test_every_outcome_has_its_step() -> None:
 @pytest.mark.parametrize("outcome", STATES, ids=lambda outcome: outcome.value)
 def test_step(outcome: Outcome) -> None:
     verdict = Verdict(outcome, "because", retry_after_seconds=None)
-    step = settlement(Judged(verdict, {"a": 1}), 0, START, 0.0, Push())
+    step = settlement(ClassifiedResponse(verdict, {"a": 1}), 0, START, 0.0, Push())
     state = State.SENDING
     for cause in step.causes:
-        state = move(state, cause)
+        state = transition(state, cause)
     assert state is STATES[outcome]
     assert step.held == (outcome is Outcome.HELD)
     backs_off = outcome in {Outcome.NEVER_SENT, Outcome.DEFERRED}
@@ -50,7 +55,7 @@ def test_step(outcome: Outcome) -> None:
     ("failures", "seconds"), [(0, 0.5), (1, 1), (2, 2), (20, 30)], ids=str
 )
 def test_failures_wait_within_the_set_bounds(failures: int, seconds: float) -> None:
-    judged = Judged(Verdict(Outcome.NEVER_SENT, ""))
+    judged = ClassifiedResponse(Verdict(Outcome.NEVER_SENT, ""))
     step = settlement(judged, failures, START, 0.0, Push())
     minutes, rest = divmod(seconds, 60)
     assert step.due_at == f"2026-03-01T12:{minutes:02.0f}:{rest:06.3f}Z"
@@ -59,5 +64,5 @@ def test_failures_wait_within_the_set_bounds(failures: int, seconds: float) -> N
 def test_interrupted_command_is_in_doubt() -> None:
     state = State.SENDING
     for cause in interrupted().causes:
-        state = move(state, cause)
+        state = transition(state, cause)
     assert state is State.UNCERTAIN

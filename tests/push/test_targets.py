@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from backhaul.platform.transport import Answer, Transport
+from backhaul.platform.transport import Response, Transport
 from backhaul.store.sqlite import corrections
 from backhaul_sdk import Cancellation, StockAdjustment
 from scenes.databases import rows
@@ -67,7 +67,7 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         await at.release()
         await until(lambda: rows(at.path, "SELECT * FROM orders"), "it is known")
         await at.store.records.match(at.matcher, 10)
-        at.sender.dispatcher.moved()
+        at.sender.dispatcher.command_changed()
         await at.reaches(at.command_of("1"), "applied")
         await at.reaches(target, "applied")
         assert await at.stock(lamp) == 10
@@ -240,12 +240,12 @@ async def test_a_step_that_moves_others_stops_all_counts_until_a_person_resumes(
         assert reason is not None
         assert f"moved {shirt['variants'][1]['id']} of product" in reason
         other = await at.count(shirt, 3, at=1)
-        assert await at.targeter.work_off() == 0
+        assert await at.target_worker.process_due() == 0
         assert (at.state(other), at.steps(other)) == ("planned", [])
         assert len(told(at, "target.stopped")) == 1
         await at.mend()
         await at.store.targets.stop("main", None)
-        at.targeter.wake()
+        at.target_worker.wake()
         await at.reaches(other, "applied")
         assert await at.stock(shirt, at=1) == 3
 
@@ -272,7 +272,7 @@ async def test_a_step_that_is_always_refused_goes_to_a_person(
 ) -> None:
     """A platform that compares with another stock than it shows refuses every step."""
     monkeypatch.setattr(corrections, "BASE_SECONDS", 0.001)
-    send, refused = Transport.send, Answer(409, {}, b'{"code": "STOCK_CHANGED"}')
+    send, refused = Transport.send, Response(409, {}, b'{"code": "STOCK_CHANGED"}')
 
     async def refusing(self: Transport, path: str, *values: Any, **how: Any) -> Any:
         if path != "/inventory/adjust":

@@ -12,9 +12,9 @@ from loguru import logger
 
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.clock import to_text
-from backhaul.core.stock import Seen
+from backhaul.core.stock import ProductStock
 from backhaul.platform.transport import NotSent
-from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, Targeter
+from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, TargetWorker
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import StockLevel
 from scenes import payloads
@@ -37,16 +37,16 @@ class Reader:
     bug: bool = False
     asked: list[str] = field(default_factory=list)
 
-    async def look(self, product_id: str) -> Seen:
+    async def read_levels(self, product_id: str) -> ProductStock:
         self.asked.append(product_id)
         if not self.cable:
             raise NotSent("the cable is out")
         if self.bug:
             raise OverflowError("date value out of range")
-        return Seen(self.levels)
+        return ProductStock(self.levels)
 
-    async def study(self, product_id: str, since: str) -> Seen:
-        return await self.look(f"{product_id} since {since[:10]}")
+    async def read_with_history(self, product_id: str, since: str) -> ProductStock:
+        return await self.read_levels(f"{product_id} since {since[:10]}")
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Scene:
     path: Path
     clock: VirtualClock
     reader: Reader
-    targeter: Targeter
+    target_worker: TargetWorker
     fenced: bool = False
     log: list[str] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
         new = NewRecord(count.key, encode(count), "", "", count.key)
         matcher = Matcher(clock, 600.0)
         await store.records.accept("erp", "main", [new], None, matcher)
-        targeter = Targeter(
+        target_worker = TargetWorker(
             "main",
             store.targets,
             reader,
@@ -84,7 +84,7 @@ async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
             lambda: 0.5,
             lambda: None,
         )
-        made = Scene(path, clock, reader, targeter)
+        made = Scene(path, clock, reader, target_worker)
         sink = logger.add(
             lambda m: made.log.append(m.record["extra"].get("action", ""))
         )
@@ -97,14 +97,14 @@ async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
         on.reader.cable = False
         waits = ("planned", "the product cannot be read: the cable is out")
         for tries in range(1, 7):
-            assert await on.targeter.work_off() == 1
-            assert await on.targeter.work_off() == 0
+            assert await on.target_worker.process_due() == 1
+            assert await on.target_worker.process_due() == 0
             assert len(on.reader.asked) == tries
             assert on.log.count("target.unread") == (tries >= 3)
             assert rows(on.path, STANDS) == [waits]
             await on.clock.advance(RETRY_CAP_SECONDS)
         on.reader.cable = True
-        assert await on.targeter.work_off() == 1
+        assert await on.target_worker.process_due() == 1
         ((state, reason),) = rows(on.path, STANDS)
         assert (state, "nothing to do" in reason) == ("applied", True)
 
@@ -112,15 +112,15 @@ async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
 async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> None:
     async with counted(tmp_path) as on:
         on.reader.bug = True
-        said = "cannot be worked on: OverflowError: date value out of range"
+        said = "cannot be processed: OverflowError: date value out of range"
         for _ in range(4):
-            assert await on.targeter.work_off() == 1
-            assert await on.targeter.work_off() == 0
+            assert await on.target_worker.process_due() == 1
+            assert await on.target_worker.process_due() == 0
             assert rows(on.path, STANDS) == [("planned", said)]
             assert on.log.count("target.failed") == 1
             await on.clock.advance(RETRY_CAP_SECONDS)
         on.reader.bug = False
-        assert await on.targeter.work_off() == 1
+        assert await on.target_worker.process_due() == 1
         assert rows(on.path, "SELECT state FROM commands") == [("applied",)]
 
 
@@ -138,7 +138,7 @@ async def test_a_damaged_count_never_becomes_a_step(
     async with counted(tmp_path) as on:
         with closing(sqlite3.connect(on.path)) as connection, connection:
             connection.execute(f"UPDATE {damage}")
-        await on.targeter.work_off()
+        await on.target_worker.process_due()
         assert rows(on.path, "SELECT kind, state FROM commands") == [("target", state)]
         assert len(on.reader.asked) == (state == "applied")
 
@@ -147,12 +147,12 @@ async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -
     async with counted(tmp_path) as on:
         on.reader.levels["var_1"] -= 4
         for wait_seconds in ROUNDS_SECONDS:
-            assert await on.targeter.work_off() == 1
-            assert await on.targeter.work_off() == 0
+            assert await on.target_worker.process_due() == 1
+            assert await on.target_worker.process_due() == 0
             ((state, reason),) = rows(on.path, STANDS)
             assert (state, "the mirror" in reason) == ("planned", True)
             await on.clock.advance(wait_seconds)
-        assert await on.targeter.work_off() == 1
+        assert await on.target_worker.process_due() == 1
         ((state, reason),) = rows(on.path, STANDS)
         assert state == "parked"
         assert "after 3 more rounds of reading" in reason
@@ -165,8 +165,8 @@ async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) ->
     """After a restore it may tell of steps that this database does not know."""
     async with counted(tmp_path) as on:
         on.fenced = True
-        assert await on.targeter.work_off() == 0
+        assert await on.target_worker.process_due() == 0
         assert (on.reader.asked, rows(on.path, STANDS)) == ([], [("planned", "")])
         on.fenced = False
-        assert await on.targeter.work_off() == 1
+        assert await on.target_worker.process_due() == 1
         assert rows(on.path, STANDS)[0][0] == "applied"

@@ -14,15 +14,15 @@ from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
-from backhaul.platform.client import LISTS, ShopClient, StoreFacts
+from backhaul.platform.client import LISTS, PlatformClient, StoreFacts
 from backhaul.platform.requests import Dialect
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
-from backhaul.push.dry_run import Rehearsal
-from backhaul.push.effect_verification import Prover
+from backhaul.push.dry_run import DryRunCommands
+from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import Auditor
-from backhaul.push.idempotency import KEYED_ONCE, Keying
-from backhaul.push.resolver import Replay, Settler
+from backhaul.push.idempotency import KEYED_ONCE, IdempotencySupport
+from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.settings import Push
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from scenes import payloads
@@ -121,7 +121,7 @@ class Scene:
     server: Server
     platform: Platform
     dispatcher: Dispatcher
-    settler: Settler
+    resolver: Resolver
     auditor: Auditor
     dialect: Dialect
     log: list[tuple[str, str]]
@@ -199,7 +199,7 @@ class Scene:
     async def pass_time(self, seconds: float) -> None:
         await self.clock.advance(seconds)
         self.dispatcher.wake()
-        self.settler.wake()
+        self.resolver.wake()
 
     async def fold(self, order: payloads.Document) -> None:
         """Let the platform's news of an order come in."""
@@ -253,10 +253,10 @@ async def scene(
     limits = Limits(2.0, patience_seconds, LONGEST_ANSWER)
     async with started_store(path, clock) as store, serving(platform) as server:
         transport = Transport(url or server.url, API_KEY, limits, clock, http)
-        client, dialect = ShopClient(transport), Dialect()
+        client, dialect = PlatformClient(transport), Dialect()
         dispatcher = Dispatcher(
             "main",
-            Rehearsal(store.commands, rehearsed, dialect),
+            DryRunCommands(store.commands, rehearsed, dialect),
             store.doubts,
             client,
             transport,
@@ -265,35 +265,39 @@ async def scene(
             clock,
             lambda: 0.5,
         )
-        keying = Keying("main", client, store.marks, clock)
+        idempotency = IdempotencySupport("main", client, store.marks, clock)
         if keyed:
             platform.says("/store", document({"data": {"features": [KEYED_ONCE]}}))
-            await keying.heed(StoreFacts(features=(KEYED_ONCE,)))
-        replay = Replay(
-            transport, client, dispatcher.door, dispatcher.gates, keying.takes_once
+            await idempotency.record(StoreFacts(features=(KEYED_ONCE,)))
+        replay = KeyedResend(
+            transport,
+            client,
+            dispatcher.switch,
+            dispatcher.windows,
+            idempotency.is_honoured,
         )
-        prover = Prover("main", client, store.doubts, store.marks)
-        settler = Settler(
+        verifier = EffectVerifier("main", client, store.doubts, store.marks)
+        resolver = Resolver(
             "main",
             store.doubts,
-            prover,
+            verifier,
             replay,
             push or Push(),
             clock,
             lambda: 0.5,
             dispatcher.wake,
         )
-        dispatcher.doubted = settler.wake
+        dispatcher.on_uncertain = resolver.wake
         auditor = Auditor(
             "main",
             client,
             store.tags,
             store.marks,
-            prover,
-            dispatcher.door,
+            verifier,
+            dispatcher.switch,
             clock,
             lambda: 0.5,
-            settler.wake,
+            resolver.wake,
             push or Push(),
         )
         with closing(opened(path)) as reading:
@@ -304,7 +308,7 @@ async def scene(
                 server,
                 platform,
                 dispatcher,
-                settler,
+                resolver,
                 auditor,
                 dialect,
                 log,
@@ -323,7 +327,7 @@ def _line(message: Any) -> tuple[str, str]:
 async def working(stage: Scene) -> AsyncIterator[None]:
     """Run the dispatcher; at the end it is stopped as a signal stops it."""
     task = asyncio.ensure_future(stage.dispatcher.run())
-    looking = asyncio.ensure_future(kept(stage.settler.run))
+    looking = asyncio.ensure_future(kept(stage.resolver.run))
     try:
         yield
     finally:
@@ -347,7 +351,7 @@ async def kept(run: Callable[[], Awaitable[None]]) -> None:
 @asynccontextmanager
 async def audited(stage: Scene) -> AsyncIterator[None]:
     """Run the auditor beside the dispatcher, behind the fence of a start."""
-    stage.auditor.fence()
+    stage.auditor.hold_for_audit()
     auditing = asyncio.ensure_future(kept(stage.auditor.run))
     try:
         async with working(stage):

@@ -15,7 +15,7 @@ from backhaul.app.wiring import (
     build_client,
     build_reconciler,
     build_sender,
-    build_targeter,
+    build_target_worker,
 )
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from backhaul.app.wiring import Sender
     from backhaul.platform.transport import Transport
-    from backhaul.push.stock_targets import Targeter
+    from backhaul.push.stock_targets import TargetWorker
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Record
     from scenes.reference_shop import Shop
@@ -64,7 +64,7 @@ class House:
     store: SqliteStore
     drain: FoldWorker
     sender: Sender
-    targeter: Targeter
+    target_worker: TargetWorker
     matcher: Matcher
     transport: Transport
     deaf: set[str] = field(default_factory=set)
@@ -75,12 +75,12 @@ class House:
     @asynccontextmanager
     async def runs(self, audited: bool) -> AsyncIterator[None]:
         """Run all of it; `audited`, nothing is sent before the history is read."""
-        runs = [self.drain.run, self.sender.settler.run, self.targeter.run]
+        runs = [self.drain.run, self.sender.resolver.run, self.target_worker.run]
         runs.append(self.sender.dispatcher.run)
         if audited:
             runs.append(self.sender.auditor.run)
         else:
-            self.sender.dispatcher.door.lift()
+            self.sender.dispatcher.switch.release()
         try:
             async with _hooked(self), _running(runs):
                 yield
@@ -150,7 +150,7 @@ class House:
     async def hand_in(self, record: Record, by: str = ERP) -> None:
         new = NewRecord(record.key, encode(record), "", "", record.key)
         await self.store.records.accept(by, STORE, [new], None, self.matcher)
-        self.sender.dispatcher.moved()
+        self.sender.dispatcher.command_changed()
 
     async def mend(self) -> None:
         """Let the platform do from now on what it is asked to."""
@@ -165,7 +165,7 @@ class House:
 
     async def decide(self, command: str, verb: str) -> None:
         await self.store.decisions.decide(Decision(command, verb, "kim", "seen"))
-        self.sender.dispatcher.moved()
+        self.sender.dispatcher.command_changed()
 
     def command_of(self, key: str) -> str:
         found = rows(self.path, "SELECT command_id FROM records WHERE key = ?", key)
@@ -276,11 +276,11 @@ async def _program(
         return 0.5
 
     sender = build_sender(settings, STORE, store, client, transport, clock, chance)
-    await sender.keying.heed(facts[STORE])
+    await sender.idempotency.record(facts[STORE])
     reconciler = build_reconciler(
         settings, STORE, store, client, drain, clock, chance, facts, lambda: None
     )
-    targeter = build_targeter(
+    target_worker = build_target_worker(
         settings,
         STORE,
         store,
@@ -293,7 +293,7 @@ async def _program(
         sender.dispatcher,
     )
     matcher = Matcher(clock, 600.0)
-    return House(path, shop, store, drain, sender, targeter, matcher, transport)
+    return House(path, shop, store, drain, sender, target_worker, matcher, transport)
 
 
 @asynccontextmanager

@@ -95,8 +95,8 @@ async def test_each_burst_is_a_run(path: Path) -> None:
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
         await burst_over(stage, [run_of(1)])
-        gates = stage.dispatcher.gates
-        await until(lambda: gates.passable()["fulfill"] < "9", "a moment of the past")
+        gates = stage.dispatcher.windows
+        await until(lambda: gates.open_until()["fulfill"] < "9", "a moment of the past")
         await stage.reaches(await plan(stage, "ord_2", "cancel"), "applied")
         await burst_over(stage, [run_of(1), run_of(1, "push_cancellations")])
 

@@ -275,7 +275,7 @@ RESTORED = "the database was restored: what was sent before is being read"
 async def test_a_run_names_the_guard_after_a_restore(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
-        stage.dispatcher.door.fence(RESTORED)
+        stage.dispatcher.switch.hold_for_audit(RESTORED)
         await stage.plan("cancel", "ord_1")
         async with working(stage):
             assert await ran(jobs) == f"sent 0, 1 waiting: {RESTORED}"
@@ -285,7 +285,7 @@ async def test_a_run_names_the_guard_after_a_restore(path: Path) -> None:
 async def test_a_run_names_what_stopped_sending(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
-        stage.dispatcher.door.close("cancel", "403 INSUFFICIENT_SCOPE")
+        stage.dispatcher.switch.block("cancel", "403 INSUFFICIENT_SCOPE")
         await stage.plan("cancel", "ord_1")
         async with working(stage):
             assert await ran(jobs) == "sent 0, 1 waiting: 403 INSUFFICIENT_SCOPE"
@@ -326,11 +326,11 @@ async def test_what_was_paused_again_is_not_let_out_by_a_restart(path: Path) -> 
         await jobs.run("push_cancellations", None, "otto")
         await stage.pass_time(1)
         await jobs.pause("push_cancellations", None, "otto")
-        assert stage.dispatcher.gates.passable() == {}
+        assert stage.dispatcher.windows.open_until() == {}
     async with scene(path, STRICT) as stage:
         await stage.pass_time(10)
         await gated(stage)
-        assert stage.dispatcher.gates.passable() == {}
+        assert stage.dispatcher.windows.open_until() == {}
         assert stage.state(backlog) == "planned"
 
 

@@ -35,8 +35,8 @@ class Bug:
 NO_BUG = Bug(
     "all is well",
     "daemon/backhaul/push/resolver.py",
-    "if looks < len(delays) and",
-    "if looks < len(delays) and",
+    "if checks < len(times) and",
+    "if checks < len(times) and",
 )
 """What must not be caught: else what catches the others catches anything."""
 BUGS = (
@@ -50,7 +50,7 @@ BUGS = (
         "a command without an answer is sent again",
         "daemon/backhaul/platform/transport.py",
         "lambda error: isinstance(error, NotSent) and may_send()",
-        "lambda error: isinstance(error, NotSent | InDoubt) and may_send()",
+        "lambda error: isinstance(error, NotSent | OutcomeUnknown) and may_send()",
     ),
     Bug(
         "a timeout counts as never sent",
@@ -80,8 +80,8 @@ BUGS = (
     Bug(
         "absence is believed at the first look",
         "daemon/backhaul/push/resolver.py",
-        "if looks < len(delays) and",
-        "if looks < 1 and",
+        "if checks < len(times) and",
+        "if checks < 1 and",
         # Few commands land so late that a world notices.
         "tests/push/test_looks.py::test_absence_is_believed_at_the_last_look_only",
     ),
@@ -120,8 +120,8 @@ BUGS = (
     Bug(
         "older overwrites newer",
         "daemon/backhaul/core/fold.py",
-        "    return Judgement.NEWER if wins else Judgement.STALE\n",
-        "    return Judgement.NEWER\n",
+        "    return VersionComparison.NEWER if wins else VersionComparison.STALE\n",
+        "    return VersionComparison.NEWER\n",
         "tests/ingest/test_folding.py::test_older_never_overwrites_newer",
     ),
     Bug(
@@ -142,8 +142,8 @@ BUGS = (
     Bug(
         "a restored database sends at once",
         "daemon/backhaul/push/history_audit.py",
-        "        self._door.fence(OPENING)\n",
-        "        self._door.lift()\n",
+        "        self._switch.hold_for_audit(OPENING)\n",
+        "        self._switch.release()\n",
         "tests/push/test_auditing.py::test_nothing_is_sent_before_the_history_is_read",
     ),
     Bug(
@@ -170,15 +170,15 @@ BUGS = (
     Bug(
         "a key is used again that has lost its worth",
         "daemon/backhaul/push/resolver.py",
-        "may_send=lambda: self._lets_out(doubt) and self._may_replay(doubt),",
-        "may_send=lambda: self._lets_out(doubt),",
+        "may_send=lambda: self._allows(doubt) and self._may_resend(doubt),",
+        "may_send=lambda: self._allows(doubt),",
         "tests/push/test_keys.py::"
         "test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again",
     ),
     Bug(
         "a platform is believed to take keys for ever",
         "daemon/backhaul/push/idempotency.py",
-        "return await self.heed(facts) == since",
+        "return await self.record(facts) == since",
         "return True",
         "tests/push/test_keying.py::test_a_platform_that_takes_keys_no_more_is_read",
     ),

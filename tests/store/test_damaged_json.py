@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.matching import Matcher, encode
-from backhaul.core.effect_proof import Meaning, Move
+from backhaul.core.effect_proof import Move, TagMeaning
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
 from backhaul.maintenance.search_indexer import describe
@@ -438,7 +438,7 @@ async def test_what_a_forgotten_life_did_is_known_by_its_id(
     await store.tags.sighted("main", [tagged], adopt=True)
     write(store.path, "UPDATE adopted SET evidence = CAST(? AS TEXT)", damaged)
     meant = await store.tags.sighted("main", [tagged], adopt=False)
-    assert meant == [Meaning.OWN]
+    assert meant == [TagMeaning.OWN]
 
 
 BARE = re.compile(r"json_(?:extract|each|set)\((?:\w+\.)?(?:payload|evidence)\b")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.ingest.fold_worker import FoldWorker
-from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
 from backhaul.settings import Reconcile
 from backhaul.sync.diff_repair import MirrorRepair
@@ -39,7 +39,7 @@ class Place:
     server: Server
     store: SqliteStore
     clock: RunningClock
-    client: ShopClient
+    client: PlatformClient
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def opened(tmp_path: Path, clock: RunningClock) -> AsyncIterator[Place]:
         serving(platform) as server,
     ):
         transport = Transport(server.url, API_KEY, LIMITS, clock)
-        yield Place(platform, server, store, clock, ShopClient(transport))
+        yield Place(platform, server, store, clock, PlatformClient(transport))
         await transport.close()
 
 

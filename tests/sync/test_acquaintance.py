@@ -16,7 +16,7 @@ from backhaul.errors import (
     OtherStore,
     PlatformUnavailable,
 )
-from backhaul.platform.client import LISTS, ShopClient, StoreFacts
+from backhaul.platform.client import LISTS, PlatformClient, StoreFacts
 from backhaul.platform.transport import Limits, NotSent, Transport
 from backhaul.sync.store_identity import StoreIdentity, learn_facts
 from scenes.databases import locked, write
@@ -116,7 +116,7 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
     with pytest.raises(PlatformUnavailable) as failure:
         await learn_facts(
-            "main", url, ShopClient(transport), place.store.marks, DATABASE
+            "main", url, PlatformClient(transport), place.store.marks, DATABASE
         )
     await transport.close()
     said = str(failure.value)
@@ -187,7 +187,7 @@ def guarded(place: Place) -> tuple[Transport, StoreIdentity, list[str]]:
     identity = StoreIdentity(
         "main",
         place.server.url,
-        ShopClient(transport.unguarded()),
+        PlatformClient(transport.unguarded()),
         place.store.marks,
         DATABASE,
         told.append,
@@ -278,7 +278,7 @@ async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
     with locked(tmp_path / "backhaul.db"):
         with pytest.raises(NotSent, match="identity could not be checked"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
-        assert not await ShopClient(transport).probe()
+        assert not await PlatformClient(transport).probe()
     await leaves(transport)
     assert told == []
     await transport.close()

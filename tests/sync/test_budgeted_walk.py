@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from backhaul.core.rate_limit import Priority
-from backhaul.platform.client import PAGE_ROWS, ShopClient
+from backhaul.platform.client import PAGE_ROWS, PlatformClient
 from backhaul.platform.transport import Limits, Transport
 from backhaul.sync.deletion_check import DeletionCheck
 from backhaul.sync.diff_repair import MirrorRepair
@@ -79,7 +79,7 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
     limits = Limits(5.0, 30.0, 5_000_000)
     mock = httpx.MockTransport(platform)
     transport = Transport("http://shop", "svc_live_budget", limits, clock, mock)
-    client = ShopClient(transport)
+    client = PlatformClient(transport)
 
     async def nothing() -> None:
         """Nothing is folded here."""

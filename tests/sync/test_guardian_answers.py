@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
-from backhaul.platform.secret_files import Keyring
+from backhaul.platform.secret_files import WebhookSecretFile
 from backhaul.platform.transport import Transport
 from backhaul.sync.webhook_subscriptions import SubscriptionManager
 from scenes import payloads
@@ -57,7 +57,7 @@ async def guardian(
     place: Place, tmp_path: Path, admission: Admission
 ) -> AsyncIterator[SubscriptionManager]:
     transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
-    keyring = Keyring(tmp_path, "main", lambda _: None)
+    keyring = WebhookSecretFile(tmp_path, "main", lambda _: None)
     place.platform.says("/webhooks", document({"data": []}))
     yield SubscriptionManager(
         "main",
@@ -122,7 +122,7 @@ async def test_without_evidence_no_secret_is_replaced(
         URL,
         place.client,
         transport,
-        Keyring(tmp_path, "main", lambda _: None),
+        WebhookSecretFile(tmp_path, "main", lambda _: None),
         place.store.marks,
         admission,
         lambda: True,

@@ -13,7 +13,7 @@ import pytest
 from loguru import logger
 
 from backhaul.core.rate_limit import Priority
-from backhaul.platform.transport import TooLong
+from backhaul.platform.transport import ResponseTooLong
 from scenes import payloads
 from scenes.clock import PacedClock
 from scenes.databases import rows
@@ -246,6 +246,6 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
 async def test_a_row_that_is_too_long_by_itself_is_told(place: Place) -> None:
     wide = Wide(1, widest=1_100_000)
     place.platform.says("/orders", wide)
-    with pytest.raises(TooLong, match="1000000 bytes"):
+    with pytest.raises(ResponseTooLong, match="1000000 bytes"):
         await place.client.page("/orders", 1, Priority.SWEEP)
     assert wide.limits == [100, 50, 25, 5, 1]

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 from loguru import logger
 
-from backhaul.platform.client import ShopClient
+from backhaul.platform.client import PlatformClient
 from backhaul.sync.stock_reader import StockReader
 from scenes import payloads
 from scenes.databases import rows
@@ -76,16 +76,16 @@ def told() -> Iterator[list[Record]]:
 async def test_what_nobody_foresaw_is_told_and_tried_again(
     place: Place, monkeypatch: pytest.MonkeyPatch, told: list[Record]
 ) -> None:
-    page, failures = ShopClient.page, [IndexError("list index out of range")]
+    page, failures = PlatformClient.page, [IndexError("list index out of range")]
 
     async def breaking(
-        client: ShopClient, path: str, *args: Any, **options: Any
+        client: PlatformClient, path: str, *args: Any, **options: Any
     ) -> Any:
         if path == "/orders" and failures:
             raise failures.pop()
         return await page(client, path, *args, **options)
 
-    monkeypatch.setattr(ShopClient, "page", breaking)
+    monkeypatch.setattr(PlatformClient, "page", breaking)
     place.platform.says("/orders", document({"data": ORDERS}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
@@ -138,7 +138,7 @@ async def test_nor_from_a_study_of_one_product(place: Place, odd: str) -> None:
         studying = StockReader(
             place.client, reconciler.repair, place.clock, lambda: "INR", no_orders
         )
-        await studying.study("prod_1", payloads.instant(0))
+        await studying.read_with_history("prod_1", payloads.instant(0))
     assert moves_known(place) >= 149
 
 

@@ -23,7 +23,7 @@ from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
-    build_keyrings,
+    build_secret_files,
     build_refetcher,
     build_shop,
     load_secrets,
@@ -32,7 +32,7 @@ from backhaul.connect import lifecycle, registry
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.connect.quarantine_retry import UnmatchedRetry
-from backhaul.core.clock import SystemClock, is_told_to_end, to_text
+from backhaul.core.clock import SystemClock, is_cancelled, to_text
 from backhaul.errors import Busy, first_of
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.receiver import Receiver, ResponseCounter
@@ -104,7 +104,7 @@ class Daemon:
         self._reload = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
         self._hide = hide
-        self._keyrings = build_keyrings(settings, hide)
+        self._secret_files = build_secret_files(settings, hide)
         self._shops: dict[str, Shop] = {}
         self._hosts: list[Host] = []
         self._sinks: list[DeliveryWorker] = []
@@ -178,7 +178,7 @@ class Daemon:
         )
         if not await self._meeting.first(self._stopping):
             return
-        await load_secrets(self._settings, self._signers, self._keyrings)
+        await load_secrets(self._settings, self._signers, self._secret_files)
         for name, said in self._unsigned().items():
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
@@ -276,11 +276,11 @@ class Daemon:
             self._facts,
             self._doubted,
             self._signers,
-            self._keyrings,
+            self._secret_files,
             self._hide,
             self._http,
         )
-        shop.sender.dispatcher.came_to = self.metrics.counter("commands_total")
+        shop.sender.dispatcher.outcome_counts = self.metrics.counter("commands_total")
         shop.transport.ended = partial(self.metrics.count_request, name)
         return shop
 
@@ -357,8 +357,8 @@ class Daemon:
         loops += [partial(self._meeting.again, name) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
-        loops += [shop.targeter.run for shop in self._shops.values()]
-        looks = [shop.sender.settler.run for shop in self._shops.values()]
+        loops += [shop.target_worker.run for shop in self._shops.values()]
+        looks = [shop.sender.resolver.run for shop in self._shops.values()]
         loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
@@ -375,7 +375,7 @@ class Daemon:
             finally:
                 self._schedule.stop()
                 self.stop()
-                if not is_told_to_end():  # a while ago perhaps: then nothing waits
+                if not is_cancelled():  # a while ago perhaps: then nothing waits
                     await ending
                     await lifecycle.stop_all(self._sinks, sinks)
                 for task in (*senders, *endless, *sinks):
@@ -390,7 +390,7 @@ class Daemon:
                 return await run()
             except* Busy as refused:
                 logger.bind(action="daemon.busy").warning("{}", first_of(refused))
-            if is_told_to_end():
+            if is_cancelled():
                 raise asyncio.CancelledError
             await self._clock.sleep(RESTART_SECONDS)
 
@@ -501,9 +501,9 @@ class Daemon:
         self._planned()
         self._tell()
         for shop in self._shops.values():
-            shop.sender.settler.wake()
+            shop.sender.resolver.wake()
 
     def _planned(self) -> None:
         self._waiting.wake()
         for shop in self._shops.values():
-            shop.sender.dispatcher.moved()
+            shop.sender.dispatcher.command_changed()

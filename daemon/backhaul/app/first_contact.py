@@ -58,7 +58,7 @@ class FirstContact:
         mirror = self._settings.database_file
         client = self._shops[name].free
         facts = await learn_facts(name, base_url, client, self._marks, mirror)
-        await self._shops[name].sender.keying.heed(facts)
+        await self._shops[name].sender.idempotency.record(facts)
         self._facts[name] = facts
 
 

@@ -88,7 +88,7 @@ class Jobs:
         return partial(self._ended, key)
 
     def sends(self, store: str, dispatcher: Dispatcher) -> None:
-        """Let the jobs of a store open the gates of its dispatcher."""
+        """Let the jobs of a store open the send windows of its dispatcher."""
         self._dispatchers[store] = dispatcher
         for name, kind in JOBS.items():
             self._works[name, store] = JobWork(
@@ -109,9 +109,9 @@ class Jobs:
         kind = JOBS[key[0]]
         start = schedule.on_demand(label(key), run)
         record = partial(self._record, key)
-        burst = Burst(kind, dispatcher.gates, self._clock, start, record)
+        burst = Burst(kind, dispatcher.windows, self._clock, start, record)
         dispatcher.bursts[kind] = burst
-        dispatcher.gates.on_demand.add(kind)
+        dispatcher.windows.on_demand.add(kind)
 
     async def _record(self, key: JobKey, began: str, ended: str, sent: int) -> bool:
         """Write a run on demand down; return whether that was possible."""
@@ -129,23 +129,23 @@ class Jobs:
         """Write down the runs that the end of the program cuts short."""
         for dispatcher in self._dispatchers.values():
             for burst in dispatcher.bursts.values():
-                await burst.close()
+                await burst.record_sent()
 
     def _mind_gate(self, key: JobKey) -> None:
-        """Keep the gate of a job that sends as its settings say."""
+        """Set the send window of a push job from its settings."""
         name, store = key
         if name not in JOBS:
             return
-        job, gates = self._jobs[key], self._dispatchers[store].gates
-        gates.stand_open(JOBS[name], job.enabled)
-        gates.send_at_once(JOBS[name], key in self._at_once)
-        gates.quiet.pop(JOBS[name], None)
+        job, windows = self._jobs[key], self._dispatchers[store].windows
+        windows.set_enabled(JOBS[name], job.enabled)
+        windows.set_send_at_once(JOBS[name], key in self._at_once)
+        windows.quiet.pop(JOBS[name], None)
         if job.quiet and self._schedule is not None:
-            gates.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
+            windows.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
         self._dispatchers[store].wake()
 
     async def load(self) -> None:
-        """Take up where the last program ended: gates, pauses, and what is owed."""
+        """Restore send windows, pauses and missed runs of the last program."""
         states = await self._runs.know(_in_words(self._jobs))
         for key, work in self._works.items():
             self._take_up(key, work, states[key])
@@ -268,7 +268,7 @@ class Jobs:
         self, kind: str, dispatcher: Dispatcher, before: int, planned: int
     ) -> str:
         """Say how many commands a run has sent, and why others of `planned` wait."""
-        await dispatcher.sent_all(kind)
+        await dispatcher.wait_until_sent(kind)
         sent = dispatcher.sent(kind) - before
         waiting = max(planned - sent, 0)
         reason = dispatcher.why_waiting(kind)

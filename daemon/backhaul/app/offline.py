@@ -13,7 +13,7 @@ from backhaul.app.jobs import Jobs
 from backhaul.app.wiring import (
     build_client,
     build_dialect,
-    build_keyrings,
+    build_secret_files,
     build_reconciler,
     build_refetcher,
     guard_identity,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from backhaul.app.actions import Action
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.settings import Settings
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul.sync.reconciler import Reconciler
@@ -89,8 +89,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
         store.start()
         try:
             signers = SecretRegistry(store.webhook_secrets, CLOCK)
-            keyrings = build_keyrings(settings, lambda _: None)
-            await load_secrets(settings, signers, keyrings)
+            secret_files = build_secret_files(settings, lambda _: None)
+            await load_secrets(settings, signers, secret_files)
             facts = {
                 name: await known_facts(name, store.marks) or StoreFacts()
                 for name in settings.stores
@@ -147,7 +147,7 @@ def _nobody() -> None:
 async def _working(
     settings: Settings,
     store: SqliteStore,
-    clients: Mapping[str, ShopClient],
+    clients: Mapping[str, PlatformClient],
     facts: Mapping[str, StoreFacts],
 ) -> AsyncIterator[dict[str, Reconciler]]:
     """Fold, and read again what is in doubt, as long as it is asked for."""

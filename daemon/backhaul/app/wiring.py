@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.requests import Dialect
-from backhaul.platform.secret_files import GIVEN, KeyFile, Keyring
+from backhaul.platform.secret_files import GIVEN, ApiKeyFile, WebhookSecretFile
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
-from backhaul.push.dry_run import Rehearsal
-from backhaul.push.effect_verification import Prover
+from backhaul.push.dry_run import DryRunCommands
+from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import Auditor
-from backhaul.push.idempotency import Keying
-from backhaul.push.resolver import Replay, Settler
-from backhaul.push.stock_targets import Targeter
+from backhaul.push.idempotency import IdempotencySupport
+from backhaul.push.resolver import KeyedResend, Resolver
+from backhaul.push.stock_targets import TargetWorker
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.reconciler import Reconciler
 from backhaul.sync.refetcher import Refetcher
@@ -49,7 +49,7 @@ def build_client(
     name: str,
     clock: Clock,
     http: httpx.AsyncBaseTransport | None = None,
-) -> tuple[Transport, ShopClient]:
+) -> tuple[Transport, PlatformClient]:
     """Build the way to one store's platform; the transport is to be closed."""
     shop, push = settings.stores[name], settings.push
     limits = Limits(
@@ -60,7 +60,7 @@ def build_client(
     )
     key = shop.api_key.get_secret_value()
     transport = Transport(shop.base_url, key, limits, clock, http)
-    return transport, ShopClient(transport, _tracking(settings, name))
+    return transport, PlatformClient(transport, _tracking(settings, name))
 
 
 def _tracking(settings: Settings, name: str) -> Tracking:
@@ -72,10 +72,10 @@ class Sender(Struct, frozen=True):
     """What sends one store's commands, settles those in doubt, and audits them."""
 
     dispatcher: Dispatcher
-    settler: Settler
+    resolver: Resolver
     dialect: Dialect
     auditor: Auditor
-    keying: Keying
+    idempotency: IdempotencySupport
 
 
 def build_dialect(settings: Settings, name: str) -> Dialect:
@@ -92,53 +92,64 @@ def build_sender(
     settings: Settings,
     name: str,
     store: SqliteStore,
-    client: ShopClient,
+    client: PlatformClient,
     transport: Transport,
     clock: Clock,
     chance: Callable[[], float],
     hide: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> Sender:
-    """Build what sends one store's commands."""
+    """Build the parts that send one store's commands."""
     shop, push = settings.stores[name], settings.push
     dialect = build_dialect(settings, name)
     rehearsed = settings.dry_run_connections
-    commands = Rehearsal(store.commands, rehearsed, dialect)
+    commands = DryRunCommands(store.commands, rehearsed, dialect)
     dispatcher = Dispatcher(
         name, commands, store.doubts, client, transport, dialect, push, clock, chance
     )
     if (file := settings.key_files.get(name)) is not None:
-        dispatcher.door.renew = KeyFile(name, file, transport, hide).renew
+        dispatcher.switch.reload_key = ApiKeyFile(name, file, transport, hide).reload
 
-    # In a dry run to send again, under whatever key, is to send.
-    told = False if rehearsed else shop.idempotency
-    keying = Keying(name, client, store.marks, clock, told)
-    replay = Replay(
-        transport, client, dispatcher.door, dispatcher.gates, keying.takes_once
+    # In a dry run, a resend with any key would send.
+    configured = False if rehearsed else shop.idempotency
+    idempotency = IdempotencySupport(name, client, store.marks, clock, configured)
+    resend = KeyedResend(
+        transport,
+        client,
+        dispatcher.switch,
+        dispatcher.windows,
+        idempotency.is_honoured,
     )
-    prover = Prover(name, client, store.doubts, store.marks)
-    settler = Settler(
-        name, store.doubts, prover, replay, push, clock, chance, dispatcher.moved
+    verifier = EffectVerifier(name, client, store.doubts, store.marks)
+    resolver = Resolver(
+        name,
+        store.doubts,
+        verifier,
+        resend,
+        push,
+        clock,
+        chance,
+        dispatcher.command_changed,
     )
-    dispatcher.doubted = settler.wake
+    dispatcher.on_uncertain = resolver.wake
 
-    def landed() -> None:
-        settler.wake()
-        dispatcher.moved()
+    def wake() -> None:
+        resolver.wake()
+        dispatcher.command_changed()
 
     auditor = Auditor(
         name,
         client,
         store.tags,
         store.marks,
-        prover,
-        dispatcher.door,
+        verifier,
+        dispatcher.switch,
         clock,
         chance,
-        landed,
+        wake,
         push,
     )
-    auditor.fence()
-    return Sender(dispatcher, settler, dialect, auditor, keying)
+    auditor.hold_for_audit()
+    return Sender(dispatcher, resolver, dialect, auditor, idempotency)
 
 
 def guard_identity(
@@ -147,12 +158,12 @@ def guard_identity(
     transport: Transport,
     marks: Marks,
     refused: Callable[[str], None] = lambda _: None,
-) -> ShopClient:
+) -> PlatformClient:
     """Bind a transport to the store that is mirrored; return a client that is not.
 
     `refused` is told, once, that it leads to another one.
     """
-    free = ShopClient(transport.unguarded(), _tracking(settings, name))
+    free = PlatformClient(transport.unguarded(), _tracking(settings, name))
     identity = StoreIdentity(
         name,
         settings.stores[name].base_url,
@@ -179,40 +190,40 @@ def build_repair(
     )
 
 
-def build_targeter(
+def build_target_worker(
     settings: Settings,
     name: str,
     store: SqliteStore,
-    client: ShopClient,
+    client: PlatformClient,
     repair: MirrorRepair,
     clock: Clock,
     chance: Callable[[], float],
     facts: Callable[[], StoreFacts],
     read_orders: Callable[[], Awaitable[object]],
     dispatcher: Dispatcher,
-) -> Targeter:
-    """Build what makes a store's counts true; it and the dispatcher wake each other."""
+) -> TargetWorker:
+    """Build the worker of stock targets; it and the dispatcher wake each other."""
     reader = StockReader(client, repair, clock, lambda: facts().currency, read_orders)
-    targeter = Targeter(
+    target_worker = TargetWorker(
         name,
         store.targets,
         reader,
         {name: each.counts.policy() for name, each in settings.connectors.items()},
         lambda: EXPECTS_STOCK in facts().features,
-        lambda: dispatcher.door.fenced,
+        lambda: dispatcher.switch.on_hold,
         clock,
         chance,
         dispatcher.wake,
     )
-    dispatcher.settled = targeter.wake
-    return targeter
+    dispatcher.on_resolved = target_worker.wake
+    return target_worker
 
 
 def build_reconciler(
     settings: Settings,
     name: str,
     store: SqliteStore,
-    client: ShopClient,
+    client: PlatformClient,
     drain: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
@@ -242,7 +253,7 @@ def build_reconciler(
 def build_refetcher(
     name: str,
     store: SqliteStore,
-    client: ShopClient,
+    client: PlatformClient,
     drain: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
@@ -256,11 +267,11 @@ class Shop(Struct, frozen=True):
     """What belongs to one store; `free` asks without looking whose store it is."""
 
     transport: Transport
-    client: ShopClient
-    free: ShopClient
+    client: PlatformClient
+    free: PlatformClient
     sender: Sender
     reconciler: Reconciler
-    targeter: Targeter
+    target_worker: TargetWorker
     guardian: SubscriptionManager | None
 
 
@@ -274,7 +285,7 @@ def build_shop(
     known: Mapping[str, StoreFacts],
     asked: Callable[[], None],
     signers: SecretRegistry,
-    keyrings: Mapping[str, Keyring],
+    secret_files: Mapping[str, WebhookSecretFile],
     hide: Callable[[Iterable[str]], None],
     http: httpx.AsyncBaseTransport | None,
 ) -> Shop:
@@ -287,7 +298,7 @@ def build_shop(
     reconciler = build_reconciler(
         settings, name, store, client, drain, clock, chance, known, asked
     )
-    targeter = build_targeter(
+    target_worker = build_target_worker(
         settings,
         name,
         store,
@@ -300,21 +311,21 @@ def build_shop(
         sender.dispatcher,
     )
     guardian = _subscription_manager(
-        settings, name, store, client, transport, signers, keyrings
+        settings, name, store, client, transport, signers, secret_files
     )
     if guardian is not None:
         reconciler.check_subscription = guardian.check
-    return Shop(transport, client, free, sender, reconciler, targeter, guardian)
+    return Shop(transport, client, free, sender, reconciler, target_worker, guardian)
 
 
 def _subscription_manager(
     settings: Settings,
     name: str,
     store: SqliteStore,
-    client: ShopClient,
+    client: PlatformClient,
     transport: Transport,
     signers: SecretRegistry,
-    keyrings: Mapping[str, Keyring],
+    secret_files: Mapping[str, WebhookSecretFile],
 ) -> SubscriptionManager | None:
     url = settings.public.url
     if url is None:
@@ -328,7 +339,7 @@ def _subscription_manager(
         url,
         client,
         transport,
-        keyrings[name],
+        secret_files[name],
         store.marks,
         admit,
         lambda: bool(signers.live().get(name)),
@@ -336,25 +347,30 @@ def _subscription_manager(
     )
 
 
-def build_keyrings(
+def build_secret_files(
     settings: Settings, hide: Callable[[Iterable[str]], None]
-) -> dict[str, Keyring]:
+) -> dict[str, WebhookSecretFile]:
     """Open what keeps the secrets that the platform gave us, of each store.
 
     Without an address of ours nothing is subscribed, and no secret was given.
     """
     if settings.public.url is None:
         return {}
-    return {name: Keyring(settings.state_dir, name, hide) for name in settings.stores}
+    return {
+        name: WebhookSecretFile(settings.state_dir, name, hide)
+        for name in settings.stores
+    }
 
 
 async def load_secrets(
-    settings: Settings, signers: SecretRegistry, keyrings: Mapping[str, Keyring]
+    settings: Settings,
+    signers: SecretRegistry,
+    secret_files: Mapping[str, WebhookSecretFile],
 ) -> None:
     """Accept the configured secrets, and those that the guardians were given."""
     await signers.load(webhook_secrets(settings))
-    for name, keyring in keyrings.items():
-        await signers.admit(name, keyring.secrets(), GIVEN)
+    for name, secret_file in secret_files.items():
+        await signers.admit(name, secret_file.secrets(), GIVEN)
 
 
 def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:

@@ -15,7 +15,7 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.daemon_client import ask
 from backhaul.connect import registry
-from backhaul.core.clock import SystemClock, in_a_name
+from backhaul.core.clock import SystemClock, for_file_name
 from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.settings import Settings, configuration_file, load_settings
 from backhaul.store.sqlite import stranded
@@ -225,7 +225,7 @@ def support_bundle(
     from backhaul.doctor.bundle import Cleaner
 
     now = SystemClock().now()
-    name = out or Path(f"backhaul-support-{in_a_name(now)}.tar.gz")
+    name = out or Path(f"backhaul-support-{for_file_name(now)}.tar.gz")
     results = asyncio.run(_checks_as_json(config))
     settings = _usable(config)
     cleaner = Cleaner(settings)

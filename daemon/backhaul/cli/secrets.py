@@ -12,7 +12,7 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example, explainer
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
-from backhaul.platform.secret_files import Keyring
+from backhaul.platform.secret_files import WebhookSecretFile
 from backhaul.settings.secret_files import SecretFileError, read_secret_file
 from backhaul.settings.sources import SECRET_VARIABLE
 
@@ -111,7 +111,7 @@ def secret(
     configured = settings.stores[name].webhook_secrets
     if configured:
         return configured[0].get_secret_value().encode()
-    kept = Keyring(settings.state_dir, name, lambda _: None).secrets()
+    kept = WebhookSecretFile(settings.state_dir, name, lambda _: None).secrets()
     if not kept:
         raise BackhaulError(
             f"store {name} has no webhook secret yet; give --secret-file, or see:"

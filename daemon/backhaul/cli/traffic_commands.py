@@ -24,7 +24,7 @@ from backhaul.errors import BackhaulError, Unusable
 from backhaul.ingest.topics import fold_for
 from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
-from backhaul.platform.personal_data import Person
+from backhaul.platform.personal_data import CustomerIdentity
 from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.differences import Difference, differences
 from backhaul.store.sqlite.history import History, Wanted
@@ -216,7 +216,7 @@ def _file(path: Path) -> bytes:
 
 def eraser_of(customer_id: str, texts: Iterable[str]) -> CustomerEraser:
     """Return the eraser of a customer whose names and e-mails are these texts."""
-    persons = [Person(email=t) if "@" in t else Person(name=t) for t in texts]
+    persons = [CustomerIdentity(email=t) if "@" in t else CustomerIdentity(name=t) for t in texts]
     return CustomerEraser(customer_id, persons)
 
 

@@ -140,6 +140,6 @@ def find_variant(
 
 
 def _wrong_digit(sku: str) -> str:
-    if sku_matching.looks_like_one(sku) and sku_matching.normalized(sku) is None:
+    if sku_matching.has_gtin_length(sku) and sku_matching.normalized(sku) is None:
         return "; if it is a GTIN, its check digit is wrong"
     return ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import is_told_to_end, to_text
+from backhaul.core.clock import is_cancelled, to_text
 from backhaul.core.text import storable
 from backhaul.errors import Busy
 from backhaul_sdk import CheckFailed, StockLevel
@@ -41,11 +41,11 @@ async def guarded(work: Awaitable[T]) -> T:
     except Busy:
         raise
     except asyncio.CancelledError:
-        if is_told_to_end():
+        if is_cancelled():
             raise
         raise ConnectorFailed("it cancelled itself") from None
     except (Exception, SystemExit, GeneratorExit, BaseExceptionGroup) as error:
-        if is_told_to_end():
+        if is_cancelled():
             raise asyncio.CancelledError from error
         raise ConnectorFailed(error_text(error)) from error
 

@@ -46,7 +46,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-async def rest(event: asyncio.Event, seconds: float, clock: Clock) -> None:
+async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> None:
     """Wait for an event, for at most so long on that clock."""
     async with asyncio.TaskGroup() as group:
         waits = [
@@ -58,7 +58,7 @@ async def rest(event: asyncio.Event, seconds: float, clock: Clock) -> None:
             wait.cancel()
 
 
-def in_a_name(moment: datetime) -> str:
+def for_file_name(moment: datetime) -> str:
     """Return a moment for the name of a file: 20260301T120000Z."""
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
 
@@ -123,7 +123,7 @@ def normalize(text: str) -> str:
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
 
 
-def is_told_to_end() -> bool:
+def is_cancelled() -> bool:
     """Tell it where a failure came at the very moment of a cancellation.
 
     Before Python 3.13 a TaskGroup one of whose tasks fails just then raises that

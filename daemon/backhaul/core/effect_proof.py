@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 
-class Found(Enum):
+class EffectState(Enum):
     """What reading back told."""
 
     APPLIED = "applied"
@@ -40,7 +40,7 @@ class Move(Struct, frozen=True):
     """The order that moved the stock; an adjustment has none."""
 
 
-class Owner(NamedTuple):
+class EffectOwner(NamedTuple):
     """The command behind an adjustment, as it was sent; `note` is None without one."""
 
     command: str
@@ -48,14 +48,16 @@ class Owner(NamedTuple):
     key_fingerprint: str | None
 
 
-class Habits(Struct, frozen=True):
+class PlatformBehavior(Struct, frozen=True):
     """What the platform was seen to do with our adjustments; None: not seen yet."""
 
     keeps_notes: bool | None = None
     key_ids: Mapping[str, str] = field(default_factory=dict)
     """Its names for our API keys, as sources of moves, by the keys' fingerprints."""
 
-    def learn(self, moves: Sequence[Move], owners: Mapping[str, Owner]) -> Habits:
+    def learn(
+        self, moves: Sequence[Move], owners: Mapping[str, EffectOwner]
+    ) -> PlatformBehavior:
         """Return what is known with `moves`, of which those of `owners` are ours."""
         keeps, key_ids = self.keeps_notes, dict(self.key_ids)
         for move in moves:
@@ -65,7 +67,7 @@ class Habits(Struct, frozen=True):
             if owner.key_fingerprint and move.source_id:
                 key_ids[owner.key_fingerprint] = move.source_id
             keeps = keeps if owner.note is None else move.note == owner.note
-        return Habits(keeps, key_ids)
+        return PlatformBehavior(keeps, key_ids)
 
     def names(self, key_fingerprint: str | None) -> bool:
         """Tell whether the platform's name for a key is known; None is any of ours."""
@@ -74,7 +76,7 @@ class Habits(Struct, frozen=True):
         return key_fingerprint in self.key_ids
 
 
-class Wanted(Struct, frozen=True):
+class SoughtAdjustment(Struct, frozen=True):
     """The adjustment that is looked for; `tag` is None where it was sent without.
 
     `key_fingerprint` is of the key that sent it, None where that is forgotten.
@@ -90,13 +92,16 @@ class Wanted(Struct, frozen=True):
 class Finding(Struct, frozen=True):
     """What was found, in words for a person, with the adjustment ids that are ours."""
 
-    found: Found
+    found: EffectState
     reason: str
     adjustment_ids: tuple[str, ...] = ()
 
 
 def find_adjustment(
-    wanted: Wanted, moves: Sequence[Move], linked: Collection[str], habits: Habits
+    wanted: SoughtAdjustment,
+    moves: Sequence[Move],
+    linked: Collection[str],
+    habits: PlatformBehavior,
 ) -> Finding:
     """Look for an adjustment among all `moves` of its product since its baseline.
 
@@ -106,37 +111,43 @@ def find_adjustment(
     if wanted.tag is not None:
         tagged = _ids(move for move in moves if move.note == wanted.tag)
         if tagged:
-            return Finding(Found.APPLIED, "the history shows our tag", tagged)
+            return Finding(EffectState.APPLIED, "the history shows our tag", tagged)
         if habits.keeps_notes:
-            return Finding(Found.ABSENT, "the history does not show our tag")
+            return Finding(EffectState.ABSENT, "the history does not show our tag")
     similar = [
         move for move in moves if _fits(wanted, move) and not _explained(move, linked)
     ]
     if not similar:
-        return Finding(Found.ABSENT, "the history shows no such change")
+        return Finding(EffectState.ABSENT, "the history shows no such change")
     return _without_tags(wanted, similar, habits)
 
 
-def _without_tags(wanted: Wanted, similar: Sequence[Move], habits: Habits) -> Finding:
+def _without_tags(
+    wanted: SoughtAdjustment, similar: Sequence[Move], habits: PlatformBehavior
+) -> Finding:
     # A key that was replaced has another name there: its rows look like a stranger's.
     if not habits.names(wanted.key_fingerprint):
         reason = (
             "the history shows such a change without a tag, and our key's name in it"
             " is not known yet"
         )
-        return Finding(Found.UNDECIDABLE, reason, _ids(similar))
+        return Finding(EffectState.UNDECIDABLE, reason, _ids(similar))
     anonymous = _ids(move for move in similar if move.source_id is None)
     names = set(habits.key_ids.values())
     ours = _ids(move for move in similar if move.source_id in names)
     if not ours and not anonymous:
-        return Finding(Found.ABSENT, "the history shows such changes of others only")
+        return Finding(
+            EffectState.ABSENT, "the history shows such changes of others only"
+        )
     if len(ours) == 1 and not anonymous:
-        return Finding(Found.APPLIED, "the history shows one such change by us", ours)
+        return Finding(
+            EffectState.APPLIED, "the history shows one such change by us", ours
+        )
     reason = "the history shows several such changes; none bears our tag"
-    return Finding(Found.UNDECIDABLE, reason, ours + anonymous)
+    return Finding(EffectState.UNDECIDABLE, reason, ours + anonymous)
 
 
-def _fits(wanted: Wanted, move: Move) -> bool:
+def _fits(wanted: SoughtAdjustment, move: Move) -> bool:
     variant = wanted.variant_id in {None, move.variant_id}
     return (
         variant and move.product_id == wanted.product_id and move.delta == wanted.delta
@@ -156,7 +167,7 @@ def _ids(moves: Iterable[Move]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(move.adjustment_id for move in moves))
 
 
-class Meaning(Enum):
+class TagMeaning(Enum):
     """What was found about a tagged adjustment."""
 
     OWN = "own"
@@ -179,13 +190,15 @@ class Meaning(Enum):
     """Nobody here planned such a command."""
 
 
-LANDS = frozenset({Meaning.LINKED, Meaning.LATE, Meaning.BEHIND, Meaning.UNSENT})
+BECOMES_EFFECT = frozenset(
+    {TagMeaning.LINKED, TagMeaning.LATE, TagMeaning.BEHIND, TagMeaning.UNSENT}
+)
 """What becomes the effect of its command."""
-FOREIGN = frozenset({Meaning.UNSENT, Meaning.UNKNOWN})
+FOREIGN = frozenset({TagMeaning.UNSENT, TagMeaning.UNKNOWN})
 """What this database, as it is, did not send."""
 
 
-class Known(Struct, frozen=True):
+class KnownCommand(Struct, frozen=True):
     """What is known of the command with the tag; `doubled` are effects too many."""
 
     kind: str
@@ -195,17 +208,17 @@ class Known(Struct, frozen=True):
     doubled: tuple[str, ...] = ()
 
 
-def meaning(known: Known | None, adjustment_id: str) -> Meaning:
+def tag_meaning(known: KnownCommand | None, adjustment_id: str) -> TagMeaning:
     """Tell what an adjustment with a command's tag means."""
     if known is None:
-        return Meaning.UNKNOWN
+        return TagMeaning.UNKNOWN
     # An order's tag may be shown beside the stock that its cancellation gave back.
     if known.kind != "adjust" or adjustment_id in {known.effect_id, *known.doubled}:
-        return Meaning.OWN
+        return TagMeaning.OWN
     if known.effect_id is not None:
-        return Meaning.DOUBLED
+        return TagMeaning.DOUBLED
     if known.state in {State.SENDING, State.UNCERTAIN}:
-        return Meaning.OPEN
+        return TagMeaning.OPEN
     if known.state is State.APPLIED:
-        return Meaning.LINKED
-    return Meaning.LATE if known.attempts else Meaning.UNSENT
+        return TagMeaning.LINKED
+    return TagMeaning.LATE if known.attempts else TagMeaning.UNSENT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul.core.status_rank import moves
+from backhaul.core.status_rank import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Version(Struct, frozen=True):
     confirmed_at: str = ""
 
 
-class Judgement(Enum):
+class VersionComparison(Enum):
     """What becomes of an incoming version."""
 
     NEWER = "newer"
@@ -43,16 +43,16 @@ class Judgement(Enum):
     DOUBT = "doubt"
 
 
-def judge(held: Version | None, incoming: Version) -> Judgement:
+def compare_versions(held: Version | None, incoming: Version) -> VersionComparison:
     """Compare an incoming version with the one held (None: nothing is held)."""
     if held is None:
-        return Judgement.NEWER
+        return VersionComparison.NEWER
     if held.digest == incoming.digest:
-        return Judgement.SAME
+        return VersionComparison.SAME
     wins = supersedes(held, incoming)
     if not (_settles(held, incoming) or _agrees(held, incoming, wins)):
-        return Judgement.DOUBT
-    return Judgement.NEWER if wins else Judgement.STALE
+        return VersionComparison.DOUBT
+    return VersionComparison.NEWER if wins else VersionComparison.STALE
 
 
 def supersedes(held: Version | None, incoming: Version) -> bool:
@@ -138,7 +138,7 @@ def _evidence(held: Version, incoming: Version) -> Iterator[bool]:
         yield True
     if not held.delivered and _moment(held) > _moment(incoming):
         yield False
-    yield from moves(held.standing, incoming.standing)
+    yield from progress(held.standing, incoming.standing)
 
 
 class Drift(StrEnum):
@@ -154,7 +154,7 @@ class Drift(StrEnum):
     """The mirror holds what the platform never deletes and yet does not know."""
 
 
-def compare(
+def drift_of(
     held: Version | None, updated_at: str, digest: bytes, read_at: str = ""
 ) -> Drift | None:
     """Compare a row that was read with what the mirror holds; None: nothing to do.

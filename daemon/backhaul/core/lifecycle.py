@@ -83,7 +83,7 @@ OPEN = frozenset({State.PLANNED, State.SENDING, State.UNCERTAIN})
 """States in which the command still owes an effect and holds its lane."""
 
 
-def move(state: State, cause: Cause) -> State:
+def transition(state: State, cause: Cause) -> State:
     """Return the next state. Raises ValueError for a move that is not in the table."""
     try:
         return TRANSITIONS[state, cause]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backhaul.core.resources import Order
 
 
-def holds(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
+def fits_lines(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether a parcel can be the one for `lines`; what it does not say fits.
 
     `items` are the platform's: `lineItemId` and `quantity`; `lines` a command's:
@@ -46,7 +46,7 @@ _SAYS = {
 }
 
 
-class Crossing(Struct, frozen=True):
+class ShipmentIncident(Struct, frozen=True):
     """What crossed the parcel (`kind`: a key of _SAYS), and that as a sentence."""
 
     kind: str
@@ -59,7 +59,7 @@ class Crossing(Struct, frozen=True):
         data: Mapping[str, Any],
         payload: Mapping[str, Any],
         shipment: str | None,
-    ) -> Crossing | None:
+    ) -> ShipmentIncident | None:
         """Return what crossed a fulfillment, None where the order is as it should be.
 
         `data` is the platform's document of the order, `payload` what the command asks

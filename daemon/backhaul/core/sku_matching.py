@@ -14,14 +14,14 @@ LENGTHS = frozenset({8, 12, 13, 14})
 _WHOLE = 14
 
 
-def looks_like_one(text: str) -> bool:
+def has_gtin_length(text: str) -> bool:
     """Tell whether a text has as many digits as a GTIN."""
     return text.isascii() and text.isdigit() and len(text) in LENGTHS
 
 
 def normalized(text: str) -> str | None:
     """Return the 14 digits of a GTIN; None of what is none, or has a wrong digit."""
-    if not looks_like_one(text):
+    if not has_gtin_length(text):
         return None
     whole = text.zfill(_WHOLE)
     weighed = sum(int(digit) * (3, 1)[n % 2] for n, digit in enumerate(whole[:-1]))

@@ -65,7 +65,7 @@ def of_order(order: Order) -> int:
     )
 
 
-def moves(before: int, after: int) -> Iterator[bool]:
+def progress(before: int, after: int) -> Iterator[bool]:
     """Yield, for each part of the standing that differs, whether it went forward."""
     if before == after:
         return

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 AHEAD_SECONDS = 300.0
 """How far a count may seem to lie in the future: clocks differ."""
-LARGEST_STEP = 1_000_000
+LARGEST_ADJUSTMENT = 1_000_000
 """Largest adjustment the platform takes."""
-STEP_REASON = "MANUAL_ADJUSTMENT"
+ADJUSTMENT_REASON = "MANUAL_ADJUSTMENT"
 """Why a count's step is made, as the platform is told: all know this one reason."""
 
 
@@ -83,7 +83,7 @@ class Movement(Struct, frozen=True):
     caused_at: str | None = None
 
 
-class Promise(Struct, frozen=True):
+class PendingMove(Struct, frozen=True):
     """A command that will still move the stock, by `delta`, asked for at that time."""
 
     command: str
@@ -91,14 +91,14 @@ class Promise(Struct, frozen=True):
     caused_at: str
 
 
-class Reserved(Struct, frozen=True):
+class Reservation(Struct, frozen=True):
     """Units of an order that were sold and not shipped when the back office counted."""
 
     order: str
     units: int
 
 
-class Shelf(Struct, frozen=True):
+class StockSnapshot(Struct, frozen=True):
     """All that is known of one variant's stock at one moment.
 
     `anchors` are the levels that may have been the last before the movements: several,
@@ -113,8 +113,8 @@ class Shelf(Struct, frozen=True):
     mirrored: int | None
     movements: tuple[Movement, ...] = ()
     anchors: frozenset[int] = frozenset()
-    promises: tuple[Promise, ...] = ()
-    reserved: tuple[Reserved, ...] = ()
+    promises: tuple[PendingMove, ...] = ()
+    reserved: tuple[Reservation, ...] = ()
     moved_at: str = ""
     untold: tuple[Movement, ...] = ()
     unheard: str = ""
@@ -122,7 +122,7 @@ class Shelf(Struct, frozen=True):
     is_studied: bool = False
 
 
-class Seen(Struct, frozen=True):
+class ProductStock(Struct, frozen=True):
     """A product's levels; `is_proved` when the history since then was read.
 
     `is_studied` when it was asked for, and, where there is none, the orders were read.
@@ -146,8 +146,8 @@ class Computation(Struct, frozen=True):
     promised: int
     delta: int
     movements: tuple[Movement, ...] = field(default=())
-    promises: tuple[Promise, ...] = field(default=())
-    orders: tuple[Reserved, ...] = field(default=())
+    promises: tuple[PendingMove, ...] = field(default=())
+    orders: tuple[Reservation, ...] = field(default=())
 
     def in_words(self) -> str:
         """Return one sentence that answers: why is it so many?"""
@@ -170,7 +170,7 @@ class Computation(Struct, frozen=True):
         return f"{there}: {self.delta:+d}" if self.delta else f"{there}: nothing to do"
 
 
-def compute(count: Count, shelf: Shelf, policy: Policy) -> Computation:
+def compute(count: Count, shelf: StockSnapshot, policy: Policy) -> Computation:
     """Return the step that makes the platform's stock what the count means now."""
     counted = tuple(m for m in shelf.movements if _is_news(m, count, policy))
     before = tuple(p for p in shelf.promises if p.caused_at <= count.as_of)
@@ -229,7 +229,7 @@ def _is_same_second(at: str, as_of: str) -> bool:
     return at.endswith(".000Z") and at[:19] == as_of[:19]
 
 
-def understand(count: Count, shelf: Shelf) -> Shelf | str:
+def understand(count: Count, shelf: StockSnapshot) -> StockSnapshot | str:
     """Return the shelf with movements that lead to its level, or say what is missing.
 
     A sale whose movement was lost is taken from its order, where that closes the gap.
@@ -247,7 +247,7 @@ def understand(count: Count, shelf: Shelf) -> Shelf | str:
     return missing
 
 
-def _with_first_sales(shelf: Shelf) -> Shelf:
+def _with_first_sales(shelf: StockSnapshot) -> StockSnapshot:
     """Add the sales whose movements were lost before the first that is known.
 
     They leave no gap: what was there before that movement is not known.
@@ -257,7 +257,7 @@ def _with_first_sales(shelf: Shelf) -> Shelf:
     return replace(shelf, movements=shelf.movements + lost) if lost else shelf
 
 
-def _gap(count: Count, shelf: Shelf) -> str | None:
+def _gap(count: Count, shelf: StockSnapshot) -> str | None:
     """Say what is missing between the movements and the level."""
     start = _start(shelf.level, shelf.movements)
     if start is None:
@@ -292,10 +292,12 @@ def _start(level: int, moves: Sequence[Movement]) -> int | None:
     return start if number == 1 else None
 
 
-def objection(computation: Computation, policy: Policy, now: datetime) -> str | None:
+def review_reason(
+    computation: Computation, policy: Policy, now: datetime
+) -> str | None:
     """Say why a step is to be looked at by a person first."""
-    if abs(computation.delta) > LARGEST_STEP:
-        return f"the platform takes steps up to {LARGEST_STEP:,}"
+    if abs(computation.delta) > LARGEST_ADJUSTMENT:
+        return f"the platform takes steps up to {LARGEST_ADJUSTMENT:,}"
     if policy.max_step is not None and abs(computation.delta) > policy.max_step:
         return f"the step is larger than max_step = {policy.max_step}"
     age_seconds = (now - from_text(computation.as_of)) / timedelta(seconds=1)
@@ -306,7 +308,7 @@ def objection(computation: Computation, policy: Policy, now: datetime) -> str | 
     return None
 
 
-def strays(
+def misdirected_variants(
     delta: int,
     seen: Mapping[str, int],
     expected: Mapping[str, Collection[int]],

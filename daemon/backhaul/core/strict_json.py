@@ -44,7 +44,7 @@ def decode(text: bytes) -> Any:
     return document
 
 
-def whole(text: bytes) -> bytes:
+def replace_half_surrogates(text: bytes) -> bytes:
     """Return JSON with the escape of U+FFFD for each that is half a character.
 
     Stores cut texts after so many UTF-16 units, in the middle of an emoji; no decoder
@@ -64,7 +64,7 @@ def _decoded(text: bytes) -> Any:
         return _decoder.decode(text)
     except msgspec.DecodeError:
         # Looked for here only: most documents cost nothing more.
-        if (mended := whole(text)) == text:
+        if (mended := replace_half_surrogates(text)) == text:
             raise
         return _decoder.decode(mended)
 

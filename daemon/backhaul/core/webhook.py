@@ -23,7 +23,7 @@ def sign(body: bytes, secret: bytes) -> bytes:
     return base64.b64encode(hmac.digest(secret, body, "sha256"))
 
 
-def is_whole(presented: str) -> bool:
+def is_well_formed(presented: str) -> bool:
     """Return True if the header's value has the form of a signature, with any secret.
 
     A value that was cut or re-encoded on its way says nothing about the secret.

@@ -13,7 +13,7 @@ from urllib.request import getproxies
 
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import OtherStore, Unusable
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.sync.store_identity import known_facts, require_same
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient, StoreFacts
-    from backhaul.platform.transport import Answer, Pause, Transport
+    from backhaul.platform.client import PlatformClient, StoreFacts
+    from backhaul.platform.transport import Response, Pause, Transport
     from backhaul.settings import Settings
 
 
@@ -96,7 +96,7 @@ async def check(
     settings: Settings,
     name: str,
     transport: Transport,
-    client: ShopClient,
+    client: PlatformClient,
     clock: Clock,
 ) -> AsyncIterator[Result]:
     """Check from the network to the scopes; stop where a failure hides the rest."""
@@ -109,7 +109,7 @@ async def check(
         return
     try:
         answers = {path: await _get(transport, path) for path in (*NEEDED, *USEFUL)}
-    except (NotSent, InDoubt) as error:
+    except (NotSent, OutcomeUnknown) as error:
         yield explain_silence(base_url, error, name)
         return
     first = answers["/orders"]
@@ -130,11 +130,11 @@ async def check(
         yield found
 
 
-async def _get(transport: Transport, path: str) -> Answer:
+async def _get(transport: Transport, path: str) -> Response:
     return await transport.probe(path, {} if path == "/store" else {"limit": 1})
 
 
-def _skew(answer: Answer, clock: Clock, name: str) -> Result:
+def _skew(answer: Response, clock: Clock, name: str) -> Result:
     """Compare this machine's clock with the Date header, which has whole seconds."""
     try:
         theirs = parsedate_to_datetime(answer.headers.get("date", ""))
@@ -152,7 +152,7 @@ def _skew(answer: Answer, clock: Clock, name: str) -> Result:
 
 
 def _not_the_platform(
-    base_url: str, answers: dict[str, Answer], name: str
+    base_url: str, answers: dict[str, Response], name: str
 ) -> Result | None:
     """Return a failure if the server does not answer like the platform."""
     seen = [answers[path] for path in NEEDED]
@@ -164,7 +164,7 @@ def _not_the_platform(
 
 
 def _refused(
-    settings: Settings, answers: dict[str, Answer], name: str
+    settings: Settings, answers: dict[str, Response], name: str
 ) -> Result | None:
     for answer in answers.values():
         if answer.status == 401:
@@ -177,7 +177,7 @@ def _refused(
     return None
 
 
-def _scope(path: str, answer: Answer, name: str) -> Result:
+def _scope(path: str, answer: Response, name: str) -> Result:
     scope = (NEEDED | USEFUL)[path]
     if answer.ok:
         return ok("scope", f"{scope}: GET {path} works", name)
@@ -200,11 +200,11 @@ def _paused(pause: Pause, name: str) -> Result:
 
 
 async def _facts(
-    settings: Settings, name: str, client: ShopClient, answer: Answer
+    settings: Settings, name: str, client: PlatformClient, answer: Response
 ) -> AsyncIterator[Result]:
     try:
         facts = await client.facts()
-    except (NotSent, InDoubt, Unusable) as error:
+    except (NotSent, OutcomeUnknown, Unusable) as error:
         fix = "try again later: backhaul doctor"
         yield warn("platform", f"does not describe itself: {error}", fix, name)
         return
@@ -212,7 +212,7 @@ async def _facts(
     yield await _same(settings, name, facts)
 
 
-def _advertised(facts: StoreFacts, answer: Answer) -> Iterator[str]:
+def _advertised(facts: StoreFacts, answer: Response) -> Iterator[str]:
     yield f"advertises {', '.join(facts.features) or 'no features'}"
     yield f"limit {answer.headers.get('ratelimit-policy') or 'unknown'}"
     if facts.currency:

@@ -11,7 +11,7 @@ from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.platform.client import ReadRefused
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.store.sqlite import examining
 from backhaul.sync.webhook_subscriptions import HOOKS, NO_API, no_secret_text
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
-    from backhaul.platform.transport import Answer, Transport
+    from backhaul.platform.client import PlatformClient
+    from backhaul.platform.transport import Response, Transport
     from backhaul.settings import Settings
     from backhaul.store.sqlite.examining import Came
 
@@ -80,7 +80,7 @@ class RoundTrip:
         settings: Settings,
         name: str,
         transport: Transport,
-        client: ShopClient,
+        client: PlatformClient,
         clock: Clock,
         receives_at: str,
         refused: Callable[[], Mapping[str, int]] = dict,
@@ -104,7 +104,7 @@ class RoundTrip:
             if error.status in NO_API:
                 return self._untestable()
             return self._failed(str(error))
-        except (NotSent, InDoubt, Unusable) as error:
+        except (NotSent, OutcomeUnknown, Unusable) as error:
             return self._failed(str(error))
 
     async def _own_subscription(self) -> dict[str, Any] | None:
@@ -212,7 +212,7 @@ class RoundTrip:
         )
 
 
-def _words(status: int | None, answer: Answer) -> str:
+def _words(status: int | None, answer: Response) -> str:
     if status is not None:
         return f"the platform's delivery was answered {status}, not by this daemon"
     attempts = (strict_json.decode_object(answer.body).get("data") or {}).get(

@@ -10,7 +10,13 @@ from msgspec import json
 from msgspec.structs import replace
 
 from backhaul.core import status_rank
-from backhaul.core.fold import Judgement, Version, join, judge, supersedes
+from backhaul.core.fold import (
+    Version,
+    VersionComparison,
+    compare_versions,
+    join,
+    supersedes,
+)
 from backhaul.core.identity import cancellation
 from backhaul.core.resources import Deletion
 from backhaul.platform import decoding
@@ -69,9 +75,9 @@ def _without(document: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 _STATES = {
-    Judgement.NEWER: "folded",
-    Judgement.SAME: "duplicate",
-    Judgement.STALE: "stale",
+    VersionComparison.NEWER: "folded",
+    VersionComparison.SAME: "duplicate",
+    VersionComparison.STALE: "stale",
 }
 UNSETTLED_SECONDS = 5.0
 """Rest before the next read of an object that a read did not settle."""
@@ -123,9 +129,11 @@ class Fold:
         )
         self.doubts.append(f"{kind} {object_id}: {reason}, to be read again")
 
-    def conclude(self, kind: str, object_id: str, judgement: Judgement) -> Folded:
+    def conclude(
+        self, kind: str, object_id: str, judgement: VersionComparison
+    ) -> Folded:
         """Say what became of the event, and feed a change to the feed."""
-        if judgement is Judgement.NEWER:
+        if judgement is VersionComparison.NEWER:
             self.mirror.note_change(
                 self.event.store, kind, object_id, self.envelope.topic, self.event.id
             )
@@ -173,13 +181,13 @@ def decide(
     incoming: Version,
     put: Callable[[Version], None],
     key: str = "",
-) -> Judgement:
+) -> VersionComparison:
     """Write the incoming version if it is the one to hold, and ask where in doubt.
 
     `about` is kind and id of what would be read again; `key` is the mirror's own id
     where that is another. Returns what became of it.
     """
-    judgement, wins = judge(held, incoming), supersedes(held, incoming)
+    judgement, wins = compare_versions(held, incoming), supersedes(held, incoming)
     stays = join(held, incoming)
     if wins:
         put(stays)
@@ -188,9 +196,9 @@ def decide(
     elif stays != held:
         place = (about[0], fold.event.store, key or about[1])
         fold.mirror.confirm(*place, stays.confirmed_at)
-    if judgement is Judgement.DOUBT:
+    if judgement is VersionComparison.DOUBT:
         fold.ask(*about, "two versions speak against each other")
-        return Judgement.NEWER if wins else Judgement.STALE
+        return VersionComparison.NEWER if wins else VersionComparison.STALE
     return judgement
 
 
@@ -260,11 +268,11 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
         # The platform's own deletion says more about the product than a 404 that we
         # read, whichever came first.
         if fold.is_confirming:
-            return fold.conclude("product", found.id, Judgement.SAME)
+            return fold.conclude("product", found.id, VersionComparison.SAME)
         if not held.delivered:
             confirmed_at = max(held.confirmed_at, version.confirmed_at)
             put(replace(version, confirmed_at=confirmed_at))
-            return fold.conclude("product", found.id, Judgement.NEWER)
+            return fold.conclude("product", found.id, VersionComparison.NEWER)
     judgement = decide(fold, ("product", found.id), held, version, put)
     return fold.conclude("product", found.id, judgement)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from backhaul.core.fold import Judgement, Version
+from backhaul.core.fold import Version, VersionComparison
 from backhaul.errors import Unusable
 from backhaul.ingest.objects import Fold, decide
 from backhaul.platform import decoding
@@ -90,8 +90,8 @@ def _change(fold: Fold, change: StockChange) -> Folded:
             fold.mirror.share(fold.event.id)
     judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
     judgement = _strongest(judgements)
-    if judgement is Judgement.SAME and is_news:
-        judgement = Judgement.NEWER
+    if judgement is VersionComparison.SAME and is_news:
+        judgement = VersionComparison.NEWER
     return fold.conclude("level", change.product_id, judgement)
 
 
@@ -122,7 +122,7 @@ def levels_shown(fold: Fold) -> Folded:
     told then: the time that is known stays.
     """
     found = decoding.product(fold.envelope.data, fold.currency)
-    judgements: set[Judgement] = set()
+    judgements: set[VersionComparison] = set()
     for level in found.levels:
         held = fold.mirror.held_level(fold.event.store, level.variant_id)
         known = "" if held is None else held.updated_at
@@ -130,18 +130,22 @@ def levels_shown(fold: Fold) -> Folded:
     return fold.conclude("level", found.id, _strongest(judgements))
 
 
-def _strongest(judgements: set[Judgement]) -> Judgement:
+def _strongest(judgements: set[VersionComparison]) -> VersionComparison:
     """Return what became of several levels as one."""
-    for judgement in (Judgement.NEWER, Judgement.SAME, Judgement.STALE):
+    for judgement in (
+        VersionComparison.NEWER,
+        VersionComparison.SAME,
+        VersionComparison.STALE,
+    ):
         if judgement in judgements:
             return judgement
-    return Judgement.NEWER
+    return VersionComparison.NEWER
 
 
-def _level(fold: Fold, level: Level, updated_at: str) -> Judgement:
+def _level(fold: Fold, level: Level, updated_at: str) -> VersionComparison:
     store, mirror = fold.event.store, fold.mirror
     if mirror.outlived(store, level.product_id, level.variant_id, updated_at):
-        return Judgement.STALE
+        return VersionComparison.STALE
     held = mirror.held_level(store, level.variant_id)
     version = _version(fold, level, updated_at)
     put = partial(mirror.put_level, store, level)

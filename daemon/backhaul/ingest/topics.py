@@ -15,7 +15,7 @@ from backhaul.ingest.objects import Fold
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.decoding import TRACKING
 from backhaul.platform.fields import identity
-from backhaul.platform.personal_data import without_forgotten
+from backhaul.platform.personal_data import without_erased_customer
 from backhaul.store.contract import Folded
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def fold_one(
         if not is_intact(event.digest, (event.body,)):
             raise Unusable(DAMAGED)
         envelope = open_envelope(event.body, event.topic)
-        envelope = without_forgotten(event, envelope, mirror)
+        envelope = without_erased_customer(event, envelope, mirror)
     except Unusable as error:
         return Folded("quarantined", topic_of(event.topic), detail=str(error))
     fold = Fold(event, envelope, mirror, currency, tracking)

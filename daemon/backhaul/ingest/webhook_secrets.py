@@ -141,7 +141,7 @@ class SecretRegistry:
             self._refused.setdefault(store, Refusal.UNSIGNED)
 
     def _note_refusal(self, store: str, presented: str) -> None:
-        if not webhook.is_whole(presented):
+        if not webhook.is_well_formed(presented):
             self.unsigned(store)
         elif store in self._rings:
             self._refused[store] = Refusal.MISMATCHED

@@ -12,7 +12,7 @@ from loguru import logger
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul.core.clock import in_a_name, to_text
+from backhaul.core.clock import for_file_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store.sqlite import manifests
 
@@ -72,7 +72,7 @@ class BackupWorker:
     async def _back_up(self) -> tuple[str, bool]:
         """Return what was made, or why it failed, and whether it did."""
         ended = threading.Event()
-        name = f"backhaul-{in_a_name(self._clock.now())}.db"
+        name = f"backhaul-{for_file_name(self._clock.now())}.db"
         target = self._plan.folder / name
         try:
             size = await asyncio.to_thread(

@@ -14,7 +14,7 @@ from backhaul.core.identity import address_digest
 from backhaul.errors import BackhaulError, Busy, Unusable
 from backhaul.maintenance.search_indexer import describe
 from backhaul.platform import personal_data
-from backhaul.platform.personal_data import Person
+from backhaul.platform.personal_data import CustomerIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -42,7 +42,7 @@ _TOPICS = {"customer": "customers/read", "order": "orders/read"}
 class CustomerEraser:
     """Knows one customer by id and by every text that would give the person away."""
 
-    def __init__(self, customer_id: str, persons: Iterable[Person]) -> None:
+    def __init__(self, customer_id: str, persons: Iterable[CustomerIdentity]) -> None:
         self._id = customer_id
         known = list(persons)
         # What is no address ("walk-in") is shared by people and tells nobody apart.
@@ -96,7 +96,7 @@ class CustomerEraser:
         data = inner if isinstance(inner, dict) else document
         told = document.get("topic")
         topic = told if isinstance(told, str) else topic
-        person = personal_data.person_of(topic, data)
+        person = personal_data.customer_of(topic, data)
         if person is None:
             return dict(self._without(document))
         if self._is_other(person):
@@ -106,7 +106,7 @@ class CustomerEraser:
     def _without(self, node: Any) -> Any:
         return personal_data.without(node, self.texts, personal_data.SOLD)
 
-    def _is_other(self, person: Person) -> bool:
+    def _is_other(self, person: CustomerIdentity) -> bool:
         by_email = bool(person.email) and str(person.email).casefold() in self.emails
         return person.id != self._id and not by_email
 
@@ -280,7 +280,7 @@ async def _find_all(
     It is looked up again until nothing is new: an e-mail leads to guests' orders, and
     something may have been folded before the fold knew.
     """
-    persons = {Person(email=name.casefold())} if "@" in name else set()
+    persons = {CustomerIdentity(email=name.casefold())} if "@" in name else set()
     known, emails = "", {person.email for person in persons if person.email}
     while True:
         trace = await find(store, name, sorted(emails))
@@ -310,7 +310,7 @@ def _began(text: str) -> str | None:
 _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
 
 
-def _identities(trace: Trace, emails: set[str]) -> Iterable[Person]:
+def _identities(trace: Trace, emails: set[str]) -> Iterable[CustomerIdentity]:
     """Yield how the customer is told of, in each document that is theirs.
 
     Somebody else's order may bear the customer's e-mail beside an own one.
@@ -318,7 +318,7 @@ def _identities(trace: Trace, emails: set[str]) -> Iterable[Person]:
     for text in trace.documents:
         document = strict_json.decode_object(text.encode())
         topic = "" if "customer" in document else _TOPICS["customer"]
-        person = personal_data.person_of(topic, document)
+        person = personal_data.customer_of(topic, document)
         if person is None:
             continue
         by_email = (person.email or "").casefold() in emails

@@ -11,7 +11,12 @@ from msgspec import Struct
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
 from backhaul.platform import decoding, responses
-from backhaul.platform.transport import Answer, InDoubt, NotSent, TooLong
+from backhaul.platform.transport import (
+    NotSent,
+    OutcomeUnknown,
+    Response,
+    ResponseTooLong,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,13 +48,13 @@ class StoreFacts(Struct, frozen=True):
 class ReadRefused(Unusable):
     """A read was answered, but not with what was asked for."""
 
-    def __init__(self, path: str, answer: Answer) -> None:
+    def __init__(self, path: str, answer: Response) -> None:
         self.status = answer.status
         super().__init__(f"GET {path} was answered {answer.said()}")
 
 
-class ShopClient:
-    """Reads of one store. Each may raise NotSent, InDoubt, ReadRefused or Unusable."""
+class PlatformClient:
+    """Reads one store. Calls raise NotSent, OutcomeUnknown, ReadRefused or Unusable."""
 
     def __init__(
         self, transport: Transport, tracking: decoding.Tracking = decoding.TRACKING
@@ -84,13 +89,13 @@ class ShopClient:
 
     async def ask(
         self, path: str, object_id: str, priority: Priority = Priority.REREAD
-    ) -> Answer:
+    ) -> Response:
         """Ask a list for one of its objects, whatever the answer."""
         return await self.answer_of(_object_path(path, object_id), priority)
 
     async def find(
         self, path: str, object_id: str, priority: Priority = Priority.REREAD
-    ) -> Answer | None:
+    ) -> Response | None:
         """Read one object of a list; None where it is gone.
 
         Gone is what is not found while its list can be read.
@@ -104,7 +109,7 @@ class ShopClient:
 
     async def answer_of(
         self, path: str, priority: Priority = Priority.REREAD
-    ) -> Answer:
+    ) -> Response:
         """Read an object or the first rows of a list, whatever the answer."""
         params = {"limit": 1} if path in LISTS else {}
         return await self._transport.get(path, params, priority)
@@ -123,7 +128,7 @@ class ShopClient:
         params = {"page": number, "limit": PAGE_ROWS, **filters}
         try:
             return responses.read_page(await self._get(path, params, priority))
-        except TooLong:
+        except ResponseTooLong:
             rows = int(params["limit"])
             if rows not in _FEWER:
                 raise
@@ -151,7 +156,7 @@ class ShopClient:
         for path in LISTS:
             try:
                 answer = await self.answer_of(path)
-            except (NotSent, InDoubt):
+            except (NotSent, OutcomeUnknown):
                 continue
             if answer.ok and _is_list(answer):
                 return True
@@ -165,7 +170,7 @@ class ShopClient:
         for path in LISTS:
             try:
                 answer = await self._transport.probe(path, {"limit": 1})
-            except (NotSent, InDoubt):
+            except (NotSent, OutcomeUnknown):
                 return False
             if answer.status == 429 or answer.status >= 500:
                 return False
@@ -178,14 +183,14 @@ class ShopClient:
         path: str,
         params: Mapping[str, str | int],
         priority: Priority = Priority.REREAD,
-    ) -> Answer:
+    ) -> Response:
         answer = await self._transport.get(path, params, priority)
         if not answer.ok:
             raise ReadRefused(path, answer)
         return answer
 
 
-def _is_list(answer: Answer) -> bool:
+def _is_list(answer: Response) -> bool:
     try:
         decoding.rows(answer.json())
     except Unusable:

@@ -18,7 +18,7 @@ from backhaul.platform.client import PAGE_ROWS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.platform.responses import Listing
 
 PATH = "/inventory/history"
@@ -33,11 +33,13 @@ class History(Struct, frozen=True):
     complete: bool
 
 
-async def of_product(client: ShopClient, product_id: str, since: str | None) -> History:
+async def of_product(
+    client: PlatformClient, product_id: str, since: str | None
+) -> History:
     """Read a product's moves made after the adjustment `since` (or all).
 
     Moves of the same instant as `since` are among them: a platform may tell whole
-    seconds only. Raises NotSent, InDoubt, ReadRefused or Unusable.
+    seconds only. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable.
     """
     marks: list[str] = []
 
@@ -56,7 +58,7 @@ async def of_product(client: ShopClient, product_id: str, since: str | None) -> 
 
 
 async def back_to(
-    client: ShopClient, since: str, passed_over: Callable[[Unusable], None]
+    client: PlatformClient, since: str, passed_over: Callable[[Unusable], None]
 ) -> AsyncIterator[list[Move]]:
     """Yield the store's moves of that time and later, page by page, newest first.
 
@@ -87,7 +89,7 @@ def is_past(times: Iterable[str], since: str) -> bool:
 
 
 async def _read(
-    client: ShopClient,
+    client: PlatformClient,
     filters: Mapping[str, str | int],
     enough: Callable[[Move, str], bool],
 ) -> History:

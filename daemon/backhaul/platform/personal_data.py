@@ -39,7 +39,7 @@ SOLD = frozenset({"title", "variantTitle", "sku", "options"})
 """What was sold is the store's and not the person's, whatever they are called."""
 
 
-class Person(Struct, frozen=True):
+class CustomerIdentity(Struct, frozen=True):
     """How an object names a person; any of it may be missing."""
 
     id: str | None = None
@@ -53,14 +53,14 @@ class Person(Struct, frozen=True):
         return {text for text in told if text and len(text) >= SHORTEST}
 
 
-def person_of(topic: str, data: Mapping[str, Any]) -> Person | None:
+def customer_of(topic: str, data: Mapping[str, Any]) -> CustomerIdentity | None:
     """Return whom a customer, or an object with one (an order), is about."""
     told = data if topic.startswith(_CUSTOMERS) else data.get("customer")
     if not isinstance(told, dict):
         told = {"id": told}
     names = ("id", "email", "name", "phone")
-    person = Person(*(_text(told.get(name)) for name in names))
-    return person if person != Person() else None
+    person = CustomerIdentity(*(_text(told.get(name)) for name in names))
+    return person if person != CustomerIdentity() else None
 
 
 def _text(value: object) -> str | None:
@@ -78,7 +78,7 @@ def redacted(topic: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """
     if topic.startswith(_CUSTOMERS):
         return {name: data[name] for name in data if name in _KEPT_OF_CUSTOMER}
-    person = person_of(topic, data) or Person()
+    person = customer_of(topic, data) or CustomerIdentity()
     texts = person.texts()
     return {name: _member(name, value, texts) for name, value in data.items()}
 
@@ -131,7 +131,7 @@ def redacted_envelope(document: dict[str, Any], topic: str) -> dict[str, Any]:
     return {**document, "data": redacted(topic, inner)}
 
 
-def without_forgotten(
+def without_erased_customer(
     event: StoredEvent, envelope: Envelope, mirror: MirrorWriter
 ) -> Envelope:
     """Return the envelope, without its person if that one was forgotten.
@@ -141,7 +141,7 @@ def without_forgotten(
     """
     if not mirror.forgets_anyone():
         return envelope
-    person = person_of(envelope.topic, envelope.data)
+    person = customer_of(envelope.topic, envelope.data)
     if person is None:
         return envelope
     email = person.email

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from backhaul.core.identity import cancellation, tag
-from backhaul.core.parcels import Crossing, holds
+from backhaul.core.parcels import ShipmentIncident, fits_lines
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.platform.fields import identity
@@ -110,12 +110,12 @@ def evidence(
     order = decoding.order(data, tracking)
     if order.id != command.target:
         raise Unusable(f"the answer is about {order.id}, not {command.target}")
-    if not shows(command, order, data):
+    if not shows_effect(command, order, data):
         raise Unusable(f"the answer does not show the {command.kind}")
     if command.kind == "fulfill":
-        fitting = parcels_of(command, order, data, claimed)
+        fitting = matching_parcels(command, order, data, claimed)
         # One that another command owns was asked for by both.
-        parcel = (fitting or parcels_of(command, order, data))[-1]
+        parcel = (fitting or matching_parcels(command, order, data))[-1]
         return order_evidence(order) | parcel_evidence(command, order, data, parcel)
     return order_evidence(order) | cancelled(order)
 
@@ -140,7 +140,7 @@ def parcel_evidence(
     command: Command, order: Order, data: Mapping[str, Any], parcel: str
 ) -> dict[str, Any]:
     """Return the parcel of a fulfill as evidence, and what crossed it on its way."""
-    crossing = Crossing.of(order, data, command.payload, parcel)
+    crossing = ShipmentIncident.of(order, data, command.payload, parcel)
     crossed = {} if crossing is None else {"crossed": msgspec.to_builtins(crossing)}
     return {"shipment": parcel, **crossed}
 
@@ -197,14 +197,18 @@ def _id(value: object) -> str | None:
         return None
 
 
-def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
+def shows_effect(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
     """Tell whether an order as read shows the effect that the command asks for."""
     if command.kind == "cancel":
-        return order.cancelled_at is not None and not otherwise(command, order, data)
-    return bool(parcels_of(command, order, data))
+        return order.cancelled_at is not None and not cancellation_mismatch(
+            command, order, data
+        )
+    return bool(matching_parcels(command, order, data))
 
 
-def otherwise(command: Command, order: Order, data: Mapping[str, Any]) -> str:
+def cancellation_mismatch(
+    command: Command, order: Order, data: Mapping[str, Any]
+) -> str:
     """Say how a cancelled order is not cancelled as asked; "" where it is, or is not.
 
     What was not put back is missing on the shelf, or what was, too much: a repeated
@@ -236,7 +240,7 @@ def _came_back(data: Mapping[str, Any]) -> bool:
     return any(line.get("restockedQuantity") not in {0, "0"} for line in lines)
 
 
-def parcels_of(
+def matching_parcels(
     command: Command,
     order: Order,
     data: Mapping[str, Any],
@@ -257,14 +261,14 @@ def parcels_of(
             order.shipments, data.get("shipments") or (), strict=True
         )
         if (parcel.tracking_company, parcel.tracking_number) == wanted
-        and holds(raw.get("items"), command.payload["lines"])
+        and fits_lines(raw.get("items"), command.payload["lines"])
     ]
     own = [parcel for parcel in fitting if parcel not in claimed]
-    is_told_twice = wanted[1] is not None and not leaves(order, command)
+    is_told_twice = wanted[1] is not None and not has_open_units(order, command)
     return own or (fitting if is_told_twice else [])
 
 
-def leaves(order: Order, command: Command) -> bool:
+def has_open_units(order: Order, command: Command) -> bool:
     """Tell whether units that a fulfill asks for can still be sent."""
     asked = {line["line_id"] for line in command.payload["lines"]}
     return order.fulfillment_status != "FULFILLED" and any(

@@ -15,7 +15,7 @@ from backhaul.errors import Unusable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.platform.transport import Answer
+    from backhaul.platform.transport import Response
 
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Listing(msgspec.Struct, frozen=True):
     dated: datetime | None = None
 
 
-def read_page(answer: Answer) -> Listing:
+def read_page(answer: Response) -> Listing:
     """Read a page. Raises Unusable.
 
     What `meta` says in another form than the contract's counts as not said.
@@ -50,7 +50,7 @@ def read_page(answer: Answer) -> Listing:
         return _read(answer.body, _date(answer))
     except Unusable:
         # One row with half an emoji must not hide the others.
-        if (body := strict_json.whole(answer.body)) == answer.body:
+        if (body := strict_json.replace_half_surrogates(answer.body)) == answer.body:
             raise
         return _read(body, _date(answer))
 
@@ -87,7 +87,7 @@ def _count(total: int | None) -> int | None:
     return total if total is not None and 0 <= total < _COUNTS else None
 
 
-def _date(answer: Answer) -> datetime | None:
+def _date(answer: Response) -> datetime | None:
     """Return when it was said; None unless the days around it are times as well."""
     try:
         dated = parsedate_to_datetime(answer.headers.get("date", ""))
@@ -102,7 +102,7 @@ class _Named(msgspec.Struct):
     id: str | int
 
 
-def read_object(answer: Answer, object_id: str) -> bytes:
+def read_object(answer: Response, object_id: str) -> bytes:
     """Return the object's bytes, wrapped in `data` or bare. Raises Unusable.
 
     An answer about another object is none.
@@ -117,7 +117,7 @@ def read_object(answer: Answer, object_id: str) -> bytes:
     return raw
 
 
-def rows(answer: Answer) -> list[bytes]:
+def rows(answer: Response) -> list[bytes]:
     """Return the bytes of each row of a list. Raises Unusable."""
     try:
         found = msgspec.json.decode(_inner(answer), type=list[msgspec.Raw])
@@ -126,9 +126,9 @@ def rows(answer: Answer) -> list[bytes]:
     return [bytes(row) for row in found]
 
 
-def _inner(answer: Answer) -> bytes:
+def _inner(answer: Response) -> bytes:
     answer.json()  # refuses what is no JSON, or not strictly
-    body = strict_json.whole(answer.body)
+    body = strict_json.replace_half_surrogates(answer.body)
     try:
         wrapped = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

@@ -25,7 +25,7 @@ KEPT = 3
 """Secrets of before: deliveries signed with them may still be on their way."""
 
 
-class Keyring:
+class WebhookSecretFile:
     """Secrets of one store, the newest first; `hide` keeps them out of the log."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Keyring:
         unfinished.replace(self._path)
 
 
-class KeyFile:
+class ApiKeyFile:
     """Reads the key again; `hide` keeps it out of the log."""
 
     def __init__(
@@ -72,7 +72,7 @@ class KeyFile:
         self._hide = hide
         self._told = ""
 
-    def renew(self) -> bool:
+    def reload(self) -> bool:
         """Use the key that stands in the file now; tell whether it is another one."""
         try:
             text = read_secret_file(self._path, private=True).strip()

@@ -65,15 +65,15 @@ class NotSent(BackhaulError):
     """Proved: no byte of the request reached the platform."""
 
 
-class Ended(NotSent):
+class SendingEnded(NotSent):
     """Nothing is to be sent any more; that tells nothing of the platform."""
 
 
-class InDoubt(BackhaulError):
+class OutcomeUnknown(BackhaulError):
     """The request may have arrived; no usable answer came."""
 
 
-class TooLong(InDoubt):
+class ResponseTooLong(OutcomeUnknown):
     """The answer has more bytes than are taken; asked again it would have as many."""
 
 
@@ -86,7 +86,7 @@ class Limits(Struct, frozen=True):
     longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
 
 
-class Answer(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """A complete HTTP answer."""
 
     status: int
@@ -240,8 +240,8 @@ class Transport:
         path: str,
         params: Mapping[str, str | int],
         priority: Priority = Priority.REREAD,
-    ) -> Answer:
-        """Read, trying again where that can help. Raises NotSent or InDoubt."""
+    ) -> Response:
+        """Read, trying again where that can help. Raises NotSent or OutcomeUnknown."""
         await self.require()
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_pass)
@@ -255,11 +255,11 @@ class Transport:
         try:
             return await _tried(retrying, self._admitted, request, priority)
         except RetryError as error:
-            answer: Answer = error.last_attempt.result()
+            answer: Response = error.last_attempt.result()
             return answer
 
-    async def probe(self, path: str, params: Mapping[str, str | int]) -> Answer:
-        """Read once, whatever failed before. Raises NotSent or InDoubt."""
+    async def probe(self, path: str, params: Mapping[str, str | int]) -> Response:
+        """Read once, whatever failed before. Raises NotSent or OutcomeUnknown."""
         await self.require()
         request = self._reads.build_request("GET", path, params=dict(params))
         answered = False
@@ -285,7 +285,7 @@ class Transport:
             while wait := self.budget.wait_seconds(priority, now(), overdue=True):
                 await self._clock.sleep(wait)
 
-    async def _admitted(self, request: httpx.Request, priority: Priority) -> Answer:
+    async def _admitted(self, request: httpx.Request, priority: Priority) -> Response:
         """Read once there is room; a 429 is waited out and is no failed try."""
         patience_ends = self._clock.monotonic() + _THROTTLED_SECONDS
         while True:
@@ -310,8 +310,8 @@ class Transport:
         *,
         room_taken: bool = False,
         may_send: Callable[[], bool] = lambda: True,
-    ) -> Answer:
-        """Send a command. Raises NotSent (tried again already) or InDoubt (never).
+    ) -> Response:
+        """Send a command. Raises NotSent (after retries) or OutcomeUnknown (no retry).
 
         `room_taken` tells that `budget.take` made room for it, for one try; `may_send`
         is asked before each.
@@ -336,18 +336,18 @@ class Transport:
         )
         rooms = iter([room_taken])
 
-        async def leave() -> Answer:
+        async def leave() -> Response:
             room = next(rooms, False)
             if not may_send():
                 self.budget.give_back(int(room))
-                raise Ended("sending has ended")
+                raise SendingEnded("sending has ended")
             return await self._exchange(self._commands, request, room_taken=room)
 
         try:
             answer = await _tried(retrying, leave)
-        except Ended:
+        except SendingEnded:
             raise
-        except (NotSent, InDoubt):
+        except (NotSent, OutcomeUnknown):
             self._fail()
             raise
         if answer.status >= 500:
@@ -361,7 +361,7 @@ class Transport:
         if self.circuit.open:
             self.failing()
 
-    def _discreet(self, answer: Answer) -> Answer:
+    def _discreet(self, answer: Response) -> Response:
         """Take our key out of a refusal that repeats it: its words are kept."""
         if len(self._key) < SHORTEST:
             return answer
@@ -374,7 +374,7 @@ class Transport:
         request: httpx.Request,
         *,
         room_taken: bool = False,
-    ) -> Answer:
+    ) -> Response:
         if room_taken:
             self.budget.leave()
         else:
@@ -397,12 +397,12 @@ class Transport:
         except (httpx.HTTPError, AttributeError) as error:
             # AttributeError: on uvloop, of a connection reset as soon as it was made,
             # anyio asks a socket that is gone for its name.
-            raise InDoubt(_words(error)) from None
+            raise OutcomeUnknown(_words(error)) from None
         finally:
             self._learn(headers)
             self.ended(request.method, came, self._clock.monotonic() - began)
         received_at = self._clock.now()
-        answer = Answer(response.status_code, headers, body, received_at)
+        answer = Response(response.status_code, headers, body, received_at)
         if not answer.ok:
             answer = self._discreet(answer)
         if answer.status == 429:
@@ -418,7 +418,7 @@ class Transport:
         now, pause = to_text(self._clock.now()), self._noted.pause
         return pause if pause is not None and pause.until > now else None
 
-    def _note_pause(self, request: httpx.Request, answer: Answer) -> None:
+    def _note_pause(self, request: httpx.Request, answer: Response) -> None:
         wait = self.budget.pause_seconds(self._clock.monotonic())
         if wait <= REPORTED_PAUSE_SECONDS:
             self._noted.pause = None
@@ -441,15 +441,15 @@ class Transport:
             body += chunk
             if len(body) > self._limits.max_response_bytes:
                 limit = self._limits.max_response_bytes
-                raise TooLong(f"the answer is longer than {limit} bytes")
+                raise ResponseTooLong(f"the answer is longer than {limit} bytes")
         return bytes(body)
 
 
 async def _tried(
     retrying: AsyncRetrying,
-    exchange: Callable[..., Awaitable[Answer]],
+    exchange: Callable[..., Awaitable[Response]],
     *arguments: object,
-) -> Answer:
+) -> Response:
     try:
         return await retrying(exchange, *arguments)
     finally:
@@ -457,7 +457,7 @@ async def _tried(
         retrying.iter_state.reset()
 
 
-def _limit_of(answer: Answer) -> str:
+def _limit_of(answer: Response) -> str:
     """Return the platform's own status, words and headers that ask for a pause."""
     names = ("Retry-After", "RateLimit-Policy", "RateLimit")
     told = [f"{n}: {answer.headers[n]:.60}" for n in names if n in answer.headers]
@@ -466,7 +466,9 @@ def _limit_of(answer: Answer) -> str:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, NotSent | InDoubt) and not isinstance(error, TooLong)
+    return isinstance(error, NotSent | OutcomeUnknown) and not isinstance(
+        error, ResponseTooLong
+    )
 
 
 def _words(error: Exception) -> str:

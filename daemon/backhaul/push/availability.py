@@ -15,124 +15,128 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.outcome import Verdict
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
 
 PROBE_SECONDS = 30.0
 KEY_SECONDS = 2.0
-"""How often the key's file is looked at while the door is closed."""
+"""How often the key file is read while sending is blocked."""
 ALL = "everything"
 FAILING = "the platform keeps failing"
 
 
-class Door:
-    """Closed for one kind (a scope is missing) or for all (key, address, proxy).
+class SendSwitch:
+    """Blocks one kind of command (a scope is missing) or all (key, address, proxy).
 
-    A probe is a read, never a command. The person hears of it once when it closes and
-    once when a command has been taken again: a read may work while the write does not.
-    A fence is closed by us, until we lift it. `renew` looks for another key, and tells
-    whether there is one to be tried.
+    A probe is a read, never a command. The log reports once that sending is blocked and
+    once that a command was accepted again: a read may work while writes still fail.
+    The history audit can hold all commands too, until it releases them. `reload_key`
+    reads the key file and returns True if it holds another key.
     """
 
     def __init__(
-        self, store: str, client: ShopClient, clock: Clock, opened: Callable[[], None]
+        self,
+        store: str,
+        client: PlatformClient,
+        clock: Clock,
+        opened: Callable[[], None],
     ) -> None:
         self._store = store
         self._client = client
         self._clock = clock
         self._opened = opened
-        self._closed: dict[str, str] = {}
-        self._told: dict[str, str] = {}
-        self._fence = ""
+        self._blocked: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
+        self._hold = ""
         self._probe_seconds = PROBE_SECONDS
         self._changed = asyncio.Event()
-        self.renew: Callable[[], bool] | None = None
+        self.reload_key: Callable[[], bool] | None = None
 
-    def lets_out(self, kind: str) -> bool:
-        """Tell whether commands of this kind may be sent now."""
-        return not self._fence and not self._closed.keys() & {kind, ALL}
+    def allows(self, kind: str) -> bool:
+        """Return True if commands of this kind may be sent now."""
+        return not self._hold and not self._blocked.keys() & {kind, ALL}
 
     def reasons(self) -> dict[str, str]:
-        """Return what is stopped, and why."""
-        if not self._fence:
-            return dict(self._closed)
-        both = [self._closed[ALL]] if ALL in self._closed else []
-        return self._closed | {ALL: "; ".join([*both, self._fence])}
+        """Return each blocked kind of command, or ALL, with the reason."""
+        if not self._hold:
+            return dict(self._blocked)
+        both = [self._blocked[ALL]] if ALL in self._blocked else []
+        return self._blocked | {ALL: "; ".join([*both, self._hold])}
 
-    def fence(self, reason: str) -> None:
-        """Send nothing until `lift`: what was sent before is not known yet."""
-        self._fence = reason
+    def hold_for_audit(self, reason: str) -> None:
+        """Send nothing until `release`; the audit must find earlier sends first."""
+        self._hold = reason
 
     @property
-    def fenced(self) -> bool:
-        """Whether what was sent before is not known yet."""
-        return bool(self._fence)
+    def on_hold(self) -> bool:
+        """Whether commands wait for the history audit."""
+        return bool(self._hold)
 
-    def lift(self) -> None:
-        """Let the fence down."""
-        self._fence = ""
+    def release(self) -> None:
+        """End the hold for audit."""
+        self._hold = ""
         self._opened()
 
-    def refuse(self, reason: str) -> None:
-        """Stop sending: the key is refused, be it at a read."""
-        if ALL not in self._closed or self.failing:
-            self.close(ALL, reason)
+    def block_refused_key(self, reason: str) -> None:
+        """Stop sending because the platform refused the API key, even if for a read."""
+        if ALL not in self._blocked or self.is_failing:
+            self.block(ALL, reason)
 
     @property
-    def failing(self) -> bool:
-        """Whether the platform is left alone because it keeps failing."""
-        return self._closed.get(ALL) == FAILING
+    def is_failing(self) -> bool:
+        """Whether sending is blocked because the platform keeps failing."""
+        return self._blocked.get(ALL) == FAILING
 
-    def fail(self) -> None:
+    def block_failing(self) -> None:
         """Stop sending while the platform fails, and probe it more often.
 
-        Any other reason tells a person more, and stays.
+        Any other reason is more useful to an operator, so it is not replaced.
         """
-        if ALL not in self._closed or self.failing:
-            self.close(ALL, FAILING, FAILING_PROBE_SECONDS)
+        if ALL not in self._blocked or self.is_failing:
+            self.block(ALL, FAILING, FAILING_PROBE_SECONDS)
 
-    def close(
+    def block(
         self, what: str, reason: str, probe_seconds: float = PROBE_SECONDS
     ) -> None:
-        """Stop sending a kind, or ALL."""
-        self._closed[what] = reason
+        """Stop sending one kind of command, or ALL."""
+        self._blocked[what] = reason
         self._probe_seconds = probe_seconds
         self._changed.set()
-        if self._told.get(what) != reason:
-            self._told[what] = reason
+        if self._reported.get(what) != reason:
+            self._reported[what] = reason
             logger.bind(action="push.stopped", store=self._store).error(
                 "store {}: {} waits: {}", self._store, what, reason
             )
 
-    def heed(self, kind: str, verdict: Verdict) -> None:
-        """Let what one command of a kind met hold for all that it concerns."""
+    def apply_verdict(self, kind: str, verdict: Verdict) -> None:
+        """Apply the outcome of one command to every command that it concerns."""
         if verdict.outcome is Outcome.CONFIRMED:
-            self.proved(kind)
+            self.command_accepted(kind)
         elif verdict.outcome is Outcome.STOPPED:
-            self.close(kind if verdict.only_kind else ALL, verdict.reason)
+            self.block(kind if verdict.only_kind else ALL, verdict.reason)
 
-    def proved(self, kind: str) -> None:
-        """A command of this kind was taken: say so if the person heard otherwise."""
-        if self._told.pop(kind, None) or self._told.pop(ALL, None):
+    def command_accepted(self, kind: str) -> None:
+        """Log that the platform accepts this kind again, if the log said otherwise."""
+        if self._reported.pop(kind, None) or self._reported.pop(ALL, None):
             logger.bind(action="push.resumed", store=self._store).info(
-                "store {}: {} is taken again", self._store, kind
+                "store {}: {} is accepted again", self._store, kind
             )
 
-    async def watch(self) -> None:
-        """Open the door again when a read works. Runs until cancelled."""
+    async def probe_until_open(self) -> None:
+        """Allow sending again once a read works. Runs until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            while self._closed:
+            while self._blocked:
                 await self._pause()
                 if await self._client.probe():
-                    self._closed.clear()
+                    self._blocked.clear()
                     self._opened()
 
     async def _pause(self) -> None:
-        """Rest until the next probe is due, or there is another key to be tried."""
-        if self.renew is None:
+        """Wait until the next probe is due, or until there is another key to try."""
+        if self.reload_key is None:
             await self._clock.sleep(self._probe_seconds)
             return
         ends = self._clock.monotonic() + self._probe_seconds
-        while not self.renew() and self._clock.monotonic() < ends:
+        while not self.reload_key() and self._clock.monotonic() < ends:
             await self._clock.sleep(KEY_SECONDS)

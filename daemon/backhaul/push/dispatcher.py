@@ -1,4 +1,4 @@
-"""Dispatcher of one store: claims due commands and sends each in its lane."""
+"""Dispatcher of one store: claims due commands and sends one per ordering key."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ from typing import TYPE_CHECKING, Any
 from loguru import logger
 from msgspec.structs import replace
 
-from backhaul.core.clock import from_text, rest, to_text
+from backhaul.core.clock import from_text, to_text, wait_for_event
 from backhaul.core.identity import idempotency_key
-from backhaul.core.lifecycle import Cause, State, move
+from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.core.outcome import Outcome, Verdict
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy
 from backhaul.platform import requests
-from backhaul.platform.transport import Answer, InDoubt, NotSent
-from backhaul.push.availability import ALL, Door
+from backhaul.platform.transport import NotSent, OutcomeUnknown, Response
+from backhaul.push.availability import ALL, SendSwitch
 from backhaul.push.response_classifier import (
     UNITS_OPEN,
-    Judged,
+    ClassifiedResponse,
     check_shipped_whole,
-    judge,
+    classify_response,
     refuse_unsent,
     settlement,
 )
-from backhaul.push.retry_store import REST_SECONDS, insist, tell_busy, told_of
-from backhaul.push.send_windows import Gates
+from backhaul.push.retry_store import (
+    REST_SECONDS,
+    log_busy,
+    mentioned_customer,
+    retry_until_stored,
+)
+from backhaul.push.send_windows import SendWindows
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.platform.requests import Dialect
     from backhaul.platform.transport import Pause, Transport
     from backhaul.push.send_windows import Burst
@@ -47,20 +52,20 @@ if TYPE_CHECKING:
 
 
 RUN_SECONDS = 10.0
-"""How long the report of a run waits for what is being sent, by the event loop."""
+"""How long the report of a run waits for requests in flight, by the event loop."""
 IDLE_SECONDS = 30.0
-"""Longest sleep: a lost wake costs no more than this."""
+"""Longest sleep: a lost wake-up delays a command by at most this."""
 
 
 class Dispatcher:
-    """Sends one store's commands, never two of one lane at once."""
+    """Sends one store's commands, never two with the same ordering key at once."""
 
     def __init__(
         self,
         store: str,
         commands: Commands,
         doubts: Doubts,
-        client: ShopClient,
+        client: PlatformClient,
         transport: Transport,
         dialect: Dialect,
         push: Push,
@@ -76,19 +81,19 @@ class Dispatcher:
         self._push = push
         self._clock = clock
         self._chance = chance
-        self.gates = Gates(push.eager, clock)
+        self.windows = SendWindows(push.eager, clock)
         self.bursts: dict[str, Burst] = {}
         """The runs of the jobs that send at once, by kind of command."""
-        self.doubted: Callable[[], None] = lambda: None
-        self.came_to: Counter[tuple[str, ...]] = Counter()
-        self.settled: Callable[[], None] = lambda: None
-        self.door = Door(store, client, clock, self._reopened)
-        transport.refused = self.door.refuse
-        transport.failing = self.door.fail
+        self.on_uncertain: Callable[[], None] = lambda: None
+        self.outcome_counts: Counter[tuple[str, ...]] = Counter()
+        self.on_resolved: Callable[[], None] = lambda: None
+        self.switch = SendSwitch(store, client, clock, self._reopened)
+        transport.refused = self.switch.block_refused_key
+        transport.failing = self.switch.block_failing
         transport.paused = self._log_pause
         self._wake = asyncio.Event()
-        self._flying = 0
-        self._looked_at = ""
+        self._in_flight = 0
+        self._checked_at = ""
         self._wants_room = False
         self._refused = False
         self._unsent: list[tuple[Command, Settlement]] = []
@@ -98,42 +103,42 @@ class Dispatcher:
         self._sent: Counter[str] = Counter()
 
     def wake(self) -> None:
-        """Tell that a command may have come due."""
-        self._ask_for_runs()
+        """Check now whether a command is due."""
+        self._request_runs()
         self._wake.set()
 
-    def _ask_for_runs(self) -> None:
+    def _request_runs(self) -> None:
         for burst in self.bursts.values():
-            burst.ask()
+            burst.request()
 
-    def moved(self) -> None:
-        """Tell that a command has moved: its lane may be free, its target done."""
+    def command_changed(self) -> None:
+        """React to a command's new state: its ordering key may be free now."""
         self.wake()
-        self.settled()
+        self.on_resolved()
 
     def _reopened(self) -> None:
-        self.moved()
-        self.doubted()
+        self.command_changed()
+        self.on_uncertain()
 
     def open(self, kind: str, at: str) -> None:
-        """Let commands leave that are planned by then; called by the scheduled jobs."""
-        self.gates.open(kind, at)
+        """Let commands planned by `at` leave; the scheduled jobs call this."""
+        self.windows.open(kind, at)
         self.wake()
 
     def pause(self, kind: str, since: str | None) -> None:
-        """Let no command of a kind leave, since that moment; None lets them again."""
-        self.gates.pause(kind, since)
+        """Stop commands of a kind from `since` on; None lets them leave again."""
+        self.windows.pause(kind, since)
         self.wake()
 
     def state(self) -> dict[str, object]:
-        """Return how many commands are being sent, what is stopped, and any pause.
+        """Return the number of requests in flight, what is blocked, and any pause.
 
         `paused` is None, or when the pause ends (`until`, UTC) and its `reason`.
         """
         pause = self._transport.pause()
         return {
-            "sending": self._flying,
-            "stopped": self.door.reasons(),
+            "sending": self._in_flight,
+            "stopped": self.switch.reasons(),
             "paused": pause and {"until": pause.until, "reason": pause.reason},
         }
 
@@ -142,16 +147,16 @@ class Dispatcher:
         return self._sent[kind]
 
     def why_waiting(self, kind: str) -> str:
-        """Return why no command of a kind is sent now; "" where nothing stops it."""
-        reasons = self.door.reasons()
+        """Return why no command of a kind is sent now; "" if nothing prevents it."""
+        reasons = self.switch.reasons()
         if reason := reasons.get(ALL) or reasons.get(kind):
             return reason
         if pause := self._transport.pause():
             return f"paused until {pause.until}: {pause.reason}"
         return "" if self._is_running else "the program is starting or stopping"
 
-    async def sent_all(self, kind: str) -> None:
-        """Wait until nothing that may leave is left to be sent, or something stops it.
+    async def wait_until_sent(self, kind: str) -> None:
+        """Wait until every command that may leave was sent, or sending is blocked.
 
         Returns after RUN_SECONDS in any case.
         """
@@ -159,10 +164,10 @@ class Dispatcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(RUN_SECONDS):
                 while idle_turns < 2 and not self.why_waiting(kind):
-                    if not self._flying:
+                    if not self._in_flight:
                         self.wake()
                     await self._turn.wait()
-                    idle_turns = 0 if self._flying else idle_turns + 1
+                    idle_turns = 0 if self._in_flight else idle_turns + 1
 
     def _log_pause(self, pause: Pause) -> None:
         logger.bind(action="push.paused", store=self._store).warning(
@@ -172,33 +177,33 @@ class Dispatcher:
             pause.reason,
         )
 
-    def _told_to_stop(self) -> bool:
+    def _is_stopping(self) -> bool:
         return self._stopping
 
     def _may_send(self, command: Command) -> bool:
-        return not self._stopping and self.door.lets_out(command.kind)
+        return not self._stopping and self.switch.allows(command.kind)
 
     def stop_sending(self, reason: str) -> None:
-        """Send nothing more, until the platform can be read; ask for no stop."""
-        self.door.close(ALL, reason)
+        """Block sending until a read works; the dispatcher keeps running."""
+        self.switch.block(ALL, reason)
 
     def stop(self) -> None:
-        """Send nothing new; what is under way is finished by `run`."""
+        """Send nothing new; `run` finishes the requests in flight."""
         self._stopping = True
         self.wake()
 
     async def run(self) -> None:
-        """Send until stopped, then wait for what is under way."""
+        """Send until stopped, then wait for the requests in flight."""
         self._is_running = True
         async with asyncio.TaskGroup() as group:
-            probe = group.create_task(self.door.watch())
-            while not self._told_to_stop():
+            probe = group.create_task(self.switch.probe_until_open())
+            while not self._is_stopping():
                 self._wake.clear()
                 for command, sendable in await self._claim():
-                    self._flying += 1
+                    self._in_flight += 1
                     if command.kind in self.bursts:
                         self.bursts[command.kind].sent += 1
-                    work = self._give_back if self._told_to_stop() else self._deliver
+                    work = self._give_back if self._is_stopping() else self._deliver
                     group.create_task(work(command, sendable))
                 turn, self._turn = self._turn, asyncio.Event()
                 turn.set()
@@ -207,50 +212,50 @@ class Dispatcher:
             probe.cancel()
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
-        self._looked_at = to_text(self._clock.now())
+        self._checked_at = to_text(self._clock.now())
         self._refused = False
-        gates = self.gates.passable()
-        open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
-        free = self._free() if open_gates else 0
+        windows = self.windows.open_until()
+        open_windows = {k: windows[k] for k in windows if self.switch.allows(k)}
+        free = self._free() if open_windows else 0
         room = self._transport.budget.take(free, self._clock.monotonic())
         claimed: list[tuple[Command, Sendable]] = []
         try:
             if room:
-                claimed = await self._claim_for(room, open_gates)
+                claimed = await self._claim_for(room, open_windows)
         finally:
             self._transport.budget.give_back(room - len(claimed))
         self._wants_room = len(claimed) == room < free
         return claimed
 
     def _free(self) -> int:
-        """Return how many more commands may be under way."""
+        """Return how many more requests may be in flight."""
         circuit = self._transport.circuit
         if circuit.open:
             return 0
         most = 1 if circuit.half_open else self._push.concurrency
-        return max(most - self._flying, 0)
+        return max(most - self._in_flight, 0)
 
     async def _claim_for(
-        self, room: int, gates: Mapping[str, str]
+        self, room: int, windows: Mapping[str, str]
     ) -> list[tuple[Command, Sendable]]:
         self._unsent.clear()
         try:
             claimed = await self._commands.claim(
-                self._store, gates, room, self._prepare
+                self._store, windows, room, self._prepare
             )
         except Busy as error:
-            tell_busy(self._store, error)
+            log_busy(self._store, error)
             self._refused = True
             return []
-        self._conclude_unsent()
+        self._log_unsent()
         return claimed
 
-    def _conclude_unsent(self) -> None:
-        """Tell of what was settled without being sent; its lane is free now."""
+    def _log_unsent(self) -> None:
+        """Log commands that ended without being sent; their ordering keys are free."""
         for command, settled in self._unsent:
-            state = move(State.PLANNED, settled.causes[0])
-            self._tell(command, state, settled.reason)
-            self.moved()
+            state = transition(State.PLANNED, settled.causes[0])
+            self._log_state(command, state, settled.reason)
+            self.command_changed()
 
     async def _rest(self) -> None:
         """Sleep until woken, or until the next command may leave."""
@@ -262,18 +267,18 @@ class Dispatcher:
         elif self._wants_room:
             now = self._clock.monotonic()
             seconds = self._transport.budget.wait_seconds(Priority.COMMAND, now)
-        elif self.gates.expects_run:
-            pass  # it wakes us: to ask the database now would only keep it waiting
-        elif self._flying < self._push.concurrency:
+        elif self.windows.expects_run:
+            pass  # the run wakes this loop; a query now would only delay the run
+        elif self._in_flight < self._push.concurrency:
             seconds = min(await self._seconds_to_next(), IDLE_SECONDS)
-        await rest(self._wake, seconds, self._clock)
-        self._ask_for_runs()  # also for a command whose wake was lost
+        await wait_for_event(self._wake, seconds, self._clock)
+        self._request_runs()  # also for a command whose wake-up was lost
 
     async def _seconds_to_next(self) -> float:
         try:
-            due = await self._commands.next_due(self._store, self._looked_at)
+            due = await self._commands.next_due(self._store, self._checked_at)
         except Busy as error:
-            tell_busy(self._store, error)
+            log_busy(self._store, error)
             return REST_SECONDS
         if due is None:
             return IDLE_SECONDS
@@ -281,7 +286,7 @@ class Dispatcher:
         return max(wait / timedelta(seconds=1), 0.0)
 
     def _prepare(self, command: Command, mirror: MatchReader) -> Sendable | Settlement:
-        """Give the bytes to send; what the mirror knows to be refused is not sent."""
+        """Return the bytes to send, or the result if the mirror rules out a send."""
         if command.kind == "fulfill":
             order = mirror.order(self._store, command.target)
             if order is not None and order.cancelled:
@@ -315,20 +320,20 @@ class Dispatcher:
             self._react(command, judged.verdict)
             await self._record(command, judged, answer)
         finally:
-            self._flying -= 1
-            self.moved()
+            self._in_flight -= 1
+            self.command_changed()
 
     async def _give_back(self, command: Command, _: Sendable) -> None:
-        """Told to stop between claim and send: proved that nothing was sent."""
-        verdict = Verdict(Outcome.STOPPED, "not sent: the program was told to stop")
+        """Give back a command that was claimed just before the stop, unsent."""
+        verdict = Verdict(Outcome.STOPPED, "not sent: the program is stopping")
         try:
-            await self._record(command, Judged(verdict), None)
+            await self._record(command, ClassifiedResponse(verdict), None)
         finally:
-            self._flying -= 1
+            self._in_flight -= 1
 
     async def _attempt(
         self, command: Command, sendable: Sendable
-    ) -> tuple[Judged, Answer | None]:
+    ) -> tuple[ClassifiedResponse, Response | None]:
         if command.number_only:
             refused = await check_shipped_whole(command, self._client)
             if refused is not None:
@@ -342,27 +347,33 @@ class Dispatcher:
                 may_send=lambda: self._may_send(command),
             )
         except NotSent as error:
-            return Judged(Verdict(Outcome.NEVER_SENT, f"not sent: {error}")), None
-        except InDoubt as error:
-            return Judged(Verdict(Outcome.UNCERTAIN, f"no answer: {error}")), None
+            return ClassifiedResponse(
+                Verdict(Outcome.NEVER_SENT, f"not sent: {error}")
+            ), None
+        except OutcomeUnknown as error:
+            return ClassifiedResponse(
+                Verdict(Outcome.UNCERTAIN, f"no answer: {error}")
+            ), None
         except Exception as error:  # noqa: BLE001 - unclassified: it may have arrived
             reason = f"failed while sending: {type(error).__name__}: {error}"
-            return Judged(Verdict(Outcome.UNCERTAIN, reason)), None
+            return ClassifiedResponse(Verdict(Outcome.UNCERTAIN, reason)), None
         try:
-            judged = await judge(command, answer, self._client, self._doubts)
+            judged = await classify_response(
+                command, answer, self._client, self._doubts
+            )
         except Exception as error:  # noqa: BLE001 - unclassified: it did arrive
             reason = f"{answer.status}, not understood: {type(error).__name__}: {error}"
-            return Judged(Verdict(Outcome.UNCERTAIN, reason)), answer
+            return ClassifiedResponse(Verdict(Outcome.UNCERTAIN, reason)), answer
         return refuse_unsent(judged, sendable.request), answer
 
     def _react(self, command: Command, verdict: Verdict) -> None:
-        """Let what one command met hold for the whole store."""
-        self.door.heed(command.kind, verdict)
+        """Apply the outcome of one command to the whole store."""
+        self.switch.apply_verdict(command.kind, verdict)
         if verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
 
     async def _record(
-        self, command: Command, judged: Judged, answer: Answer | None
+        self, command: Command, judged: ClassifiedResponse, answer: Response | None
     ) -> None:
         now = self._clock.now()
         attempt = Attempt(
@@ -371,17 +382,17 @@ class Dispatcher:
             status=answer.status if answer else None,
             reason=judged.verdict.reason,
             response=answer.body if answer else None,
-            told=told_of(self._store, answer.body) if answer else None,
+            told=mentioned_customer(self._store, answer.body) if answer else None,
         )
         step = settlement(judged, command.failures, now, self._chance(), self._push)
         write = partial(self._commands.settle, command, attempt, step)
-        state = await insist(write, self._store, self._clock)
-        self._tell(command, state, judged.verdict.reason)
+        state = await retry_until_stored(write, self._store, self._clock)
+        self._log_state(command, state, judged.verdict.reason)
         if state is State.UNCERTAIN:
-            self.doubted()
+            self.on_uncertain()
 
-    def _tell(self, command: Command, state: State, reason: str) -> None:
-        self.came_to[self._store, command.kind, state.value] += 1
+    def _log_state(self, command: Command, state: State, reason: str) -> None:
+        self.outcome_counts[self._store, command.kind, state.value] += 1
         level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"
         logger.bind(
             action=f"command.{state}", store=self._store, command=command.id
@@ -396,23 +407,23 @@ class Dispatcher:
 
 
 STOP_SECONDS = 20.0
-"""Longest wait for sends under way once told to stop; then they are uncertain."""
+"""Longest wait for requests in flight after a stop; then they are uncertain."""
 
 
 async def end_sending(
-    told: asyncio.Event,
+    stop: asyncio.Event,
     dispatchers: Iterable[Dispatcher],
     senders: Sequence[asyncio.Task[None]],
-    looks: Iterable[asyncio.Task[None]],
+    checks: Iterable[asyncio.Task[None]],
 ) -> None:
-    """Once told to stop, let only what is under way go on, for so long.
+    """Wait for `stop`, then finish only the requests in flight, within STOP_SECONDS.
 
-    It begins while the listeners still answer requests. Looks end too: one may send
-    what is in doubt again, and it stands in the database.
+    This begins while the listeners still answer requests. The resolvers end too: a
+    check may send a command again, and the database keeps what is uncertain.
     """
-    await told.wait()
+    await stop.wait()
     for dispatcher in dispatchers:
         dispatcher.stop()
-    for look in looks:
-        look.cancel()
+    for check in checks:
+        check.cancel()
     await asyncio.wait(senders, timeout=STOP_SECONDS)

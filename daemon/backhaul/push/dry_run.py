@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 AT_ONCE = 50
 
 
-class Rehearsal:
-    """Commands as the dispatcher knows them, without those of a dry run.
+class DryRunCommands:
+    """The dispatcher's view of the commands, without those of a dry run.
 
-    `rehearsed` names the connectors whose commands stay; `*` stands for all. Those of
-    a dry run that is over leave in their turn.
+    `dry_run` names the connections whose commands must not be sent; `*` means all.
+    Commands of a dry run that has ended are sent in their turn.
     """
 
     def __init__(
-        self, commands: SqliteCommands, rehearsed: Sequence[str], dialect: Dialect
+        self, commands: SqliteCommands, dry_run: Sequence[str], dialect: Dialect
     ) -> None:
         self._commands = commands
-        self._rehearsed = rehearsed
+        self._dry_run = dry_run
         self._dialect = dialect
         self._is_resumed = False
         self.resume = commands.resume
@@ -39,32 +39,34 @@ class Rehearsal:
         self.doubt_interrupted = commands.doubt_interrupted
 
     async def claim(
-        self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
+        self, store: str, windows: Mapping[str, str], limit: int, prepare: Prepare
     ) -> list[tuple[Command, Sendable]]:
-        """Claim what may leave; tell once of each command that may not."""
+        """Claim commands to send; log each command of a dry run once."""
         await self._resume(store)
-        if not self._rehearsed:
-            return await self._commands.claim(store, gates, limit, prepare)
-        await self._rehearse(store, gates, limit)
-        return await self._commands.claim(store, gates, limit, prepare, self._rehearsed)
+        if not self._dry_run:
+            return await self._commands.claim(store, windows, limit, prepare)
+        await self._hold_back(store, windows, limit)
+        return await self._commands.claim(store, windows, limit, prepare, self._dry_run)
 
     async def _resume(self, store: str) -> None:
         while not self._is_resumed:
-            found = await self._commands.resume(store, self._rehearsed)
+            found = await self._commands.resume(store, self._dry_run)
             self._is_resumed = found == 0
 
-    async def _rehearse(self, store: str, gates: Mapping[str, str], limit: int) -> None:
-        """Set aside what is among the next to leave, so that a claim meets none."""
+    async def _hold_back(
+        self, store: str, windows: Mapping[str, str], limit: int
+    ) -> None:
+        """Put the next commands of a dry run on hold, so that `claim` finds none."""
         most = max(limit, AT_ONCE)
         while found := await self._commands.rehearse(
-            store, gates, most, self._rehearsed
+            store, windows, most, self._dry_run
         ):
             for command in found:
-                self._tell(command)
+                self._log(command)
 
-    def _tell(self, command: Command) -> None:
+    def _log(self, command: Command) -> None:
         logger.bind(
-            action="push.rehearsed", store=command.store, command=command.id
+            action="push.dry_run", store=command.store, command=command.id
         ).info(
             "dry run: would send {} POST {} {}",
             command.kind,

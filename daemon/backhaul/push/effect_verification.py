@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from backhaul.core.effect_proof import Found, Habits, Wanted, find_adjustment
+from backhaul.core.effect_proof import (
+    EffectState,
+    PlatformBehavior,
+    SoughtAdjustment,
+    find_adjustment,
+)
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import State
 from backhaul.platform import decoding, history, requests
 from backhaul.platform.client import ReadRefused
-from backhaul.push.response_classifier import claimed
+from backhaul.push.response_classifier import owned_by_others
 from backhaul.store.tagging import audited_mark
 
 if TYPE_CHECKING:
@@ -20,45 +25,45 @@ if TYPE_CHECKING:
 
     from backhaul.core.effect_proof import Finding, Move
     from backhaul.core.resources import Order
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.store.contract import Command, Marks
     from backhaul.store.outbox import Doubt, Doubts
 
 NOT_OFFERED = frozenset({403, 404, 405})
 MOST_KEPT = 50
-"""Rows of a history that are kept as evidence."""
+"""Rows of a history that are stored as evidence."""
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What one look proved, with what a person can check it by.
+    """Result of one check, with the evidence that an operator can verify.
 
-    `effect_id` is the parcel or adjustment that is the command's own; `doubled` names
-    adjustments beyond it that bear the same tag.
+    `effect_id` is the parcel or adjustment that belongs to the command; `doubled` lists
+    further parcels or adjustments that the same command caused.
     """
 
-    found: Found
+    found: EffectState
     reason: str
     read: Any = None
     evidence: dict[str, Any] = msgspec.field(default_factory=dict)
     effect_id: str | None = None
     doubled: tuple[str, ...] = ()
     final: bool = False
-    """Whether later looks cannot tell more."""
+    """Whether a later check cannot find out more."""
 
 
-class Prover:
-    """Reads one store back. Raises NotSent, InDoubt, ReadRefused or Unusable."""
+class EffectVerifier:
+    """Verifies effects. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable."""
 
     def __init__(
-        self, store: str, client: ShopClient, doubts: Doubts, marks: Marks
+        self, store: str, client: PlatformClient, doubts: Doubts, marks: Marks
     ) -> None:
         self._store = store
         self._client = client
         self._doubts = doubts
         self._marks = marks
 
-    async def prove(self, doubt: Doubt) -> Proof:
-        """Look once for the effect of a command."""
+    async def verify(self, doubt: Doubt) -> Proof:
+        """Check once whether a command took effect."""
         if doubt.command.kind == "adjust":
             return await self._adjustment(doubt)
         return await self._order(doubt)
@@ -70,18 +75,18 @@ class Prover:
         except ReadRefused as error:
             if error.status != 404:
                 raise
-            reason = f"{error}: the order is not there any more"
-            return Proof(Found.UNDECIDABLE, reason)
+            reason = f"{error}: the order no longer exists"
+            return Proof(EffectState.UNDECIDABLE, reason)
         order = decoding.order(data, self._client.tracking)
         if command.kind == "cancel":
             return _cancelled(doubt, order, data)
         parcels = [parcel.id for parcel in order.shipments]
-        others = await claimed(self._doubts, command, parcels)
+        others = await owned_by_others(self._doubts, command, parcels)
         proof = _fulfilled(doubt, order, data, others)
-        if proof.found is not Found.APPLIED:
+        if proof.found is not EffectState.APPLIED:
             return proof
         beside = await self._doubts.beside(command)
-        return _among(beside, proof, command, order, data, others)
+        return _decide_owner(beside, proof, command, order, data, others)
 
     async def _adjustment(self, doubt: Doubt) -> Proof:
         command, since = doubt.command, doubt.baseline.get("adjustment_id")
@@ -90,20 +95,20 @@ class Prover:
         except ReadRefused as error:
             if not await self._is_without_history(error):
                 raise
-            reason = f"{error}: without a history nothing can be proved"
-            return Proof(Found.UNDECIDABLE, reason, final=True)
+            reason = f"{error}: without a stock history nothing can be verified"
+            return Proof(EffectState.UNDECIDABLE, reason, final=True)
         moved = [move.adjustment_id for move in found.moves]
-        others = await claimed(self._doubts, command, moved)
+        others = await owned_by_others(self._doubts, command, moved)
         wanted = _wanted(doubt)
-        habits = await self._habits(wanted, found.moves)
-        finding = find_adjustment(wanted, found.moves, others, habits)
-        if not found.complete and finding.found is not Found.APPLIED:
+        behavior = await self._behavior(wanted, found.moves)
+        finding = find_adjustment(wanted, found.moves, others, behavior)
+        if not found.complete and finding.found is not EffectState.APPLIED:
             reason = f"{finding.reason}, as far as it could be read"
-            return Proof(Found.UNDECIDABLE, reason, _rows(found.moves))
+            return Proof(EffectState.UNDECIDABLE, reason, _rows(found.moves))
         return await self._judged(doubt, finding, found.moves)
 
     async def _is_without_history(self, error: ReadRefused) -> bool:
-        """Tell whether no later look can do better: no history was ever read here."""
+        """Return True if no later check can succeed: no history was ever read here."""
         if error.status not in NOT_OFFERED:
             return False
         if await self._marks.get(audited_mark(self._store)):
@@ -116,28 +121,30 @@ class Prover:
         own = [m for m in moves if m.adjustment_id in finding.adjustment_ids]
         read = _rows(own or moves)
         tagged = any(move.note for move in own)
-        if finding.found is not Found.APPLIED:
+        if finding.found is not EffectState.APPLIED:
             return Proof(finding.found, finding.reason, read)
-        landed_at = min((move.at for move in own), default="")
-        if not tagged and await self._doubts.rivals(doubt.command, landed_at):
+        effective_at = min((move.at for move in own), default="")
+        if not tagged and await self._doubts.rivals(doubt.command, effective_at):
             reason = f"{finding.reason}, but another command may have made it"
-            return Proof(Found.UNDECIDABLE, reason, read)
+            return Proof(EffectState.UNDECIDABLE, reason, read)
         first, *more = finding.adjustment_ids
         levels = [move for move in own if move.adjustment_id == first]
         evidence = {"adjustment_id": first, "moves": _rows(levels)}
         reason = finding.reason
-        return Proof(Found.APPLIED, reason, read, evidence, first, tuple(more))
+        return Proof(EffectState.APPLIED, reason, read, evidence, first, tuple(more))
 
-    async def _habits(self, wanted: Wanted, moves: Sequence[Move]) -> Habits:
-        """Return what the platform does with our adjustments, learning from `moves`.
+    async def _behavior(
+        self, wanted: SoughtAdjustment, moves: Sequence[Move]
+    ) -> PlatformBehavior:
+        """Return how the platform records our adjustments, learning from `moves`.
 
-        Where that is not known yet and a tag alone does not tell, the history of a
-        product is read of which an adjustment is known to be ours.
+        If that is unknown and the tag alone does not decide, read the history of a
+        product that has an adjustment known to be ours.
         """
         learnt = await self.observe(moves)
         is_named = learnt.names(wanted.key_fingerprint)
         is_known = learnt.keeps_notes is not None and is_named
-        if is_known or _tag_tells(wanted, moves, learnt):
+        if is_known or _tag_decides(wanted, moves, learnt):
             return learnt
         product = await self._doubts.last_adjusted(self._store)
         if product is None:
@@ -145,29 +152,35 @@ class Prover:
         past = await history.of_product(self._client, product, None)
         return await self.observe(past.moves)
 
-    async def _learn(self, known: Habits, moves: Sequence[Move]) -> Habits:
+    async def _learn(
+        self, known: PlatformBehavior, moves: Sequence[Move]
+    ) -> PlatformBehavior:
         owners = await self._doubts.owners(
             self._store, [move.adjustment_id for move in moves]
         )
         return known.learn(moves, owners)
 
-    async def observe(self, moves: Sequence[Move]) -> Habits:
-        """Return what is known with these moves, and keep it; read nothing more."""
-        known = await self._known_habits()
+    async def observe(self, moves: Sequence[Move]) -> PlatformBehavior:
+        """Learn from these moves, store the result and return it; read nothing more."""
+        known = await self._known_behavior()
         learnt = await self._learn(known, moves)
         if learnt != known:
             await self._remember(learnt)
         return learnt
 
-    async def _remember(self, habits: Habits) -> None:
-        await self._marks.put(self._mark, msgspec.json.encode(habits).decode())
+    async def _remember(self, behavior: PlatformBehavior) -> None:
+        await self._marks.put(self._mark, msgspec.json.encode(behavior).decode())
 
-    async def _known_habits(self) -> Habits:
+    async def _known_behavior(self) -> PlatformBehavior:
         text = await self._marks.get(self._mark)
         try:
-            return msgspec.json.decode(text, type=Habits) if text else Habits()
-        except ValueError:  # damaged: it is learnt anew
-            return Habits()
+            return (
+                msgspec.json.decode(text, type=PlatformBehavior)
+                if text
+                else PlatformBehavior()
+            )
+        except ValueError:  # damaged: it is learnt again
+            return PlatformBehavior()
 
     @property
     def _mark(self) -> str:
@@ -177,13 +190,13 @@ class Prover:
 def _cancelled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
     command, read = doubt.command, requests.read(order, data)
     if order.cancelled_at is None:
-        return Proof(Found.ABSENT, "the order is not cancelled", read)
-    if reason := requests.otherwise(command, order, data):
-        return Proof(Found.UNDECIDABLE, reason, read, final=True)
+        return Proof(EffectState.ABSENT, "the order is not cancelled", read)
+    if reason := requests.cancellation_mismatch(command, order, data):
+        return Proof(EffectState.UNDECIDABLE, reason, read, final=True)
     own = requests.own_cancellation(command, order, data, doubt.baseline)
     evidence = read | own
     effect = requests.effect_id(evidence)
-    return Proof(Found.APPLIED, "the order is cancelled", read, evidence, effect)
+    return Proof(EffectState.APPLIED, "the order is cancelled", read, evidence, effect)
 
 
 def _fulfilled(
@@ -191,29 +204,29 @@ def _fulfilled(
 ) -> Proof:
     command, read = doubt.command, requests.order_evidence(order)
     before = set(doubt.baseline.get("shipments", ()))
-    shown = requests.parcels_of(command, order, data, others)
+    shown = requests.matching_parcels(command, order, data, others)
     new = [parcel for parcel in shown if parcel not in before]
     tracked = command.payload["tracking_number"] is not None
     if new and not tracked and not doubt.baseline:
         reason = "the order shows such a parcel, perhaps since before the command"
-        return Proof(Found.UNDECIDABLE, reason, read)
+        return Proof(EffectState.UNDECIDABLE, reason, read)
     if new and (tracked or len(new) == 1):
         evidence = read | requests.parcel_evidence(command, order, data, new[0])
         reason = "the order shows the parcel"
         more = new[1:] if command.attempts != 1 else []
         doubled = tuple(parcel for parcel in more if parcel not in others)
-        return Proof(Found.APPLIED, reason, read, evidence, new[0], doubled)
+        return Proof(EffectState.APPLIED, reason, read, evidence, new[0], doubled)
     if new:
         reason = "the order shows several such parcels, none with a number"
-        return Proof(Found.UNDECIDABLE, reason, read)
-    proof = _without_news(doubt, order, read, shown, others)
+        return Proof(EffectState.UNDECIDABLE, reason, read)
+    proof = _without_new_parcel(doubt, order, read, shown, others)
     if proof.effect_id is None:
         return proof
     own = requests.parcel_evidence(command, order, data, proof.effect_id)
     return replace(proof, evidence=proof.evidence | own)
 
 
-def _among(
+def _decide_owner(
     beside: Sequence[Command],
     proof: Proof,
     command: Command,
@@ -221,44 +234,45 @@ def _among(
     data: Mapping[str, Any],
     others: Collection[str],
 ) -> Proof:
-    """Judge a parcel that was found where commands `beside` may own one like it.
+    """Decide whose a parcel is that was found while `beside` may own an equal one.
 
-    One that was given up, or called done unseen, may have sent it: where units are left
-    to be sent, its own would be taken for done and never be. Of those in doubt as well,
-    as after a restore, each finds one; what is left over is named by the last.
+    Another command that was parked, or marked as applied without proof, may have sent
+    it. If units are still open, this command would otherwise count as done and its own
+    parcel would never be sent. Uncertain commands, as after a restore, each find one
+    parcel; the last of them reports what is left over.
     """
-    theirs = {each.id: requests.parcels_of(each, order, data) for each in beside}
+    theirs = {each.id: requests.matching_parcels(each, order, data) for each in beside}
     rivals = [
         each.id
         for each in beside
         if each.state is not State.UNCERTAIN and proof.effect_id in theirs[each.id]
     ]
-    shown = requests.parcels_of(command, order, data, others)
-    if len(shown) <= len(rivals) and requests.leaves(order, command):
+    shown = requests.matching_parcels(command, order, data, others)
+    if len(shown) <= len(rivals) and requests.has_open_units(order, command):
         reason = f"{proof.reason}, but command {rivals[0][:8]} may have sent it"
-        return Proof(Found.UNDECIDABLE, reason, proof.read)
+        return Proof(EffectState.UNDECIDABLE, reason, proof.read)
     taken = {parcel for parcels in theirs.values() for parcel in parcels}
     doubled = tuple(parcel for parcel in proof.doubled if parcel not in taken)
     return replace(proof, doubled=doubled)
 
 
-def _without_news(
+def _without_new_parcel(
     doubt: Doubt,
     order: Order,
     read: dict[str, Any],
     shown: Sequence[str],
     others: Collection[str],
 ) -> Proof:
-    """Judge an order to which nothing has come that is surely the command's own."""
+    """Verify a fulfillment whose order shows no new parcel that is surely its own."""
     command, number = doubt.command, doubt.command.payload["tracking_number"]
     tracked = number is not None
-    if shown and tracked and not requests.leaves(order, command):
+    if shown and tracked and not requests.has_open_units(order, command):
         evidence = read | {"shipment": shown[0]}
         reason = "the order showed the parcel before"
-        return Proof(Found.APPLIED, reason, read, evidence, shown[0])
+        return Proof(EffectState.APPLIED, reason, read, evidence, shown[0])
     if shown and tracked and command.attempts > 1:
         reason = "the order showed such a parcel before the last attempt"
-        return Proof(Found.UNDECIDABLE, reason, read)
+        return Proof(EffectState.UNDECIDABLE, reason, read)
     known = {*doubt.baseline.get("shipments", ()), *others}
     nameless = [
         parcel.id
@@ -266,17 +280,19 @@ def _without_news(
         if parcel.id not in known and parcel.tracking_number is None
     ]
     if nameless:
-        reason = f"a parcel without a number has come to the order: {nameless[0]}"
-        return Proof(Found.UNDECIDABLE, reason, read)
+        reason = f"the order has a new parcel without a number: {nameless[0]}"
+        return Proof(EffectState.UNDECIDABLE, reason, read)
     if not (tracked and _is_used(number, order)):
-        whole = "" if requests.leaves(order, command) else "; all of it has shipped"
+        whole = (
+            "" if requests.has_open_units(order, command) else "; all of it has shipped"
+        )
         reason = f"the order does not show the parcel{whole}"
-        return Proof(Found.ABSENT, reason, read)
+        return Proof(EffectState.ABSENT, reason, read)
     if _is_as_before(doubt, order):
-        reason = "the order shows the number as before, and nothing has left since"
-        return Proof(Found.ABSENT, reason, read)
-    reason = "the order shows the number, and it cannot be told of how many parcels"
-    return Proof(Found.UNDECIDABLE, reason, read)
+        reason = "the order shows the number as before, and nothing was shipped since"
+        return Proof(EffectState.ABSENT, reason, read)
+    reason = "the order shows the number, but not for how many parcels"
+    return Proof(EffectState.UNDECIDABLE, reason, read)
 
 
 def _is_used(number: str, order: Order) -> bool:
@@ -284,9 +300,9 @@ def _is_used(number: str, order: Order) -> bool:
 
 
 def _is_as_before(doubt: Doubt, order: Order) -> bool:
-    """Tell whether nothing has left since the baseline, by parcels and by units.
+    """Return True if parcels and shipped units equal the baseline.
 
-    A platform may put two parts under one number into one parcel, or tell of no units.
+    A platform may merge two parts with one number into one parcel, or report no units.
     """
     units = requests.units(order)
     parcels = {parcel.id for parcel in order.shipments}
@@ -295,21 +311,23 @@ def _is_as_before(doubt: Doubt, order: Order) -> bool:
     return same and any(units.values()) and units == known.get("fulfilled")
 
 
-def _tag_tells(wanted: Wanted, moves: Sequence[Move], habits: Habits) -> bool:
-    """Tell whether the tag, there or not, decides whatever else is known."""
+def _tag_decides(
+    wanted: SoughtAdjustment, moves: Sequence[Move], behavior: PlatformBehavior
+) -> bool:
+    """Return True if the tag alone decides, whether it is there or not."""
     if wanted.tag is None:
         return False
-    return bool(habits.keeps_notes) or any(move.note == wanted.tag for move in moves)
+    return bool(behavior.keeps_notes) or any(move.note == wanted.tag for move in moves)
 
 
-def _wanted(doubt: Doubt) -> Wanted:
+def _wanted(doubt: Doubt) -> SoughtAdjustment:
     command = doubt.command
     own = tag(command.id)
-    return Wanted(
+    return SoughtAdjustment(
         product_id=command.target,
         variant_id=command.payload["variant_id"],
         delta=command.payload["delta"],
-        # What no request is kept of was sent, if at all, in a life that is forgotten.
+        # Without a stored request, it was sent before the restore, if at all.
         tag=own if not doubt.request or own.encode() in doubt.request else None,
         key_fingerprint=doubt.key_fingerprint or None,
     )

@@ -10,15 +10,15 @@ from loguru import logger
 from msgspec import Struct, field
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import earlier, from_text, rest, to_text
-from backhaul.core.effect_proof import FOREIGN, LANDS, Meaning
+from backhaul.core.clock import earlier, from_text, to_text, wait_for_event
+from backhaul.core.effect_proof import BECOMES_EFFECT, FOREIGN, TagMeaning
 from backhaul.core.identity import tag, tagged
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import history
 from backhaul.platform.client import ReadRefused
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import NOT_OFFERED
-from backhaul.push.resolver import tell_doubled
+from backhaul.push.resolver import report_double_effect
 from backhaul.store.tagging import Tagged, audited_mark, restored_mark
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.effect_proof import Move
-    from backhaul.platform.client import ShopClient
-    from backhaul.push.availability import Door
-    from backhaul.push.effect_verification import Prover
+    from backhaul.platform.client import PlatformClient
+    from backhaul.push.availability import SendSwitch
+    from backhaul.push.effect_verification import EffectVerifier
     from backhaul.settings import Push
     from backhaul.store.contract import Marks
     from backhaul.store.tagging import Tags
 
 OVERLAP = timedelta(minutes=1)
-"""Read again each time: a platform may show a change a moment after its time."""
+"""Read again each time: a platform may show a change a moment late."""
 AHEAD = timedelta(minutes=5)
-"""By how much a platform's clock may be ahead of ours."""
-MOST_STRANGE_PAGES = 50
-"""Pages without a tag that is news, after which a history never read before ends."""
+"""How far a platform's clock may be ahead of this one."""
+MOST_FOREIGN_PAGES = 50
+"""Pages without a new tag after which the first audit stops reading."""
 REFUSALS = 5
-"""In a row, after which a history that was read before is taken for one no more."""
+"""Refusals in a row after which a history that was read before counts as missing."""
 CLOCK_SECONDS = 30.0
 """How often the wall clock is compared with the monotonic one."""
 STEP_BACK_SECONDS = 2.0
@@ -51,24 +51,24 @@ RESTORED = (
     "reconcile_only: the database is older than what was sent from it (restored, or"
     " copied); the platform's history is being matched"
 )
-FLYING = (
-    "the database was restored: what was sent before may land yet; nothing is sent"
-    " until it would have"
+IN_FLIGHT = (
+    "the database was restored: a request from before may still take effect; nothing is"
+    " sent until it would have"
 )
-WOUND_BACK = "the clock went back; what was sent is looked at again"
+WOUND_BACK = "the clock went back; the stock history is being audited again"
 
 
 class _Reading(Struct):
-    """What one reading of the history came to.
+    """Result of one audit of the history.
 
-    A row of a time beyond `latest` is no measure of how far it is known: all that comes
-    until then would be passed over.
+    A row dated after `latest` does not count as the newest one: the next audit would
+    skip every row until that time.
     """
 
     latest: str
     newest: str = ""
     open_since: str = ""
-    strangers: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
 
     def note(self, move: Move) -> None:
         if move.at <= self.latest:
@@ -78,42 +78,42 @@ class _Reading(Struct):
         self.open_since = min(self.open_since or at, at)
 
     @property
-    def settled_to(self) -> str:
-        """Up to when everything is understood."""
+    def understood_to(self) -> str:
+        """Time up to which every row is understood."""
         return min(self.newest, self.open_since or self.newest)
 
 
 class Auditor:
-    """Owns the fence of the store's door."""
+    """Holds the store's commands until the stock history is audited."""
 
     def __init__(
         self,
         store: str,
-        client: ShopClient,
+        client: PlatformClient,
         tags: Tags,
         marks: Marks,
-        prover: Prover,
-        door: Door,
+        verifier: EffectVerifier,
+        door: SendSwitch,
         clock: Clock,
         chance: Callable[[], float],
-        settled: Callable[[], None],
+        on_resolved: Callable[[], None],
         push: Push,
     ) -> None:
         self._store = store
         self._client = client
         self._tags = tags
         self._marks = marks
-        self._prover = prover
-        self._door = door
+        self._verifier = verifier
+        self._switch = door
         self._clock = clock
         self._chance = chance
-        self._settled = settled
-        self._flying_seconds = push.check_after[-1]
+        self._on_resolved = on_resolved
+        self._in_flight_seconds = push.check_after[-1]
         self._longest_seconds = max(push.check_after[-1], push.retry_cap)
         self._wake = asyncio.Event()
-        self._stranger = ""
-        self._blind = ""
-        self._told: set[str] = set()
+        self._foreign = ""
+        self._unavailable = ""
+        self._reported: set[str] = set()
         self.audited: Callable[[str, str], Awaitable[None]] | None = None
         self._offset = self._wall_offset()
         self._back_seconds = 0.0
@@ -121,36 +121,36 @@ class Auditor:
         self._refusals = 0
 
     def wake(self) -> None:
-        """Ask for an audit; called by the scheduled job."""
+        """Request an audit; the scheduled job calls this."""
         self._wake.set()
 
-    def fence(self) -> None:
-        """Let nothing out until `run` has read the history."""
-        self._door.fence(OPENING)
+    def hold_for_audit(self) -> None:
+        """Send nothing until `run` has read the history."""
+        self._switch.hold_for_audit(OPENING)
 
     async def run(self) -> None:
-        """Match the history, lift the fence, and audit whenever asked. Never ends."""
-        self.fence()
-        await self._insist(starting=True)
-        if left := await self._still_flying_seconds():
-            self._door.fence(FLYING)
+        """Audit the history, release the hold, then audit on request. Runs for ever."""
+        self.hold_for_audit()
+        await self._audit_until_done(starting=True)
+        if left := await self._still_in_flight_seconds():
+            self._switch.hold_for_audit(IN_FLIGHT)
             await self._clock.sleep(left)
-            await self._insist(starting=True)
-        self._lift()
+            await self._audit_until_done(starting=True)
+        self._release()
         while True:
-            await rest(self._wake, CLOCK_SECONDS, self._clock)
+            await wait_for_event(self._wake, CLOCK_SECONDS, self._clock)
             if back := self._wound_back():
                 await self._start_over(back)
             elif self._wake.is_set():
                 await self._run_job()
 
     async def _run_job(self) -> None:
-        """Audit once; one that fails is told of, and not as done."""
+        """Audit once; report the run only if the audit succeeded."""
         self._wake.clear()
         began = to_text(self._clock.now())
         done = await self._try(starting=False)
         if done and self.audited is not None:
-            found = self._stranger or self._blind or "the history was read"
+            found = self._foreign or self._unavailable or "the history was read"
             await self.audited(began, found)
 
     def _wall_offset(self) -> float:
@@ -163,7 +163,7 @@ class Auditor:
         return back if back > STEP_BACK_SECONDS else 0.0
 
     async def _start_over(self, back_seconds: float) -> None:
-        self._door.fence(WOUND_BACK)
+        self._switch.hold_for_audit(WOUND_BACK)
         logger.bind(action="audit.clock", store=self._store).warning(
             "store {}: the clock went back by {:.0f} s; nothing is sent until the"
             " platform's history is read",
@@ -171,20 +171,20 @@ class Auditor:
             back_seconds,
         )
         self._back_seconds += back_seconds
-        await self._insist(starting=False)
-        self._lift()
+        await self._audit_until_done(starting=False)
+        self._release()
 
-    async def _still_flying_seconds(self) -> float:
-        """Return how long a request of the life before a restore may be under way."""
+    async def _still_in_flight_seconds(self) -> float:
+        """Return for how long a request sent before a restore may still take effect."""
         restored_at = await self._marks.get(restored_mark(self._store))
         if restored_at is None:
             return 0.0
         age = self._clock.now() - from_text(restored_at)
         # The clock may have been set back since.
-        return max(0.0, self._flying_seconds - max(0.0, age.total_seconds()))
+        return max(0.0, self._in_flight_seconds - max(0.0, age.total_seconds()))
 
     async def _shift(self) -> None:
-        """Make up for a clock that went back; where that fails, at the next try."""
+        """Shift stored times after the clock went back; retried if that fails."""
         if not self._is_caught_up:
             await self._tags.catch_up(self._store, self._longest_seconds)
             self._is_caught_up = True
@@ -192,9 +192,9 @@ class Auditor:
             back, longest = self._back_seconds, self._longest_seconds
             await self._tags.shift(self._store, back, longest)
             self._back_seconds = 0.0
-            self._settled()
+            self._on_resolved()
 
-    async def _insist(self, *, starting: bool) -> None:
+    async def _audit_until_done(self, *, starting: bool) -> None:
         """Audit until it succeeds."""
         failures = 0
         while not await self._try(starting=starting):
@@ -205,51 +205,52 @@ class Auditor:
                 cap_seconds=RETRY_CAP_SECONDS,
                 chance=self._chance(),
             )
-            await rest(self._wake, wait, self._clock)
+            await wait_for_event(self._wake, wait, self._clock)
             self._wake.clear()
 
-    def _lift(self) -> None:
-        """Let the fence down, unless a stranger sends."""
-        if not self._stranger:
-            self._door.lift()
+    def _release(self) -> None:
+        """End the hold, unless another daemon sends under this name."""
+        if not self._foreign:
+            self._switch.release()
 
     async def _try(self, *, starting: bool) -> bool:
-        """Audit once; return whether the history could be read, or there is none.
+        """Audit once; return True if the history was read, or does not exist.
 
-        A database that refuses to write is waited for here: what is met in a run that
-        is begun anew counts as our own past.
+        Wait here while the database refuses writes: a restarted audit would adopt
+        foreign tags as our own.
         """
         try:
             await self._shift()
             for command, parcel in await self._tags.parcels_twice(self._store):
-                tell_doubled(self._store, command, (parcel,))
+                report_double_effect(self._store, command, (parcel,))
             if not await self._reads_history(starting=starting):
                 return True
-        except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
-            return self._tell_failed(error)
+        except (NotSent, OutcomeUnknown, ReadRefused, Unusable, Busy) as error:
+            return self._log_failed(error)
         except Exception as error:  # noqa: BLE001 - webhooks are received all the same
-            return self._tell_failed(error, error)
-        self._told.discard("failed")
+            return self._log_failed(error, error)
+        self._reported.discard("failed")
         self._refusals = 0
         return True
 
     async def _reads_history(self, *, starting: bool) -> bool:
-        """Audit; False where there is no history to be read, which is told."""
+        """Audit; log it and return False if there is no history to read."""
         try:
             await self.audit_now(starting=starting)
         except ReadRefused as error:
             if not await self._is_without_history(error):
                 raise
-            self._blind = f"there is no history to be read ({error})"
-            self._tell_blind("history", self._blind)
+            self._unavailable = f"the stock history cannot be read ({error})"
+            self._log_unavailable("history", self._unavailable)
             return False
-        self._blind = ""
+        self._unavailable = ""
         return True
 
     async def _is_without_history(self, error: ReadRefused) -> bool:
-        """Tell whether the platform has no history, or shows it to us no more.
+        """Return True if the platform has no history, or no longer shows it to us.
 
-        One refusal may be a gateway's, just when a restored database would show.
+        A single refusal may come from a gateway, and the audit must not be skipped
+        when it would reveal a restored database.
         """
         if error.status not in NOT_OFFERED or not await self._client.opens():
             return False
@@ -258,120 +259,120 @@ class Auditor:
         return not was_read or self._refusals >= REFUSALS
 
     async def audit_now(self, *, starting: bool = False) -> None:
-        """Read the history back to the last audit, and take in what it tells."""
+        """Read the history back to the last audit and record what its tags mean."""
         known = await self._marks.get(self._mark)
         since = earlier(known, OVERLAP) if known else ""
         latest = to_text(self._clock.now() + AHEAD)
         reading = _Reading(latest, newest=known or "")
-        strange_pages = 0
-        async for moves in history.back_to(self._client, since, self._tell_passed_over):
-            adopted = await self._take_in(moves, reading, starting=starting)
-            strange_pages = 0 if adopted else strange_pages + 1
-            if not known and strange_pages >= MOST_STRANGE_PAGES:
+        foreign_pages = 0
+        async for moves in history.back_to(self._client, since, self._log_skipped_row):
+            adopted = await self._record_page(moves, reading, starting=starting)
+            foreign_pages = 0 if adopted else foreign_pages + 1
+            if not known and foreign_pages >= MOST_FOREIGN_PAGES:
                 break
-        if reading.strangers:
-            self._stop(reading.strangers)
-        elif reading.settled_to:
-            await self._marks.put(self._mark, reading.settled_to)
+        if reading.foreign:
+            self._stop(reading.foreign)
+        elif reading.understood_to:
+            await self._marks.put(self._mark, reading.understood_to)
 
-    async def _take_in(
+    async def _record_page(
         self, moves: list[Move], reading: _Reading, *, starting: bool
     ) -> bool:
-        """Take in a page; return whether something on it was adopted."""
+        """Record one page; return True if it has an effect that was adopted."""
         found = _by_tag(moves)
         meanings = await self._tags.sighted(self._store, found, adopt=starting)
         for move in moves:
             reading.note(move)
         for each, meant in zip(found, meanings, strict=True):
-            if meant is Meaning.OPEN:
+            if meant is TagMeaning.OPEN:
                 reading.hold_back(each.moves[0].at)
             elif meant in FOREIGN and not starting:
-                reading.strangers.append(each.command)
-            self._tell(each, meant)
+                reading.foreign.append(each.command)
+            self._log_meaning(each, meant)
         adopted = starting and bool(FOREIGN & set(meanings))
         if adopted:
-            self._tell_restored()
-        if adopted or LANDS & set(meanings):
-            self._settled()
-        if (await self._prover.observe(moves)).keeps_notes is False:
-            self._tell_blind("notes", "the platform keeps no notes")
+            self._log_restored()
+        if adopted or BECOMES_EFFECT & set(meanings):
+            self._on_resolved()
+        if (await self._verifier.observe(moves)).keeps_notes is False:
+            self._log_unavailable("notes", "the platform keeps no notes")
         return adopted
 
-    def _stop(self, strangers: list[str]) -> None:
-        """Another daemon sends under this name: two would do everything twice."""
-        self._stranger = (
-            f"the platform's history shows {tag(strangers[0])}, which was not sent from"
+    def _stop(self, foreign: list[str]) -> None:
+        """Stop sending: a second daemon under this name would send all twice."""
+        self._foreign = (
+            f"the platform's history shows {tag(foreign[0])}, which was not sent from"
             f" this database: another Backhaul works for store {self._store}, on a copy"
             " of it. Stop the other one, then restart this one"
         )
-        self._door.fence(self._stranger)
-        if "foreign" not in self._told:
-            self._told.add("foreign")
+        self._switch.hold_for_audit(self._foreign)
+        if "foreign" not in self._reported:
+            self._reported.add("foreign")
             logger.bind(action="audit.foreign", store=self._store).error(
-                "store {}: sending stopped: {}", self._store, self._stranger
+                "store {}: sending stopped: {}", self._store, self._foreign
             )
 
-    def _tell(self, found: Tagged, meant: Meaning) -> None:
-        if meant is Meaning.LATE:
+    def _log_meaning(self, found: Tagged, meant: TagMeaning) -> None:
+        if meant is TagMeaning.LATE:
             logger.bind(
-                action="audit.late_landing", store=self._store, command=found.command
+                action="audit.late_effect", store=self._store, command=found.command
             ).warning(
-                "command {} had been given up, and landed after all as {}: applied",
+                "command {} was closed, and took effect late as {}: it is now applied",
                 found.command,
                 found.adjustment_id,
             )
-        elif meant is Meaning.BEHIND:
+        elif meant is TagMeaning.BEHIND:
             logger.bind(
                 action="command.doubled", store=self._store, command=found.command
             ).error(
-                "command {} had been given up, and landed after all as {}, behind a"
-                " count that was reckoned without it; compensate by hand",
+                "command {} was closed, and took effect late as {}, after a stock count"
+                " that did not include it; compensate it manually",
                 found.command,
                 found.adjustment_id,
             )
-        elif meant is Meaning.DOUBLED:
-            tell_doubled(self._store, found.command, (found.adjustment_id,))
+        elif meant is TagMeaning.DOUBLED:
+            report_double_effect(self._store, found.command, (found.adjustment_id,))
 
-    def _tell_restored(self) -> None:
-        self._door.fence(RESTORED)
-        if "restored" not in self._told:
-            self._told.add("restored")
+    def _log_restored(self) -> None:
+        self._switch.hold_for_audit(RESTORED)
+        if "restored" not in self._reported:
+            self._reported.add("restored")
             logger.bind(action="audit.restored", store=self._store).error(
                 "store {}: the platform's history shows our tags that this database"
-                " does not know: it was restored, or copied. What they tell of counts"
-                " as done; every open command is looked for before it is sent",
+                " does not know: it was restored, or copied. Their commands count as"
+                " done; every open command is checked before it is sent",
                 self._store,
             )
 
-    def _tell_blind(self, what: str, why: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            logger.bind(action="audit.blind", store=self._store).warning(
-                "store {}: {}: late or double landings, a restored database and a"
-                " second daemon cannot be seen",
+    def _log_unavailable(self, what: str, why: str) -> None:
+        if what not in self._reported:
+            self._reported.add(what)
+            logger.bind(action="audit.unavailable", store=self._store).warning(
+                "store {}: {}: Backhaul cannot detect late or double effects, a"
+                " restored database or a second daemon",
                 self._store,
                 why,
             )
 
-    def _tell_passed_over(self, error: Unusable) -> None:
-        if "passed over" not in self._told:
-            self._told.add("passed over")
-            logger.bind(action="audit.passed_over", store=self._store).warning(
-                "store {}: a row of the platform's history bears no tag of ours and"
-                " cannot be read: {}; such rows are passed over",
+    def _log_skipped_row(self, error: Unusable) -> None:
+        if "skipped row" not in self._reported:
+            self._reported.add("skipped row")
+            logger.bind(action="audit.row_skipped", store=self._store).warning(
+                "store {}: a row of the platform's stock history without our tag cannot"
+                " be read: {}; Backhaul skips such rows",
                 self._store,
                 error,
             )
 
-    def _tell_failed(self, error: Exception, bug: Exception | None = None) -> bool:
-        if "failed" not in self._told:
-            self._told.add("failed")
+    def _log_failed(self, error: Exception, bug: Exception | None = None) -> bool:
+        if "failed" not in self._reported:
+            self._reported.add("failed")
             logger.bind(action="audit.failed", store=self._store).opt(
                 exception=bug
             ).log(
                 "ERROR" if bug else "WARNING",
-                "store {}: the platform's history cannot be matched: {}; tried until"
-                " it works",
+                "store {}: the platform's stock history cannot be audited: {}; Backhaul"
+                " keeps retrying",
                 self._store,
                 error,
             )
@@ -383,7 +384,7 @@ class Auditor:
 
 
 def _by_tag(moves: Iterable[Move]) -> list[Tagged]:
-    """Return the adjustments with a tag of ours, each with its moves."""
+    """Return the adjustments that have our tag, each with its moves."""
     found: dict[tuple[str, str], list[Move]] = {}
     for move in moves:
         command = tagged(move.note)

@@ -1,4 +1,4 @@
-"""Finds out whether a platform honours Idempotency-Key, and since when."""
+"""Records whether a platform honours Idempotency-Key, and since when."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from backhaul.core.rate_limit import Priority
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient, StoreFacts
+    from backhaul.platform.client import PlatformClient, StoreFacts
     from backhaul.store.contract import Marks
 
 KEYED_ONCE = "idempotencyKey"
-"""The feature of a platform that takes each Idempotency-Key once."""
+"""The feature of a platform that carries out each Idempotency-Key at most once."""
 
 
-class Keying:
-    """Keeps since when the platform has said so; `told` is a person's word for it."""
+class IdempotencySupport:
+    """Stores since when a platform claims it; `configured` overrides the claim."""
 
     def __init__(
         self,
         store: str,
-        client: ShopClient,
+        client: PlatformClient,
         marks: Marks,
         clock: Clock,
-        told: bool | None = None,
+        configured: bool | None = None,
     ) -> None:
         self._client = client
         self._marks = marks
         self._clock = clock
-        self._told = told
+        self._configured = configured
         self._mark = f"keyed_since:{store}"
 
-    async def takes_once(self, first_sent_at: str) -> bool:
-        """Tell whether what left at that moment may be sent again under its key.
+    async def is_honoured(self, first_sent_at: str) -> bool:
+        """Return True if a request of that time may be sent again with the same key.
 
-        The platform is asked anew: it may have changed since the last start. Raises
-        NotSent, InDoubt, ReadRefused or Unusable where it does not tell.
+        Asks the platform again, because it may have changed since the last start.
+        Raises NotSent, OutcomeUnknown, ReadRefused or Unusable if it does not answer.
         """
-        if self._told is not None:
-            return self._told
+        if self._configured is not None:
+            return self._configured
         since = await self._marks.get(self._mark)
         if not since or since > first_sent_at:
-            return False  # it did not say so then: that is not asked for each doubt
+            return False  # the platform did not claim it then; do not ask each time
         facts = await self._client.facts(Priority.PROOF)
         if not (facts.store_id or facts.features):
-            return False  # a refusal, which says nothing of the platform
-        return await self.heed(facts) == since
+            return False  # a refusal says nothing about the platform
+        return await self.record(facts) == since
 
-    async def heed(self, facts: StoreFacts) -> str:
-        """Keep what the platform says now; return since when, empty where it does not.
+    async def record(self, facts: StoreFacts) -> str:
+        """Store what the platform claims now; return since when, "" if it does not.
 
-        Where it said so before and does not now, what leaves meanwhile is not protected
-        by its key, whatever it says later.
+        If it claimed it before and does not now, a request of this time is not
+        protected by its key, whatever the platform claims later.
         """
         before = await self._marks.get(self._mark) or ""
         now = to_text(self._clock.now())

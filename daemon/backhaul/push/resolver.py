@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import from_text, rest, to_text
-from backhaul.core.effect_proof import Found
+from backhaul.core.clock import from_text, to_text, wait_for_event
+from backhaul.core.effect_proof import EffectState
 from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.outcome import Outcome
@@ -21,116 +21,117 @@ from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import requests
 from backhaul.platform.client import ReadRefused
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import Proof
-from backhaul.push.response_classifier import judge
-from backhaul.push.retry_store import insist
+from backhaul.push.response_classifier import classify_response
+from backhaul.push.retry_store import retry_until_stored
 from backhaul.store.outbox import Look, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.platform.transport import Transport
-    from backhaul.push.availability import Door
-    from backhaul.push.effect_verification import Prover
-    from backhaul.push.send_windows import Gates
+    from backhaul.push.availability import SendSwitch
+    from backhaul.push.effect_verification import EffectVerifier
+    from backhaul.push.send_windows import SendWindows
     from backhaul.settings import Push
     from backhaul.store.outbox import Doubt, Doubts
 
 AT_ONCE = 4
-"""Looks that are taken side by side; one alone after a good probe."""
+"""Checks that run at the same time; only one after a successful probe."""
 IDLE_SECONDS = 30.0
-TOLD_AFTER = 3
-"""Looks in vain after which a person hears of it; fewer may be a blip."""
+REPORTED_AFTER = 3
+"""Failed checks in a row before one is logged; fewer may be a short outage."""
 STEP_FORWARD_SECONDS = 2.0
 SAME_KEY_HOURS = 23
-"""Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
+"""Platforms remember an Idempotency-Key for a day; less, because clocks differ."""
 NOT_LET_THROUGH = frozenset({Outcome.STOPPED, Outcome.THROTTLED})
-"""Refused before the key was looked at: nothing was asked."""
+"""The platform refused before checking the key, so this proves nothing."""
 
 
-class Replay(Struct, frozen=True):
-    """What sending again under the same key needs.
+class KeyedResend(Struct, frozen=True):
+    """What is needed to send a command again with the same Idempotency-Key.
 
-    `allowed` is asked with the moment of the first send; it may raise as a read does.
+    `allowed` takes the time of the first attempt, and returns True if a second one is
+    safe. It may raise as a read does.
     """
 
     transport: Transport
-    client: ShopClient
-    door: Door
-    gates: Gates
+    client: PlatformClient
+    switch: SendSwitch
+    windows: SendWindows
     allowed: Callable[[str], Awaitable[bool]]
 
 
-class Settler:
-    """Works off the commands in doubt, each at its own moments."""
+class Resolver:
+    """Checks uncertain commands, each at its own times, until each is resolved."""
 
     def __init__(
         self,
         store: str,
         doubts: Doubts,
-        prover: Prover,
-        replay: Replay,
+        verifier: EffectVerifier,
+        resend: KeyedResend,
         push: Push,
         clock: Clock,
         chance: Callable[[], float],
-        settled: Callable[[], None],
+        on_resolved: Callable[[], None],
     ) -> None:
         self._store = store
         self._doubts = doubts
-        self._prover = prover
-        self._replay = replay
+        self._verifier = verifier
+        self._resend = resend
         self._push = push
         self._clock = clock
         self._chance = chance
-        self._settled = settled
-        self._told: set[str] = set()
+        self._on_resolved = on_resolved
+        self._reported: set[str] = set()
         self._offset = self._wall_offset()
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """Tell that a command came in doubt."""
+        """Check now whether a command became uncertain."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Look for ever. Cancel to stop: what is in doubt stands in the database."""
+        """Check until cancelled. The database keeps the uncertain commands."""
         while True:
             self._wake.clear()
-            while await self.work_off():
+            while await self.check_due():
                 pass
             due = await self._doubts.next_due(self._store)
             seconds = IDLE_SECONDS
-            if due is not None and not self._replay.door.failing:
+            if due is not None and not self._resend.switch.is_failing:
                 wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
                 seconds = min(max(wait, 0.0), IDLE_SECONDS)
-            await rest(self._wake, seconds, self._clock)
+            await wait_for_event(self._wake, seconds, self._clock)
 
-    async def work_off(self) -> int:
-        """Look at what is due now; return how many commands that were.
+    async def check_due(self) -> int:
+        """Check the commands that are due now; return their number.
 
-        A platform that keeps failing is left alone until a probe was answered.
+        While the platform keeps failing, check nothing until a probe succeeds.
         """
-        if self._replay.door.failing:
+        if self._resend.switch.is_failing:
             return 0
-        await self._make_up_for_a_jump()
-        most = 1 if self._replay.transport.circuit.half_open else AT_ONCE
+        await self._postpone_after_jump()
+        most = 1 if self._resend.transport.circuit.half_open else AT_ONCE
         due = await self._doubts.due(self._store, most)
         if self._has_jumped():
-            return 1  # what is due was read with the new time: make up for it first
+            return 1  # the due commands were read with the new time: adjust it first
         async with asyncio.TaskGroup() as group:
             for doubt in due:
-                group.create_task(self._look(doubt))
+                group.create_task(self._check(doubt))
         return len(due)
 
     def _wall_offset(self) -> float:
         return self._clock.now().timestamp() - self._clock.monotonic()
 
-    async def _make_up_for_a_jump(self) -> None:
-        """Keep the looks as far apart as they are meant where the clock went forward.
+    async def _postpone_after_jump(self) -> None:
+        """Keep the intended time between checks when the clock jumps forward.
 
-        Else the last one is taken at once, and believes an absence that is none.
+        Otherwise the last check would run at once and accept a false absence.
         """
         offset = self._wall_offset()
         if self._has_jumped():
@@ -143,110 +144,117 @@ class Settler:
         """Return True if the clock went forward since the last check of it."""
         return self._wall_offset() - self._offset > STEP_FORWARD_SECONDS
 
-    async def _look(self, doubt: Doubt) -> None:
+    async def _check(self, doubt: Doubt) -> None:
         at = to_text(self._clock.now())
         try:
-            proof = await self._prove(doubt)
-        except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
-            await self._again(doubt, at, str(error))
+            proof = await self._verify(doubt)
+        except (NotSent, OutcomeUnknown, ReadRefused, Unusable, Busy) as error:
+            await self._check_later(doubt, at, str(error))
             return
-        except Exception as error:  # noqa: BLE001 - it must not stop all other looks
-            await self._again(doubt, at, f"{type(error).__name__}: {error}", error)
+        except Exception as error:  # noqa: BLE001 - the other checks go on
+            await self._check_later(
+                doubt, at, f"{type(error).__name__}: {error}", error
+            )
             return
-        self._told.discard(doubt.command.id)
-        look = Look(at, proof.found.value, proof.reason, proof.read)
-        state = await self._settle(doubt, look, self._step(doubt, proof))
-        self._tell(doubt, state, proof.reason)
+        self._reported.discard(doubt.command.id)
+        check = Look(at, proof.found.value, proof.reason, proof.read)
+        state = await self._store_check(doubt, check, self._settlement(doubt, proof))
+        self._log_state(doubt, state, proof.reason)
         if proof.doubled:
-            tell_doubled(self._store, doubt.command.id, proof.doubled)
-        self._settled()
+            report_double_effect(self._store, doubt.command.id, proof.doubled)
+        self._on_resolved()
 
-    async def _settle(self, doubt: Doubt, look: Look, step: Settlement) -> State:
-        write = partial(self._doubts.settle, doubt, look, step)
-        return await insist(write, self._store, self._clock)
+    async def _store_check(
+        self, doubt: Doubt, check: Look, settlement: Settlement
+    ) -> State:
+        write = partial(self._doubts.settle, doubt, check, settlement)
+        return await retry_until_stored(write, self._store, self._clock)
 
-    async def _prove(self, doubt: Doubt) -> Proof:
-        """Ask under the same key where that is harmless, else read back.
+    async def _verify(self, doubt: Doubt) -> Proof:
+        """Send again with the same key where that is safe, otherwise read the platform.
 
-        What a reading cannot tell is not final as long as the key can still prove it.
+        A read that proves nothing is not final while the key can still prove it.
         """
-        keyed, unasked = self._may_replay(doubt), ""
+        keyed, unasked = self._may_resend(doubt), ""
         try:
-            keyed = keyed and await self._replay.allowed(doubt.first_sent_at)
-            if keyed and self._lets_out(doubt):
-                if (replayed := await self._send_again(doubt)) is not None:
-                    return replayed
+            keyed = keyed and await self._resend.allowed(doubt.first_sent_at)
+            if keyed and self._allows(doubt):
+                if (resent := await self._send_again(doubt)) is not None:
+                    return resent
             elif keyed:
-                unasked = "its key can be asked once sending goes on"
-        except (NotSent, InDoubt, Unusable) as error:
-            unasked = f"its key was not answered: {error}"
-        proof = await self._prover.prove(doubt)
-        if unasked and proof.found is not Found.APPLIED:
+                unasked = "it can be sent again with its key once sending resumes"
+        except (NotSent, OutcomeUnknown, Unusable) as error:
+            unasked = f"sending it again with its key got no answer: {error}"
+        proof = await self._verifier.verify(doubt)
+        if unasked and proof.found is not EffectState.APPLIED:
             raise NotSent(f"{proof.reason}; {unasked}")
         return replace(proof, final=proof.final and not keyed)
 
-    def _may_replay(self, doubt: Doubt) -> bool:
+    def _may_resend(self, doubt: Doubt) -> bool:
         now = self._clock.now()
         age = now - from_text(doubt.first_sent_at)
         return (
             not doubt.is_overtaken
-            and doubt.key_fingerprint == self._replay.transport.key_fingerprint
+            and doubt.key_fingerprint == self._resend.transport.key_fingerprint
             and from_text(doubt.sent_at) <= now
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )
 
-    def _lets_out(self, doubt: Doubt) -> bool:
-        kind, replay = doubt.command.kind, self._replay
-        gated = replay.gates.lets_again(kind, doubt.planned_at)
-        return gated and replay.door.lets_out(kind)
+    def _allows(self, doubt: Doubt) -> bool:
+        kind, resend = doubt.command.kind, self._resend
+        allowed = resend.windows.allows_resend(kind, doubt.planned_at)
+        return allowed and resend.switch.allows(kind)
 
     async def _send_again(self, doubt: Doubt) -> Proof | None:
-        """Send the same bytes under the same key; None where the answer tells nothing.
+        """Send the same bytes with the same key; None if the response proves nothing.
 
-        A platform that takes a key once either applies it now or says what it did. A
-        refusal proves nothing of the first try, which may still be on its way; where
-        the key was not even looked at, the answer is none. Raises NotSent or InDoubt.
+        A platform that honours keys either applies the request now or reports what it
+        did before. A refusal proves nothing about the first attempt, which may still be
+        on its way. Raises NotSent, also where the platform did not check the key, or
+        OutcomeUnknown.
         """
         command = doubt.command
         await self._await_room()
         try:
-            await self._require_doubt(doubt)
+            await self._require_uncertain(doubt)
         except BaseException:
-            self._replay.transport.budget.give_back(1)
+            self._resend.transport.budget.give_back(1)
             raise
-        answer = await self._replay.transport.send(
+        answer = await self._resend.transport.send(
             requests.path(command),
             doubt.request,
             idempotency_key(command.id),
             room_taken=True,
-            # Once more: the wait may have outlived the key, or a new one come.
-            may_send=lambda: self._lets_out(doubt) and self._may_replay(doubt),
+            # Again: the key may have expired during the wait, or been replaced.
+            may_send=lambda: self._allows(doubt) and self._may_resend(doubt),
         )
-        judged = await judge(command, answer, self._replay.client, self._doubts)
-        self._replay.door.heed(command.kind, judged.verdict)
+        judged = await classify_response(
+            command, answer, self._resend.client, self._doubts
+        )
+        self._resend.switch.apply_verdict(command.kind, judged.verdict)
         if judged.verdict.outcome in NOT_LET_THROUGH:
             raise NotSent(judged.verdict.reason)
         if judged.verdict.outcome is not Outcome.CONFIRMED:
             return None
-        reason = f"the same Idempotency-Key again was answered {judged.verdict.reason}"
+        reason = f"sent again with the same key; the answer: {judged.verdict.reason}"
         effect = requests.effect_id(judged.evidence)
-        # Not the body: an order tells of a person.
+        # Not the body: an order has personal data.
         read = {"status": answer.status} | judged.evidence
-        return Proof(Found.APPLIED, reason, read, judged.evidence, effect)
+        return Proof(EffectState.APPLIED, reason, read, judged.evidence, effect)
 
-    async def _require_doubt(self, doubt: Doubt) -> None:
+    async def _require_uncertain(self, doubt: Doubt) -> None:
         if not await self._doubts.stands(doubt):
-            raise NotSent("a person has decided meanwhile")
+            raise NotSent("an operator has decided meanwhile")
 
     async def _await_room(self) -> None:
-        """Take room in the platform's budget, as every command does."""
-        budget, clock = self._replay.transport.budget, self._clock
+        """Wait for room in the platform's rate budget, as every command does."""
+        budget, clock = self._resend.transport.budget, self._clock
         while not budget.take(1, clock.monotonic()):
             wait = budget.wait_seconds(Priority.COMMAND, clock.monotonic())
             await clock.sleep(wait)
 
-    def _step(self, doubt: Doubt, proof: Proof) -> Settlement:
-        if proof.found is Found.APPLIED:
+    def _settlement(self, doubt: Doubt, proof: Proof) -> Settlement:
+        if proof.found is EffectState.APPLIED:
             evidence = dict(proof.evidence)
             if proof.doubled:
                 evidence["doubled"] = list(proof.doubled)
@@ -256,18 +264,18 @@ class Settler:
                 evidence=evidence,
                 effect_id=proof.effect_id,
             )
-        looks = doubt.looks + 1
-        delays = self._push.check_after
-        if looks < len(delays) and not (proof.final or self._is_old(doubt)):
-            wait = delays[looks] - delays[looks - 1]
+        checks = doubt.looks + 1
+        times = self._push.check_after
+        if checks < len(times) and not (proof.final or self._is_old(doubt)):
+            wait = times[checks] - times[checks - 1]
             due_at = to_text(self._clock.now() + timedelta(seconds=wait))
             return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
         evidence = {"read": proof.read} if proof.read else {}
         reason, resends = proof.reason, self._push.on_absent == "resend"
         if doubt.command.kind == "fulfill" and (proof.read or {}).get("cancelled_at"):
-            # A person may want the parcel back, or it may still land.
+            # An operator may want the parcel back, or it may still take effect.
             reason, resends = f"{reason}, and the order is cancelled", False
-        if proof.found is Found.ABSENT and resends:
+        if proof.found is EffectState.ABSENT and resends:
             due_at = to_text(self._clock.now())
             absent = (Cause.PROVED_ABSENT,)
             return Settlement(absent, reason, due_at=due_at, evidence=evidence)
@@ -275,56 +283,58 @@ class Settler:
         return Settlement((Cause.UNDECIDABLE,), reason, evidence=evidence)
 
     def _is_old(self, doubt: Doubt) -> bool:
-        """Tell whether the last time it may have been sent lies before every look.
+        """Return True if its last possible send is older than the last check time.
 
-        So it is with what was planned after a restore, and never sent in this life.
+        This is so for a command planned after a restore and not sent since.
         """
         age = self._clock.now() - from_text(doubt.sent_at)
         last = timedelta(seconds=self._push.check_after[-1])
         return not doubt.request and age >= last
 
-    async def _again(
+    async def _check_later(
         self, doubt: Doubt, at: str, error: str, bug: Exception | None = None
     ) -> None:
-        """The platform could not be read: that tells nothing, and counts as no look."""
+        """Plan the next check after a failed one, which does not count as a check."""
         seconds = delay_seconds(
             doubt.command.failures + 1,
             base_seconds=self._push.retry_base,
             cap_seconds=self._push.retry_cap,
             chance=self._chance(),
         )
-        reason = f"in doubt; reading back: {error}"
-        step = Settlement(
+        reason = f"uncertain, and the check failed: {error}"
+        settlement = Settlement(
             causes=(Cause.UNKNOWN,),
             reason=reason,
             due_at=to_text(self._clock.now() + timedelta(seconds=seconds)),
             counts_as_failure=True,
         )
-        look = Look(at, "unreadable", reason, counts=False)
-        await self._settle(doubt, look, step)
-        if bug is not None or doubt.command.failures + 1 >= TOLD_AFTER:
-            self._tell_in_vain(doubt, reason, bug)
+        check = Look(at, "unreadable", reason, counts=False)
+        await self._store_check(doubt, check, settlement)
+        if bug is not None or doubt.command.failures + 1 >= REPORTED_AFTER:
+            self._log_failed_check(doubt, reason, bug)
 
-    def _tell_in_vain(self, doubt: Doubt, reason: str, bug: Exception | None) -> None:
-        """Say once of each command that its lane may stay blocked for good."""
+    def _log_failed_check(
+        self, doubt: Doubt, reason: str, bug: Exception | None
+    ) -> None:
+        """Log once per command that later commands of its ordering key are blocked."""
         command = doubt.command
-        if command.id in self._told:
+        if command.id in self._reported:
             return
-        self._told.add(command.id)
+        self._reported.add(command.id)
         level = "WARNING" if bug is None else "ERROR"
-        logger.bind(action="look.in_vain", store=self._store, command=command.id).opt(
+        logger.bind(action="check.failed", store=self._store, command=command.id).opt(
             exception=bug
         ).log(
             level,
-            "{} {} is {}; what follows it waits. Tried until it works; to decide"
-            " yourself: backhaul commands park {}",
+            "{} {} is {}; later commands for it wait. Backhaul keeps retrying; to"
+            " decide yourself, run: backhaul commands park {}",
             command.kind,
             command.target,
             reason,
             command.id,
         )
 
-    def _tell(self, doubt: Doubt, state: State, reason: str) -> None:
+    def _log_state(self, doubt: Doubt, state: State, reason: str) -> None:
         level = "WARNING" if state is State.PARKED else "INFO"
         logger.bind(
             action=f"command.{state}", store=self._store, command=doubt.command.id
@@ -339,7 +349,7 @@ class Settler:
 
 
 def with_cause(doubt: Doubt, found: str) -> str:
-    """Say how the last attempt ended, then what the checks have found."""
+    """Return how the last attempt ended, then what the checks found."""
     checks = doubt.looks + 1
     said = f"{found} ({checks} check{'' if checks == 1 else 's'})"
     if not doubt.answer:
@@ -348,10 +358,10 @@ def with_cause(doubt: Doubt, found: str) -> str:
     return f"{'the platform answered ' if is_status else ''}{doubt.answer}; {said}"
 
 
-def tell_doubled(store: str, command: str, others: tuple[str, ...]) -> None:
-    """Alert a person: an effect landed more than once and is to be compensated."""
+def report_double_effect(store: str, command: str, others: tuple[str, ...]) -> None:
+    """Log that a command took effect more than once, which an operator must correct."""
     logger.bind(action="command.doubled", store=store, command=command).error(
-        "command {} took effect more than once: also {}; compensate by hand",
+        "command {} took effect more than once: also {}; compensate it manually",
         command,
         ", ".join(others),
     )

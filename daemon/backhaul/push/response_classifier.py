@@ -15,7 +15,7 @@ from backhaul.core.outcome import Outcome, Verdict, classify_refusal, code_of
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import decoding, requests
 from backhaul.platform.client import ReadRefused
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.store.outbox import Settlement
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.resources import Order
-    from backhaul.platform.client import ShopClient
-    from backhaul.platform.transport import Answer
+    from backhaul.platform.client import PlatformClient
+    from backhaul.platform.transport import Response
     from backhaul.settings import Push
     from backhaul.store.contract import Command
     from backhaul.store.outbox import Doubts
 
 
 _OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})
-"""What tells that the step of a stock target was reckoned from another stock."""
+"""Codes which show that an adjustment was computed from another stock."""
 
 
 UNITS_OPEN = (
@@ -44,55 +44,57 @@ NO_FURTHER_NUMBER = (
 )
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """A verdict that needs no further look, with what proves it."""
+class ClassifiedResponse(msgspec.Struct, frozen=True):
+    """A verdict that needs no further read, with its evidence."""
 
     verdict: Verdict
     evidence: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-async def judge(
-    command: Command, answer: Answer, client: ShopClient, doubts: Doubts
-) -> Judged:
-    """Decide what an answer proves. Reads the object where the table asks for it."""
+async def classify_response(
+    command: Command, answer: Response, client: PlatformClient, doubts: Doubts
+) -> ClassifiedResponse:
+    """Classify what a response proves; read the object where the table requires it."""
     if answer.ok:
         return await _judge_success(command, answer, client.tracking, doubts)
     verdict = classify_refusal(
         command.kind, answer.status, answer.problem(), answer.retry_after_seconds()
     )
     if "target" in command.payload and code_of(answer.problem()) in _OVERTAKING:
-        return Judged(replace(verdict, outcome=Outcome.OVERTAKEN))
+        return ClassifiedResponse(replace(verdict, outcome=Outcome.OVERTAKEN))
     if verdict.outcome is Outcome.CHECK_ABSENT:
-        return Judged(await _check_absent(command, verdict, client))
+        return ClassifiedResponse(await _check_absent(command, verdict, client))
     if verdict.outcome is Outcome.CHECK_EFFECT:
         return await _check_effect(command, verdict, client, doubts)
-    return Judged(verdict)
+    return ClassifiedResponse(verdict)
 
 
-async def check_shipped_whole(command: Command, client: ShopClient) -> Judged | None:
-    """Read the order before a number alone is sent; None where it may be sent.
+async def check_shipped_whole(
+    command: Command, client: PlatformClient
+) -> ClassifiedResponse | None:
+    """Read the order before only a number is sent; return None if it may be sent.
 
-    The mirror may be older than the order, and without lines the store ships what is
-    open.
+    The mirror may be older than the order, and without lines the store ships all open
+    units.
     """
     try:
         data = await client.read(requests.object_path(command))
         order = decoding.order(data, client.tracking)
-    except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+    except (NotSent, OutcomeUnknown, ReadRefused, Unusable) as error:
         reason = f"not sent: the order could not be read before: {error}"
-        return Judged(Verdict(Outcome.NEVER_SENT, reason))
+        return ClassifiedResponse(Verdict(Outcome.NEVER_SENT, reason))
     if order.cancelled_at is not None:
         reason = "the order is cancelled; nothing was sent"
-        return Judged(Verdict(Outcome.REJECTED, reason))
-    if requests.leaves(order, command):
-        return Judged(Verdict(Outcome.REJECTED, UNITS_OPEN))
+        return ClassifiedResponse(Verdict(Outcome.REJECTED, reason))
+    if requests.has_open_units(order, command):
+        return ClassifiedResponse(Verdict(Outcome.REJECTED, UNITS_OPEN))
     return None
 
 
-def refuse_unsent(judged: Judged, request: bytes) -> Judged:
-    """Reject where the platform names a member that the request did not even hold.
+def refuse_unsent(judged: ClassifiedResponse, request: bytes) -> ClassifiedResponse:
+    """Reject if the platform names a member that the request did not have.
 
-    Leaving it out again would ask the same question for ever.
+    Leaving the member out again would send the same request for ever.
     """
     verdict = judged.verdict
     if verdict.outcome is not Outcome.WITHOUT_MEMBER:
@@ -103,33 +105,33 @@ def refuse_unsent(judged: Judged, request: bytes) -> Judged:
 
 
 async def _judge_success(
-    command: Command, answer: Answer, tracking: decoding.Tracking, doubts: Doubts
-) -> Judged:
+    command: Command, answer: Response, tracking: decoding.Tracking, doubts: Doubts
+) -> ClassifiedResponse:
     try:
         document = answer.json()
         proof = requests.evidence(command, document, tracking)
         if len(proof.get("shipments", ())) > 1:
             # A platform may list the newest parcel first.
-            others = await claimed(doubts, command, proof["shipments"])
+            others = await owned_by_others(doubts, command, proof["shipments"])
             proof = requests.evidence(command, document, tracking, others)
     except Unusable as error:
         reason = f"{answer.status}, but {error}"
-        return Judged(Verdict(Outcome.UNCERTAIN, reason))
+        return ClassifiedResponse(Verdict(Outcome.UNCERTAIN, reason))
     except Busy:
-        pass  # then the last one that fits is taken for its own
-    return Judged(Verdict(Outcome.CONFIRMED, str(answer.status)), proof)
+        pass  # then the last parcel that fits counts as its own
+    return ClassifiedResponse(Verdict(Outcome.CONFIRMED, str(answer.status)), proof)
 
 
 async def _check_absent(
-    command: Command, verdict: Verdict, client: ShopClient
+    command: Command, verdict: Verdict, client: PlatformClient
 ) -> Verdict:
-    """404 is final only if the object is 404 too while lists can be read."""
+    """Reject after a 404 only if the object is 404 too while lists can be read."""
     path = requests.object_path(command)
     try:
         answer = await client.answer_of(path)
         absent = answer.status == 404 and await client.opens()
-    except (NotSent, InDoubt) as error:
-        return Verdict(Outcome.STOPPED, f"{verdict.reason}; reading back: {error}")
+    except (NotSent, OutcomeUnknown) as error:
+        return Verdict(Outcome.STOPPED, f"{verdict.reason}; reading it failed: {error}")
     if absent:
         return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} does not exist")
     if answer.ok and _lacks_variant(command, answer):
@@ -137,8 +139,8 @@ async def _check_absent(
     return Verdict(Outcome.STOPPED, f"{verdict.reason}, yet {path} is there")
 
 
-def _lacks_variant(command: Command, answer: Answer) -> bool:
-    """Tell whether the product was read and the variant to adjust is not in it."""
+def _lacks_variant(command: Command, answer: Response) -> bool:
+    """Return True if the product was read and lacks the variant to adjust."""
     if command.kind != "adjust":
         return False
     try:
@@ -152,51 +154,58 @@ def _lacks_variant(command: Command, answer: Answer) -> bool:
     return bool(known) and command.payload["variant_id"] not in known
 
 
-async def claimed(doubts: Doubts, command: Command, effects: Sequence[str]) -> set[str]:
-    """Return which of these effects are proved to be another command's own."""
+async def owned_by_others(
+    doubts: Doubts, command: Command, effects: Sequence[str]
+) -> set[str]:
+    """Return those of `effects` that are proved to belong to another command."""
     owners = await doubts.owners(command.store, effects)
     return {effect for effect, owner in owners.items() if owner.command != command.id}
 
 
 async def _check_effect(
-    command: Command, verdict: Verdict, client: ShopClient, doubts: Doubts
-) -> Judged:
-    """409: applied if the order shows the same effect, else a person decides."""
+    command: Command, verdict: Verdict, client: PlatformClient, doubts: Doubts
+) -> ClassifiedResponse:
+    """Confirm after a 409 if the order shows the effect; else an operator decides."""
     if command.kind == "adjust":
-        return Judged(Verdict(Outcome.PARKED, verdict.reason))
+        return ClassifiedResponse(Verdict(Outcome.PARKED, verdict.reason))
     try:
         data = await client.read(requests.object_path(command))
         order = decoding.order(data, client.tracking)
         proof = await _effect(command, order, data, doubts)
-    except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
-        reason = f"{verdict.reason}; reading back: {error}"
-        return Judged(Verdict(Outcome.DEFERRED, reason))
+    except (NotSent, OutcomeUnknown, ReadRefused, Unusable, Busy) as error:
+        reason = f"{verdict.reason}; reading it failed: {error}"
+        return ClassifiedResponse(Verdict(Outcome.DEFERRED, reason))
     if proof is not None:
         reason = f"{verdict.reason}; the order shows the same effect"
-        return Judged(Verdict(Outcome.CONFIRMED, reason), proof)
+        return ClassifiedResponse(Verdict(Outcome.CONFIRMED, reason), proof)
     if command.number_only:
         reason = f"{verdict.reason}; {NO_FURTHER_NUMBER}"
-        return Judged(Verdict(Outcome.REJECTED, reason))
-    shows = requests.otherwise(command, order, data) or "the order shows something else"
+        return ClassifiedResponse(Verdict(Outcome.REJECTED, reason))
+    shows = (
+        requests.cancellation_mismatch(command, order, data)
+        or "the order shows something else"
+    )
     read = {"read": requests.read(order, data)}
-    return Judged(Verdict(Outcome.PARKED, f"{verdict.reason}; {shows}"), read)
+    return ClassifiedResponse(
+        Verdict(Outcome.PARKED, f"{verdict.reason}; {shows}"), read
+    )
 
 
 async def _effect(
     command: Command, order: Order, data: Mapping[str, Any], doubts: Doubts
 ) -> dict[str, Any] | None:
-    """Return what proves that the order shows the effect; None where it does not."""
+    """Return the evidence that the order shows the effect; None if it does not."""
     proof = requests.order_evidence(order)
     if command.kind == "cancel":
-        if not requests.shows(command, order, data):
+        if not requests.shows_effect(command, order, data):
             return None
-        # A refusal did nothing itself: it is somebody else's unless an earlier attempt
-        # may have made it, as the settler would find. To take it for our own would keep
-        # from the source that an order was cancelled.
+        # A refused request had no effect, so somebody else cancelled the order unless
+        # an earlier attempt of ours did. To claim the cancellation would hide it from
+        # the back office.
         before = await doubts.known_before(command)
         return proof | requests.own_cancellation(command, order, data, before)
-    others = await claimed(doubts, command, proof["shipments"])
-    parcels = requests.parcels_of(command, order, data, others)
+    others = await owned_by_others(doubts, command, proof["shipments"])
+    parcels = requests.matching_parcels(command, order, data, others)
     if not parcels:
         return None
     return proof | requests.parcel_evidence(command, order, data, parcels[-1])
@@ -216,16 +225,16 @@ CAUSES: dict[Outcome, tuple[Cause, ...]] = {
     Outcome.OVERTAKEN: (Cause.REPLACED,),
 }
 BACKING_OFF = frozenset({Outcome.NEVER_SENT, Outcome.DEFERRED})
-"""Tried again after a wait that grows with each failure."""
+"""Retried after a wait that grows with each failure."""
 
 THROTTLE_SECONDS = 1.0
-"""Wait after a 429 that names none."""
+"""Wait after a 429 that states none."""
 
 
 def settlement(
-    judged: Judged, failures: int, now: datetime, chance: float, push: Push
+    judged: ClassifiedResponse, failures: int, now: datetime, chance: float, push: Push
 ) -> Settlement:
-    """Return how the command moves on. `chance` in [0, 1) spreads retries."""
+    """Return the command's next state. `chance` in [0, 1) spreads retries."""
     verdict = judged.verdict
     wait: float | None = None
     if verdict.outcome in BACKING_OFF:
@@ -252,7 +261,7 @@ def settlement(
 
 
 def interrupted() -> Settlement:
-    """Return how a command moves on that was being sent when the program died."""
+    """Return the next state of a command that was being sent when the program died."""
     return Settlement(
         causes=CAUSES[Outcome.UNCERTAIN],
         reason="the program stopped while this was being sent",

@@ -21,41 +21,47 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REST_SECONDS = 0.5
-"""Rest after the database refused to write."""
+"""Wait after the database refused a write."""
 
 
-async def insist(write: Callable[[], Awaitable[T]], store: str, clock: Clock) -> T:
-    """Write until it is taken: who gave up would have to ask the platform again."""
+async def retry_until_stored(
+    write: Callable[[], Awaitable[T]], store: str, clock: Clock
+) -> T:
+    """Retry a write until it is stored; a lost result needs another check."""
     while True:
         try:
             return await write()
         except Busy as error:
-            tell_busy(store, error)
+            log_busy(store, error)
         await clock.sleep(REST_SECONDS)
 
 
-def tell_busy(store: str, error: Busy) -> None:
-    """Say that the database refuses to write."""
+def log_busy(store: str, error: Busy) -> None:
+    """Log that the database refuses writes."""
     logger.bind(action="push.busy", store=store).warning("{}", error)
 
 
-def told_of(store: str, answer: bytes) -> Told | None:
-    """Return whom an answer is about, so that it can be kept without them.
+def mentioned_customer(store: str, answer: bytes) -> Told | None:
+    """Return the customer that a response mentions, so that they can be redacted.
 
-    The order is the answer itself, or a member of it: `data`, or what a refusal shows.
+    The order is the response itself, or a member of it: `data`, or one of a refusal.
     """
     try:
         document = strict_json.decode_object(answer)
     except Unusable:
         return None
     for name, value in {"": document, **document}.items():
-        person = personal_data.person_of("", value) if isinstance(value, dict) else None
-        if person is not None:
-            address = address_digest(store, person.email) if person.email else None
-            return Told(person.id, address, partial(_without_person, document, name))
+        customer = (
+            personal_data.customer_of("", value) if isinstance(value, dict) else None
+        )
+        if customer is not None:
+            address = address_digest(store, customer.email) if customer.email else None
+            return Told(
+                customer.id, address, partial(_without_customer, document, name)
+            )
     return None
 
 
-def _without_person(document: dict[str, Any], name: str) -> bytes:
+def _without_customer(document: dict[str, Any], name: str) -> bytes:
     left = personal_data.redacted("", document[name] if name else document)
     return strict_json.encode({**document, name: left} if name else left)

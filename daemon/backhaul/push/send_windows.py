@@ -20,20 +20,19 @@ JOBS: Mapping[str, str] = {
     "push_cancellations": "cancel",
     "push_adjustments": "adjust",
 }
-"""Which job opens which gate."""
+"""The kind of command whose window each job opens."""
 
 _ALWAYS = "9999"
 
 
-class Gates:
-    """One gate per kind of command; a gate is a moment.
+class SendWindows:
+    """One window per kind of command; a window is a time.
 
-    Commands planned up to that moment may leave, so that retries never wait for the
-    next opening and nothing has to be closed. A kind that is sent at once leaves in
-    runs too, each of which begins when a command is planned (`on_demand`); its gate
-    stands open during a run, but in quiet hours and where its job is disabled. Without
-    a scheduler it stands open always. A paused gate lets out only what a person opens
-    it for.
+    Commands planned up to that time may leave. So a retry never waits for the next
+    opening, and no window has to be closed. A kind that is sent at once leaves in runs
+    too; a run begins when a command is planned (`on_demand`). Its window is open during
+    the run, except in quiet hours or while its job is disabled. Without a scheduler it
+    is always open. While a kind is paused, only an operator's run lets commands leave.
     """
 
     def __init__(self, eager: bool, clock: Clock) -> None:
@@ -46,43 +45,43 @@ class Gates:
         self._opened: dict[str, str] = {}
         self._paused: dict[str, str] = {}
         self._opened_in_pause: set[str] = set()
-        self._shut: set[str] = set()
+        self._disabled: set[str] = set()
         self.quiet: dict[str, QuietHours] = {}
 
-    def stand_open(self, kind: str, enabled: bool) -> None:
-        """Let an eager gate stand open, or not: its job is disabled."""
-        (self._shut.discard if enabled else self._shut.add)(kind)
+    def set_enabled(self, kind: str, enabled: bool) -> None:
+        """Set whether the job of a kind is enabled; a disabled job sends nothing."""
+        (self._disabled.discard if enabled else self._disabled.add)(kind)
 
-    def send_at_once(self, kind: str, at_once: bool) -> None:
-        """Set whether commands of a kind leave when planned, or only by `open`."""
+    def set_send_at_once(self, kind: str, at_once: bool) -> None:
+        """Set whether commands of a kind leave when planned, or only after `open`."""
         (self._at_once.add if at_once else self._at_once.discard)(kind)
         if not at_once:
             self._drop_run(kind)
 
     def may_run(self, kind: str) -> bool:
-        """Return whether a run on demand would let out commands now."""
+        """Return True if a run on demand could send commands now."""
         on_demand = kind in self._at_once and kind in self.on_demand
-        return on_demand and kind not in self._paused and not self._is_shut(kind)
+        return on_demand and kind not in self._paused and not self._is_closed(kind)
 
     def quiet_until(self, kind: str) -> datetime | None:
-        """Return when quiet hours are over that are all that prevents a run."""
+        """Return when quiet hours end, if nothing else prevents a run."""
         quiet = self.quiet.get(kind)
-        if quiet is None or kind in self._shut or kind in self._paused:
+        if quiet is None or kind in self._disabled or kind in self._paused:
             return None
         on_demand = kind in self._at_once and kind in self.on_demand
         return quiet.over(self._clock.now()) if on_demand else None
 
     def expect_run(self, kind: str) -> None:
-        """Let nothing be claimed in vain in the moment until the run begins."""
+        """Close the window until the run begins, to avoid an empty claim."""
         self._expected.add(kind)
 
     @property
     def expects_run(self) -> bool:
-        """Whether a run begins in a moment."""
+        """Whether a run was started and has not begun yet."""
         return bool(self._expected)
 
     def begin_run(self, kind: str) -> bool:
-        """Open the gate until `end_run`; return False where the job may not send."""
+        """Open the window until `end_run`; return False if the job may not send."""
         self._expected.discard(kind)
         if not self.may_run(kind):
             return False
@@ -90,14 +89,14 @@ class Gates:
         return True
 
     def is_running(self, kind: str) -> bool:
-        """Return whether a run goes on, and note until when it could let out."""
+        """Return True if a run goes on, and record the time up to which it sends."""
         if kind in self._runs and self.may_run(kind):
             self._runs[kind] = to_text(self._clock.now())
             return True
         return False
 
     def end_run(self, kind: str) -> None:
-        """Close the gate; what was planned during the run may still leave."""
+        """Close the window; commands planned during the run may still leave."""
         self._expected.discard(kind)
         self.is_running(kind)
         if kind in self._runs:
@@ -108,14 +107,14 @@ class Gates:
         self._runs.pop(kind, None)
 
     def open(self, kind: str, at: str) -> None:
-        """Let out what is planned by then."""
+        """Let commands leave that are planned by `at`."""
         self._opened[kind] = at
         if kind in self._paused:
-            # Whatever the clock showed then: a clock may be set back.
+            # A flag and not a time, because the clock may be set back.
             self._opened_in_pause.add(kind)
 
     def pause(self, kind: str, since: str | None) -> None:
-        """Let out nothing but by an opening after `since`; None resumes."""
+        """Send only by an opening after `since`; None ends the pause."""
         self._opened_in_pause.discard(kind)
         self._drop_run(kind)
         if since is None:
@@ -126,23 +125,23 @@ class Gates:
                 # The clock was set back since: it was opened before the pause.
                 self._opened[kind] = since
 
-    def passable(self) -> dict[str, str]:
-        """Return kind and moment of each open gate, the most urgent first."""
+    def open_until(self) -> dict[str, str]:
+        """Return the time of each open window by kind, the most urgent kind first."""
         return {kind: until for kind in KINDS if (until := self._until(kind))}
 
-    def lets_again(self, kind: str, planned_at: str) -> bool:
-        """Tell whether what is in doubt may be sent again under its key.
+    def allows_resend(self, kind: str, planned_at: str) -> bool:
+        """Return True if an uncertain command may be sent again with its key.
 
-        That waits for no opening and no quiet hours: only where the kind's job is
-        paused or disabled it is let out no more than a retry is.
+        A resend waits neither for an opening nor for quiet hours. If the kind's job is
+        paused or disabled, it follows the same rule as a retry.
         """
-        is_held = kind in self._paused or kind in self._shut
+        is_held = kind in self._paused or kind in self._disabled
         return not is_held or planned_at <= self._until(kind)
 
     def _until(self, kind: str) -> str:
-        """Return up to when what is planned may leave; "" where nothing may."""
+        """Return the time up to which planned commands may leave; "" if none may."""
         paused = self._paused.get(kind)
-        if kind in self._at_once and paused is None and not self._is_shut(kind):
+        if kind in self._at_once and paused is None and not self._is_closed(kind):
             if kind in self._expected:
                 return ""
             if kind in self._runs or kind not in self.on_demand:
@@ -151,64 +150,64 @@ class Gates:
         passes = paused is None or kind in self._opened_in_pause or opened > paused
         return opened if passes else ""
 
-    def _is_shut(self, kind: str) -> bool:
+    def _is_closed(self, kind: str) -> bool:
         quiet = self.quiet.get(kind)
         is_quiet = quiet is not None and quiet.holds(self._clock.now())
-        return is_quiet or kind in self._shut
+        return is_quiet or kind in self._disabled
 
 
 COALESCE_SECONDS = 1.0
-"""A burst is over when nothing was planned or sent for so long."""
+"""A burst ends when nothing was planned or sent for this time."""
 LONGEST_SECONDS = 60.0
-"""Longest run: under constant load there is one row of `job_runs` in this time."""
+"""Longest run: under constant load, one row of `job_runs` per this time."""
 
 
 class Burst:
-    """The run of one job, from the first planned command until no more come.
+    """One run of a push job, from the first planned command to the last.
 
-    The gate stands open during the run, so the first command of a burst leaves at once
-    and the others do not wait for a further run. `start` has APScheduler call `run`:
-    immediately, or at the moment that is given. `record` writes down a run that sent
-    something: when it began, when it ended, and how many commands it sent.
+    The window is open during the run, so the first command of a burst leaves at once
+    and the others do not wait for another run. `start` lets APScheduler call `run` now
+    or at the given time. `record` stores a run that sent commands: when it began, when
+    it ended, and how many it sent.
     """
 
     def __init__(
         self,
         kind: str,
-        gates: Gates,
+        windows: SendWindows,
         clock: Clock,
         start: Callable[[datetime | None], None],
         record: Callable[[str, str, int], Awaitable[bool]],
     ) -> None:
         self._kind = kind
-        self._gates = gates
+        self._windows = windows
         self._clock = clock
         self._start = start
         self._record = record
-        self._asked = 0.0
+        self._requested_at = 0.0
         self._is_started = False
         self._waits_for: datetime | None = None
         self._began: str | None = None
         self.sent = 0
-        """Commands sent that no recorded run counts yet."""
+        """Commands sent and not yet counted by a recorded run."""
 
-    def ask(self) -> None:
-        """Prolong the run, or have one started as soon as the job may send."""
-        self._asked = self._clock.monotonic()
+    def request(self) -> None:
+        """Prolong the run, or start one as soon as the job may send."""
+        self._requested_at = self._clock.monotonic()
         if self._is_started:
             return
-        if self._gates.may_run(self._kind):
+        if self._windows.may_run(self._kind):
             self._is_started, self._waits_for = True, None
-            self._gates.expect_run(self._kind)
+            self._windows.expect_run(self._kind)
             self._start(None)
-        elif (over := self._gates.quiet_until(self._kind)) != self._waits_for:
+        elif (over := self._windows.quiet_until(self._kind)) != self._waits_for:
             self._waits_for = over
             if over is not None:
                 self._start(over)
 
     async def run(self, wake: Callable[[], None]) -> None:
-        """Keep the gate open until the burst is over, and write the run down."""
-        if self._began is not None or not self._gates.begin_run(self._kind):
+        """Keep the window open until the burst ends, then record the run."""
+        if self._began is not None or not self._windows.begin_run(self._kind):
             self._is_started, self._waits_for = self._began is not None, None
             return
         self._is_started, self._began = True, to_text(self._clock.now())
@@ -217,22 +216,22 @@ class Burst:
             end = self._clock.monotonic() + LONGEST_SECONDS
             while await self._goes_on(end):
                 pass
-            await self.close()
+            await self.record_sent()
         finally:
-            self._gates.end_run(self._kind)
+            self._windows.end_run(self._kind)
             self._is_started, self._began = False, None
 
     async def _goes_on(self, end: float) -> bool:
-        """Wait until the burst may be over; return whether it is not."""
+        """Wait until the burst may be over; return True if it goes on."""
         now = self._clock.monotonic()
-        rest = min(self._asked + COALESCE_SECONDS, end) - now
-        if rest <= 0 or not self._gates.is_running(self._kind):
+        rest = min(self._requested_at + COALESCE_SECONDS, end) - now
+        if rest <= 0 or not self._windows.is_running(self._kind):
             return False
         await self._clock.sleep(rest)
         return True
 
-    async def close(self) -> None:
-        """Write down what was sent, if anything was; the program may be ending."""
+    async def record_sent(self) -> None:
+        """Record the commands sent, if any; also called when the program ends."""
         sent, now = self.sent, to_text(self._clock.now())
         if sent and await self._record(self._began or now, now, sent):
             self.sent -= sent

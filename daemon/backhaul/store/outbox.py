@@ -9,7 +9,7 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from backhaul.core.effect_proof import Owner
+    from backhaul.core.effect_proof import EffectOwner
     from backhaul.core.lifecycle import Cause, State
     from backhaul.store.contract import Command, MatchReader
 
@@ -179,7 +179,7 @@ class Doubts(Protocol):
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
-    ) -> Mapping[str, Owner]:
+    ) -> Mapping[str, EffectOwner]:
         """Return the command of each adjustment that is ours, and how it was sent."""
         ...
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from sqlite_utils import Database
 
-from backhaul.core.clock import in_a_name, to_text
+from backhaul.core.clock import for_file_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store import opening, reviving
 from backhaul.store.sqlite import copies, examining, manifests, placing, tags
@@ -90,7 +90,7 @@ def _restore(
     _require_another_file(backup, place)
     placing.require_unused(place)
     fresh = place.with_name(f".{place.name}.restoring")
-    aside = _free(f"{place}.before-restore-{in_a_name(clock.now())}")
+    aside = _free(f"{place}.before-restore-{for_file_name(clock.now())}")
     _clear(fresh)  # a restore that was killed left its log, which this one would read
     try:
         _open_copy(backup, fresh, clock)

@@ -9,7 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.core.effect_proof import Meaning, Move
+    from backhaul.core.effect_proof import Move, TagMeaning
 
 
 class Tagged(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Tags(Protocol):
 
     async def sighted(
         self, store: str, found: Sequence[Tagged], *, adopt: bool
-    ) -> list[Meaning]:
+    ) -> list[TagMeaning]:
         """Take in, in one transaction, what adjustments with our tags mean.
 
         What landed is applied, what is too much is kept with its command; so is what

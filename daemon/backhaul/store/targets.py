@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from backhaul.core.lifecycle import State
-    from backhaul.core.stock import Computation, Count, Shelf
+    from backhaul.core.stock import Computation, Count, StockSnapshot
     from backhaul.store.contract import Command
     from backhaul.store.deeds import Deed
     from backhaul.store.outbox import Settlement
@@ -45,7 +45,7 @@ class Rest(Struct, frozen=True):
     counts: bool
 
 
-Decide: TypeAlias = "Callable[[Shelf], Correct | Rest | Settlement]"
+Decide: TypeAlias = "Callable[[StockSnapshot], Correct | Rest | Settlement]"
 
 
 class Reading(Struct, frozen=True):

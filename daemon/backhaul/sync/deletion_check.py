@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.store.reconciling import Sweeps
     from backhaul.store.rereads import Rereads
     from backhaul.sync.diff_repair import MirrorRepair
@@ -47,7 +47,7 @@ class ObjectLookup(Struct, frozen=True):
 
 
 async def fetch_object(
-    client: ShopClient, kind: ResourceType, id_: str, asked: str, priority: Priority
+    client: PlatformClient, kind: ResourceType, id_: str, asked: str, priority: Priority
 ) -> ObjectLookup:
     """Fetch the object `id_` through the id `asked`. Raises Unusable."""
     parent = PRODUCTS if kind.singular == "level" else kind
@@ -83,7 +83,7 @@ class DeletionCheck:
 
     def __init__(
         self,
-        client: ShopClient,
+        client: PlatformClient,
         repair: MirrorRepair,
         sweeps: Sweeps,
         rereads: Rereads,

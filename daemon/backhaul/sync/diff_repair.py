@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core import strict_json
-from backhaul.core.fold import Drift, compare
+from backhaul.core.fold import Drift, drift_of
 from backhaul.core.identity import address_digest
 from backhaul.errors import Unusable
 from backhaul.platform import personal_data
@@ -85,7 +85,7 @@ class Comparison:
             document = strict_json.decode_object(row.body)
         except Unusable:
             return row
-        person = personal_data.person_of(kind.topic, document)
+        person = personal_data.customer_of(kind.topic, document)
         if person is None:
             return row
         address = address_digest(self.store, person.email) if person.email else None
@@ -103,7 +103,7 @@ class Comparison:
             digest = kind.digest(row.body, self._currency())
         except Unusable:
             return Drift.STALE
-        return compare(held, row.updated_at, digest, read_at)
+        return drift_of(held, row.updated_at, digest, read_at)
 
     async def still(
         self, kind: ResourceType, found: Sequence[Difference]

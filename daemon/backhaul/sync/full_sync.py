@@ -10,7 +10,7 @@ from loguru import logger
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from backhaul.core.clock import is_told_to_end
+from backhaul.core.clock import is_cancelled
 from backhaul.core.fold import Drift
 from backhaul.errors import BackhaulError
 from backhaul.sync.list_pass import ListPass, page_fetcher
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.store.reconciling import Progress, Sweep, Sweeps
     from backhaul.sync.deletion_check import DeletionCheck
     from backhaul.sync.diff_repair import Difference, MirrorRepair
@@ -57,7 +57,7 @@ class FullSync(Struct):
 
     job: str
     kind: ResourceType
-    client: ShopClient
+    client: PlatformClient
     repair: MirrorRepair
     sweeps: Sweeps
     check: DeletionCheck
@@ -100,7 +100,7 @@ class FullSync(Struct):
                     await self._take(shown)
                     at = await self._flush(at)
         except BaseExceptionGroup as failed:
-            if is_told_to_end():
+            if is_cancelled():
                 raise asyncio.CancelledError from None
             raise failed.exceptions[0] from None
         return at

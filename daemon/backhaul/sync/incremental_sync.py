@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from backhaul.core import strict_json
 from backhaul.core.clock import earlier, from_text, to_text
-from backhaul.core.fold import Drift, compare
+from backhaul.core.fold import Drift, drift_of
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.platform.schemas import Entry
     from backhaul.store.contract import Marks
     from backhaul.store.reconciling import Progress, Sweep, Sweeps
@@ -63,7 +63,7 @@ class HistoryMove(Struct, frozen=True):
 class Poll:
     """Polls the lists of one store; the key-value state has the newest time seen."""
 
-    client: ShopClient
+    client: PlatformClient
     repair: MirrorRepair
     sweeps: Sweeps
     marks: Marks
@@ -228,7 +228,7 @@ class Poll:
             for id_ in part:
                 stock = str(newest[id_].stock_after).encode()
                 digest = sha256(stock).digest()
-                found = compare(held.get(id_), newest[id_].created_at, digest)
+                found = drift_of(held.get(id_), newest[id_].created_at, digest)
                 drift.update([found] if found else [])
         return drift
 

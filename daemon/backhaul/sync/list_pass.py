@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.sync.resource_types import ListRow, ResourceType
 
 
@@ -89,7 +89,7 @@ Fetch: TypeAlias = "Callable[[int], Coroutine[None, None, ListPage]]"
 
 
 def page_fetcher(
-    kind: ResourceType, client: ShopClient, clock: Clock, priority: Priority
+    kind: ResourceType, client: PlatformClient, clock: Clock, priority: Priority
 ) -> Fetch:
     """Return a function that reads a page of a list by its number."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.store.reconciling import Sweep
     from backhaul.sync.diff_repair import Comparison
     from backhaul.sync.full_sync import PassProgress
@@ -147,7 +147,7 @@ class MirrorDifference(Struct, frozen=True):
 class SyncDryRun(Struct):
     """Compares whole lists with the mirror, and changes nothing."""
 
-    client: ShopClient
+    client: PlatformClient
     mirror: Comparison
     clock: Clock
     grace_seconds: float

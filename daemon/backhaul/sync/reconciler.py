@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient, StoreFacts
+    from backhaul.platform.client import PlatformClient, StoreFacts
     from backhaul.settings import Reconcile
     from backhaul.store.contract import Marks
     from backhaul.store.reconciling import Sweep, Sweeps
@@ -53,7 +53,7 @@ class Reconciler:
 
     def __init__(
         self,
-        client: ShopClient,
+        client: PlatformClient,
         repair: MirrorRepair,
         sweeps: Sweeps,
         rereads: Rereads,

@@ -15,7 +15,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Unusable
 from backhaul.platform import decoding, responses
 from backhaul.platform.client import ReadRefused
-from backhaul.platform.transport import InDoubt, NotSent, TooLong
+from backhaul.platform.transport import NotSent, OutcomeUnknown, ResponseTooLong
 from backhaul.store.contract import Arrival
 from backhaul.store.rereads import LONGEST_REST_SECONDS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.store.contract import Inbox
     from backhaul.store.rereads import Reread, Rereads
 
@@ -45,7 +45,7 @@ LISTS: Mapping[str, str] = {
 """The path of each kind; its topics begin with the same name."""
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any], ShopClient], object]] = {
+_READERS: Mapping[str, Callable[[Mapping[str, Any], PlatformClient], object]] = {
     "orders/reread": lambda data, client: decoding.order(data, client.tracking),
     "products/reread": lambda data, _: decoding.product(data, ""),
     "customers/reread": lambda data, _: decoding.customer(data),
@@ -72,7 +72,7 @@ class Refetcher:
     def __init__(
         self,
         store: str,
-        client: ShopClient,
+        client: PlatformClient,
         inbox: Inbox,
         rereads: Rereads,
         clock: Clock,
@@ -139,9 +139,9 @@ class Refetcher:
             found = await self._read(reread)
         except ReadRefused as error:
             await self._refused(reread, error)
-        except (Unusable, TooLong) as error:
+        except (Unusable, ResponseTooLong) as error:
             await self._object_unreadable(reread, error)
-        except (NotSent, InDoubt) as error:
+        except (NotSent, OutcomeUnknown) as error:
             await self._failed(reread, error)
         else:
             await self._take(reread, found, began)

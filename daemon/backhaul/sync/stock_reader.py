@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backhaul.core import strict_json
 from backhaul.core.clock import to_text
 from backhaul.core.rate_limit import Priority
-from backhaul.core.stock import Seen
+from backhaul.core.stock import ProductStock
 from backhaul.platform import decoding, responses, schemas
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.history import is_past
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.incremental_sync import HistoryMove
 
@@ -26,11 +26,11 @@ MOST_PAGES = 50
 
 
 class StockReader:
-    """Reads of one store; each may raise NotSent, InDoubt, ReadRefused or Unusable."""
+    """Reads one store. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable."""
 
     def __init__(
         self,
-        client: ShopClient,
+        client: PlatformClient,
         repair: MirrorRepair,
         clock: Clock,
         currency: Callable[[], str],
@@ -42,12 +42,12 @@ class StockReader:
         self._currency = currency
         self._read_orders = read_orders
 
-    async def look(self, product_id: str) -> Seen:
+    async def read_levels(self, product_id: str) -> ProductStock:
         """Read the levels of all variants; empty where the product is gone."""
         _, bodies = await self._bodies(product_id)
-        return Seen(self._levels(product_id, bodies))
+        return ProductStock(self._levels(product_id, bodies))
 
-    async def study(self, product_id: str, since: str) -> Seen:
+    async def read_with_history(self, product_id: str, since: str) -> ProductStock:
         """Read levels and movements since then, and fold them.
 
         Where there is no history the orders may tell of a sale.
@@ -69,7 +69,7 @@ class StockReader:
                 if move.entry.stock_after is not None
             }
         await self._repair.caught_up()
-        return Seen(levels, is_proved=moves is not None, is_studied=True)
+        return ProductStock(levels, is_proved=moves is not None, is_studied=True)
 
     async def _bodies(self, product_id: str) -> tuple[str, Sequence[bytes]]:
         """Read the levels of a product; what lists none may show them with it."""

@@ -19,13 +19,13 @@ from backhaul.errors import (
     Unusable,
 )
 from backhaul.platform.client import LISTS, StoreFacts
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from backhaul.platform.client import ShopClient
+    from backhaul.platform.client import PlatformClient
     from backhaul.store.contract import Marks
 
 
@@ -58,7 +58,7 @@ def _mark(name: str) -> str:
 
 
 async def learn_facts(
-    name: str, base_url: str, client: ShopClient, marks: Marks, mirror: Path
+    name: str, base_url: str, client: PlatformClient, marks: Marks, mirror: Path
 ) -> StoreFacts:
     """Fetch the store's facts from the platform, save and return them.
 
@@ -71,7 +71,13 @@ async def learn_facts(
     try:
         await _require_platform(name, base_url, client)
         facts = await client.facts()
-    except (PlatformUnavailable, ConfigurationError, NotSent, InDoubt, Unusable) as e:
+    except (
+        PlatformUnavailable,
+        ConfigurationError,
+        NotSent,
+        OutcomeUnknown,
+        Unusable,
+    ) as e:
         if known is None:
             raise _fatal(name, base_url, e) from None
         logger.bind(action="store.unreachable", store=name).warning("{}", e)
@@ -117,7 +123,7 @@ class StoreIdentity:
         self,
         name: str,
         base_url: str,
-        client: ShopClient,
+        client: PlatformClient,
         marks: Marks,
         mirror: Path,
         refused: Callable[[str], None] = lambda _: None,
@@ -156,13 +162,13 @@ class StoreIdentity:
             self._refusal = str(error)
             self._refused(self._refusal)
             logger.bind(action="store.other", store=self._name).error("{}", error)
-        except (InDoubt, Unusable, Busy) as error:
+        except (OutcomeUnknown, Unusable, Busy) as error:
             raise NotSent(
                 f"the store's identity could not be checked: {error}"
             ) from None
 
 
-async def _require_platform(name: str, base_url: str, client: ShopClient) -> None:
+async def _require_platform(name: str, base_url: str, client: PlatformClient) -> None:
     answers = [await client.answer_of(path) for path in LISTS]
     refused = [answer for answer in answers if answer.status == 401]
     if refused:

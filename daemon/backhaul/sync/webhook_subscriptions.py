@@ -14,14 +14,14 @@ from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import decoding, schemas
 from backhaul.platform.client import ReadRefused
-from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from backhaul.platform.client import ShopClient
-    from backhaul.platform.secret_files import Keyring
-    from backhaul.platform.transport import Answer, Transport
+    from backhaul.platform.client import PlatformClient
+    from backhaul.platform.secret_files import WebhookSecretFile
+    from backhaul.platform.transport import Response, Transport
     from backhaul.store.contract import Marks
 
 HOOKS = "/webhooks"
@@ -37,9 +37,9 @@ class SubscriptionManager:
         self,
         store: str,
         public_url: str,
-        client: ShopClient,
+        client: PlatformClient,
         transport: Transport,
-        keyring: Keyring,
+        keyring: WebhookSecretFile,
         marks: Marks,
         admit: Callable[[str, list[bytes]], Awaitable[None]],
         accepts_any: Callable[[], bool],
@@ -70,17 +70,17 @@ class SubscriptionManager:
         except Unusable as error:
             self._report(_failed_text(error))
             return
-        except (NotSent, InDoubt):
+        except (NotSent, OutcomeUnknown):
             return
         try:
             self._report(await self._create_or_repair(hooks))
-        except (NotSent, InDoubt, Unusable, Busy, OSError) as error:
+        except (NotSent, OutcomeUnknown, Unusable, Busy, OSError) as error:
             self._report(_failed_text(error))
 
     async def deliveries(self) -> list[schemas.Delivery]:
         """Return the newest deliveries to this daemon from the platform's log.
 
-        Raises NotSent, InDoubt, Unusable, and ReadRefused if the platform has no log.
+        Raises NotSent, OutcomeUnknown, Unusable, and ReadRefused if the platform has no log.
         """
         found: list[schemas.Delivery] = []
         for hook in self._ours(await self._hooks()):
@@ -216,7 +216,7 @@ class SubscriptionManager:
         await self._keep(answer)
         self._log("subscription.secret_replaced", "a webhook secret was replaced")
 
-    async def _keep(self, answer: Answer) -> None:
+    async def _keep(self, answer: Response) -> None:
         """Accept the secret at once and save it: the platform never shows it again."""
         secret = str(decoding.resource(answer.json()).get("secret") or "").encode()
         if not secret:
@@ -224,7 +224,7 @@ class SubscriptionManager:
         self._keyring.keep(secret)
         await self._admit(self._store, self._keyring.secrets())
 
-    async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Answer:
+    async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Response:
         key = f"guardian-{secrets.token_hex(16)}"
         return await self._transport.send(path, strict_json.encode(body), key, method)
 
@@ -284,7 +284,7 @@ def _path(hook: schemas.Hook) -> str:
     return f"{HOOKS}/{quote(hook.id, safe='')}"
 
 
-def _fewer(topics: tuple[str, ...], answer: Answer) -> list[tuple[str, ...]]:
+def _fewer(topics: tuple[str, ...], answer: Response) -> list[tuple[str, ...]]:
     """Return the parts of refused topics to try next, without the missing scopes.
 
     If the answer names no scope, each resource is tried alone. The result never equals

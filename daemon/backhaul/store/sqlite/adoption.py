@@ -10,7 +10,7 @@ import msgspec
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
-from backhaul.core.stock import STEP_REASON
+from backhaul.core.stock import ADJUSTMENT_REASON
 from backhaul.store.sqlite.members import document_of, whole
 from backhaul.store.tagging import restored_mark
 
@@ -119,7 +119,7 @@ def forgotten(connection: sqlite3.Connection, values: Mapping[str, object]) -> s
     once its record comes in again, it is known. `values` are `store`, `product`,
     `variant` and `as_of`.
     """
-    about = {**values, "reason": STEP_REASON}
+    about = {**values, "reason": ADJUSTMENT_REASON}
     found = [row[0] for row in connection.execute(_FORGOTTEN, about)]
     known = steps_of(connection, values) if found else set()
     return next((command for command in found if command not in known), "")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import digest_of, is_intact
-from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
+from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, transition
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable, Settlement
@@ -318,7 +318,7 @@ def park_damaged(
     connection: sqlite3.Connection, seq: int, state: State, now: str
 ) -> None:
     """Leave a row to a person that is not as it was written; nothing of it is sent."""
-    parked = move(state, Cause.UNDECIDABLE)
+    parked = transition(state, Cause.UNDECIDABLE)
     (id_,) = connection.execute(
         "UPDATE commands SET state = ?, reason = ?, settled_at = ? WHERE seq = ?"
         " RETURNING CAST(id AS BLOB)",
@@ -340,7 +340,7 @@ def _begin(
         WHERE seq = ?
         """,
         (
-            move(command.state, Cause.SEND),
+            transition(command.state, Cause.SEND),
             step.request,
             digest_of((step.request,)),
             step.key_fingerprint,
@@ -385,7 +385,7 @@ def move_on(
 ) -> State:
     evidence = verdicts.kept(connection, command, state, settlement)
     for cause in settlement.causes:
-        state = move(state, cause)
+        state = transition(state, cause)
     held = settlement.held and not _order_changed(connection, command)
     connection.execute(
         """

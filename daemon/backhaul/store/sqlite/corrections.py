@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.lifecycle import Cause, State, move
+from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import adoption
@@ -134,7 +134,7 @@ def follow(
         _overtaken(connection, target, reason, now)
     elif (cause := _FOLLOWS.get(state, {}).get(stands)) is not None:
         told = _told(connection, target, state, reason)
-        _move(connection, target, move(stands, cause), told, now)
+        _move(connection, target, transition(stands, cause), told, now)
         _read_back(connection, target, needed=state is State.APPLIED)
 
 
@@ -176,7 +176,7 @@ def _overtaken(
         "SELECT round FROM stock_targets WHERE command_id = ?", (target,)
     ).fetchone()
     if rounds >= MOST_ROUNDS:
-        parked = move(State.PLANNED, Cause.UNDECIDABLE)
+        parked = transition(State.PLANNED, Cause.UNDECIDABLE)
         told = f"the store refused its step {rounds} times, the last time: {reason}"
         _move(connection, target, parked, told, now)
         return
@@ -334,7 +334,7 @@ def drop_step(connection: sqlite3.Connection, correction: str, reason: str) -> N
     dropped = connection.execute(
         "UPDATE commands SET state = ?, reason = ?, settled_at = due_at"
         " WHERE id = ? AND state = 'planned' RETURNING due_at",
-        (move(State.PLANNED, Cause.REPLACED), reason, correction),
+        (transition(State.PLANNED, Cause.REPLACED), reason, correction),
     ).fetchone()
     if dropped is None:
         return
@@ -353,7 +353,7 @@ def supersede(
         return
     if step is not None and step[1] is State.PLANNED:
         drop_step(connection, step[0], reason)
-    _move(connection, target, move(State.PLANNED, Cause.REPLACED), reason, now)
+    _move(connection, target, transition(State.PLANNED, Cause.REPLACED), reason, now)
 
 
 def stopped(connection: sqlite3.Connection) -> dict[str, str]:

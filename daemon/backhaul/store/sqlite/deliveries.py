@@ -9,7 +9,7 @@ from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import cancellation
-from backhaul.core.lifecycle import Cause, State, move
+from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.errors import BackhaulError
 from backhaul.store.deeds import Deed
 from backhaul.store.deliveries import Outgoing
@@ -108,7 +108,7 @@ class SqliteDeliveries:
                 "UPDATE deliveries SET state = ?, reason = ?, due_at = ?"
                 " WHERE instance = ? AND state = 'sending'",
                 (
-                    move(State.SENDING, Cause.UNKNOWN),
+                    transition(State.SENDING, Cause.UNKNOWN),
                     _INTERRUPTED,
                     now,
                     subscriber.instance,
@@ -399,7 +399,7 @@ def _move(
     """Move a delivery through the table of moves; return where it stands then."""
     before = _state(connection, seq)
     try:
-        state = move(before, cause)
+        state = transition(before, cause)
     except ValueError:
         raise BackhaulError(
             f"delivery {seq} is {before}; that cannot be done to it"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.effect_proof import Owner
+from backhaul.core.effect_proof import EffectOwner
 from backhaul.core.identity import is_intact, tag
 from backhaul.core.lifecycle import Cause, State
 from backhaul.store.outbox import Doubt
@@ -214,10 +214,10 @@ class SqliteDoubts:
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
-    ) -> Mapping[str, Owner]:
+    ) -> Mapping[str, EffectOwner]:
         """Return the command of each adjustment that is ours, and how it was sent."""
 
-        def unit(connection: sqlite3.Connection) -> Mapping[str, Owner]:
+        def unit(connection: sqlite3.Connection) -> Mapping[str, EffectOwner]:
             rows = connection.execute(
                 "SELECT effect_id, id, request, key_fingerprint FROM commands"
                 " WHERE store = ?"
@@ -225,7 +225,7 @@ class SqliteDoubts:
                 (store, msgspec.json.encode(adjustment_ids).decode()),
             )
             return {
-                effect: Owner(command, sent_tag(command, request), key)
+                effect: EffectOwner(command, sent_tag(command, request), key)
                 for effect, command, request, key in rows
             }
 

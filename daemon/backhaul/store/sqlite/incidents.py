@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.lifecycle import Cause
-from backhaul.core.parcels import Crossing
+from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
 from backhaul.store.deeds import Deed
 from backhaul.store.incidents import Incident
@@ -102,7 +102,7 @@ def of_order(
         return
     data = document_of(order.document)
     for command, payload, shipment in left:
-        crossing = Crossing.of(order, data, document_of(payload), shipment)
+        crossing = ShipmentIncident.of(order, data, document_of(payload), shipment)
         if crossing is not None:
             values = (store, crossing.kind, order.id, command, now, crossing.says)
             connection.execute(_ADD, values)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.core.effect_proof import Meaning
+from backhaul.core.effect_proof import TagMeaning
 from backhaul.core.lifecycle import State
 from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.corrections import OUTDATED
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.tagging import Tagged
 
-LANDED = frozenset({Meaning.LATE, Meaning.LINKED, Meaning.OWN})
+LANDED = frozenset({TagMeaning.LATE, TagMeaning.LINKED, TagMeaning.OWN})
 """What may have landed behind a count: also what a look found before the audit did."""
 # What an answer told as done was waited for by the count; only what the history proved,
 # which is kept as `moves`, may have landed behind it. A count that was reckoned later

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.stock import Movement, Promise, Reserved, Shelf
+from backhaul.core.stock import Movement, PendingMove, Reservation, StockSnapshot
 from backhaul.store.sqlite import adoption
 from backhaul.store.sqlite.members import member, whole
 
@@ -275,14 +275,14 @@ def values_of(
 
 def gather(
     connection: sqlite3.Connection, values: Mapping[str, object], level: int
-) -> Shelf:
+) -> StockSnapshot:
     """Return all that is known of the variant; `level` was read of the platform."""
     mirrored, moved_at = connection.execute(_LEVEL, values).fetchone() or (None, "")
     movements = connection.execute(_MOVEMENTS, values)
     earlier = _earlier_steps(connection, values)
     promised = [*connection.execute(_ADJUSTS, values)]
     promised += [row[:3] for row in connection.execute(_CANCELS, values)]
-    return Shelf(
+    return StockSnapshot(
         level=level,
         mirrored=mirrored,
         movements=tuple(
@@ -290,8 +290,8 @@ def gather(
             for effect, at, delta, after, cause, own, caused_at in movements
         ),
         anchors=frozenset(row[0] for row in connection.execute(_ANCHORS, values)),
-        promises=tuple(Promise(*row) for row in promised),
-        reserved=tuple(Reserved(*r) for r in connection.execute(_RESERVED, values)),
+        promises=tuple(PendingMove(*row) for row in promised),
+        reserved=tuple(Reservation(*r) for r in connection.execute(_RESERVED, values)),
         moved_at=moved_at,
         unheard=_unheard(connection, values),
         untold=tuple(

@@ -6,9 +6,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.core.effect_proof import FOREIGN, LANDS, Known, Meaning, meaning
+from backhaul.core.effect_proof import (
+    BECOMES_EFFECT,
+    FOREIGN,
+    KnownCommand,
+    TagMeaning,
+    tag_meaning,
+)
 from backhaul.core.lifecycle import Cause, State
-from backhaul.core.parcels import holds
+from backhaul.core.parcels import fits_lines
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption, overlooked
 from backhaul.store.sqlite.commands import COLUMNS, is_usable, move_on, to_command
@@ -118,7 +124,7 @@ class SqliteTags:
 
     async def sighted(
         self, store: str, found: Sequence[Tagged], *, adopt: bool
-    ) -> list[Meaning]:
+    ) -> list[TagMeaning]:
         """Take in, in one transaction, what adjustments with our tags mean.
 
         What landed is applied, what is too much is kept with its command; so is what
@@ -127,7 +133,7 @@ class SqliteTags:
         that is open is put in doubt. Otherwise what is foreign changes nothing.
         """
 
-        def unit(connection: sqlite3.Connection) -> list[Meaning]:
+        def unit(connection: sqlite3.Connection) -> list[TagMeaning]:
             now = to_text(self._clock.now())
             meanings = [
                 _sight(connection, store, tagged, now, adopt=adopt) for tagged in found
@@ -205,7 +211,7 @@ class SqliteTags:
 def _is_alike(payload: bytes, shown: bytes | None) -> bool:
     """Tell whether a parcel, as it is shown, can be the one that a command asks for."""
     lines = document_of(payload).get("lines", [])
-    return holds(document_of(shown).get("items"), lines)
+    return fits_lines(document_of(shown).get("items"), lines)
 
 
 def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:
@@ -214,7 +220,9 @@ def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:
     _doubt_all(connection, store, now)
 
 
-def _known(connection: sqlite3.Connection, store: str, command: str) -> Known | None:
+def _known(
+    connection: sqlite3.Connection, store: str, command: str
+) -> KnownCommand | None:
     row = connection.execute(
         "SELECT kind, state, attempts, effect_id, CAST(evidence AS BLOB) FROM commands"
         " WHERE id = ? AND store = ?",
@@ -223,12 +231,12 @@ def _known(connection: sqlite3.Connection, store: str, command: str) -> Known | 
     if row is not None:
         kind, state, attempts, effect_id, text = row
         doubled = tuple(document_of(text).get("doubled", ()))
-        return Known(kind, State(state), attempts, effect_id, doubled)
+        return KnownCommand(kind, State(state), attempts, effect_id, doubled)
     evidence = adoption.adopted(connection, store, command)
     if evidence is None:
         return None
     effect, doubled = evidence["adjustment_id"], tuple(evidence.get("doubled", ()))
-    return Known("adjust", State.APPLIED, 1, effect, doubled)
+    return KnownCommand("adjust", State.APPLIED, 1, effect, doubled)
 
 
 def _sight(
@@ -238,16 +246,16 @@ def _sight(
     now: str,
     *,
     adopt: bool,
-) -> Meaning:
+) -> TagMeaning:
     known = _known(connection, store, tagged.command)
-    meant = meaning(known, tagged.adjustment_id)
+    meant = tag_meaning(known, tagged.adjustment_id)
     count = None
     if meant in overlooked.LANDED:
         count = overlooked.count_of(connection, store, tagged)
     if adopt or meant not in FOREIGN:
         _take_in(connection, store, tagged, meant, now)
     if count is not None and count.is_open:
-        return Meaning.OPEN
+        return TagMeaning.OPEN
     if count is None or overlooked.count_anew(connection, count, tagged.command):
         return meant
     _keep_double(connection, store, tagged, now)
@@ -255,21 +263,21 @@ def _sight(
         "UPDATE commands SET reason = ? WHERE id = ?",
         (f"{_LATE}, {count.in_words()}", tagged.command),
     )
-    return Meaning.BEHIND
+    return TagMeaning.BEHIND
 
 
 def _take_in(
     connection: sqlite3.Connection,
     store: str,
     tagged: Tagged,
-    meant: Meaning,
+    meant: TagMeaning,
     now: str,
 ) -> None:
-    if meant in LANDS:
+    if meant in BECOMES_EFFECT:
         _land(connection, store, tagged, now)
-    elif meant is Meaning.DOUBLED:
+    elif meant is TagMeaning.DOUBLED:
         _keep_double(connection, store, tagged, now)
-    elif meant is Meaning.UNKNOWN:
+    elif meant is TagMeaning.UNKNOWN:
         evidence = adoption.landed(tagged.adjustment_id, tagged.moves)
         adoption.adopt(connection, store, tagged.command, evidence, now)
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
-from backhaul.core.stock import STEP_REASON, Count
+from backhaul.core.stock import ADJUSTMENT_REASON, Count
 from backhaul.store.contract import NewCommand
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption, corrections, shelves
@@ -351,7 +351,7 @@ def _plan_step(
     payload = {
         "variant_id": target.variant_id,
         "delta": step.computation.delta,
-        "reason": STEP_REASON,
+        "reason": ADJUSTMENT_REASON,
         "target": command.id,
         "expected_stock": step.expects,
     }

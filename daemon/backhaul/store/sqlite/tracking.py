@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.lifecycle import Cause, State, move
+from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.store.sqlite.planning import plan
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def _came_back(
     reason = f"proposed: {cause}; resend it to cancel the order, or drop it"
     connection.execute(
         "UPDATE commands SET state = ?, reason = ? WHERE id = ? AND state = ?",
-        (move(State.PLANNED, Cause.PERSON_PARKS), reason, cancel.id, State.PLANNED),
+        (
+            transition(State.PLANNED, Cause.PERSON_PARKS),
+            reason,
+            cancel.id,
+            State.PLANNED,
+        ),
     )
     return "; to cancel it is proposed"
