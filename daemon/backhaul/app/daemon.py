@@ -23,8 +23,8 @@ from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
-    build_secret_files,
     build_refetcher,
+    build_secret_files,
     build_shop,
     load_secrets,
 )

@@ -13,9 +13,9 @@ from backhaul.app.jobs import Jobs
 from backhaul.app.wiring import (
     build_client,
     build_dialect,
-    build_secret_files,
     build_reconciler,
     build_refetcher,
+    build_secret_files,
     guard_identity,
     load_secrets,
 )
