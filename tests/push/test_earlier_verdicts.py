@@ -114,7 +114,7 @@ async def test_a_person_who_parks_hides_no_error(stage: Scene) -> None:
     stage.platform.says(ORDER, document({}, 500))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await until(lambda: "reading back: " in stage.reason(command), "a look")
+        await until(lambda: "the check failed: " in stage.reason(command), "a look")
         reason = stage.reason(command)
         await decide(stage, "park", command)
     assert [each["reason"] for each in earlier(stage, command)] == [reason]

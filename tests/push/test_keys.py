@@ -179,7 +179,7 @@ async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -
     keyed.platform.says("/inventory/adjust", FAILED, reset)
     keyed.platform.says(HISTORY, history())
     async with working(keyed):
-        await until(lambda: "key was not answered" in keyed.reason(command), "a look")
+        await until(lambda: "with its key got no answer" in keyed.reason(command), "a look")
         assert looks(keyed, command) == []
         keyed.platform.says(HISTORY, history(move(1, command)))
         while keyed.state(command) != "applied":
@@ -211,7 +211,7 @@ async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
     command = await doubt(keyed)
     keyed.platform.says("/inventory/adjust", close_the_door, apply)
     async with working(keyed):
-        await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
+        await until(lambda: "once sending resumes" in keyed.reason(command), "a look")
         assert looks(keyed, command) == []
         while keyed.state(command) != "applied":
             await keyed.pass_time(PROBE_SECONDS)
@@ -244,7 +244,7 @@ async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -
     command = await doubt(keyed)
     keyed.platform.says(ADJUST, fail, apply)
     async with working(keyed):
-        await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
+        await until(lambda: "once sending resumes" in keyed.reason(command), "a look")
         for _ in range(UNTIL_THE_LAST_LOOK):
             await keyed.pass_time(60)
             await keyed.arrive(1)

@@ -208,7 +208,7 @@ async def test_without_a_history_an_adjustment_is_parked_at_once(stage: Scene) -
     async with working(stage):
         await stage.reaches(command, "parked")
     assert len(stage.server.commands) == 1
-    assert "without a history" in stage.reason(command)
+    assert "without a stock history" in stage.reason(command)
 
 
 async def test_a_history_that_was_read_before_is_asked_for_again(stage: Scene) -> None:

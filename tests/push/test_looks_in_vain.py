@@ -42,7 +42,7 @@ async def test_it_is_told_once_of_each_command(name: str, stage: Scene) -> None:
         await fail_often(stage, command)
     (told,) = stage.told("check.failed")
     assert command in told
-    assert stage.reason(command).removeprefix("in doubt; ") in told
+    assert stage.reason(command).removeprefix("uncertain, ") in told
 
 
 async def test_what_nobody_foresaw_is_told_at_once(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ class Resolver:
             raise NotSent(judged.verdict.reason)
         if judged.verdict.outcome is not Outcome.CONFIRMED:
             return None
-        reason = f"sent again with the same key; the answer: {judged.verdict.reason}"
+        reason = f"sent again with the same Idempotency-Key: {judged.verdict.reason}"
         effect = requests.effect_id(judged.evidence)
         # Not the body: an order has personal data.
         read = {"status": answer.status} | judged.evidence
