@@ -70,8 +70,8 @@ def test_order_is_total(one: Version, two: Version, three: Version) -> None:
 def test_a_doubt_is_the_same_from_either_side(one: Version, two: Version) -> None:
     """Whatever comes first, it is asked for or it is not."""
     doubts = {
-        compare_versions(one, two) is VersionComparison.DOUBT,
-        compare_versions(two, one) is VersionComparison.DOUBT,
+        compare_versions(one, two) is VersionComparison.CONFLICT,
+        compare_versions(two, one) is VersionComparison.CONFLICT,
     }
     assert len(doubts) == 1
 
@@ -147,10 +147,10 @@ BASE = Version(at(10), 5, delivered=True, seen_at=at(11), digest=b"m")
 BARE = replace(BASE, sequence=0)
 CANCELLED, FULFILLED, PAID = 1 << 4, 2, 1 << 2
 READ_AFTER = Version(at(10), 0, delivered=False, seen_at=at(12), digest=b"r")
-NEWER, STALE, DOUBT = (
+NEWER, STALE, CONFLICT = (
     VersionComparison.NEWER,
     VersionComparison.STALE,
-    VersionComparison.DOUBT,
+    VersionComparison.CONFLICT,
 )
 
 CASES: dict[str, tuple[Version, Version, VersionComparison, bool]] = {
@@ -158,29 +158,34 @@ CASES: dict[str, tuple[Version, Version, VersionComparison, bool]] = {
     "earlier": (BARE, replace(BARE, updated_at=at(9), digest=b"n"), STALE, False),
     "next in sequence": (BASE, replace(BASE, sequence=6, digest=b"a"), NEWER, True),
     "before in sequence": (BASE, replace(BASE, sequence=4, digest=b"z"), STALE, False),
-    "tie": (BARE, replace(BARE, seen_at=at(12), digest=b"a"), DOUBT, True),
+    "tie": (BARE, replace(BARE, seen_at=at(12), digest=b"a"), CONFLICT, True),
     "tie the other way": (
         BARE,
         replace(BARE, seen_at=at(9), digest=b"z"),
-        DOUBT,
+        CONFLICT,
         False,
     ),
-    "a tie of sequence": (BASE, replace(BASE, digest=b"n"), DOUBT, True),
-    "half a sequence": (BASE, replace(BARE, digest=b"z"), DOUBT, False),
+    "a tie of sequence": (BASE, replace(BASE, digest=b"n"), CONFLICT, True),
+    "half a sequence": (BASE, replace(BARE, digest=b"z"), CONFLICT, False),
     "time against sequence": (
         BASE,
         replace(BASE, updated_at=at(12), sequence=4, digest=b"n"),
-        DOUBT,
+        CONFLICT,
         True,
     ),
     "read afterwards": (BARE, READ_AFTER, NEWER, True),
-    "read before": (BARE, replace(READ_AFTER, seen_at=at(10)), DOUBT, False),
-    "delivered after a read": (READ_AFTER, replace(BARE, seen_at=at(13)), DOUBT, True),
-    "read afterwards, no match for a sequence": (BASE, READ_AFTER, DOUBT, False),
+    "read before": (BARE, replace(READ_AFTER, seen_at=at(10)), CONFLICT, False),
+    "delivered after a read": (
+        READ_AFTER,
+        replace(BARE, seen_at=at(13)),
+        CONFLICT,
+        True,
+    ),
+    "read afterwards, no match for a sequence": (BASE, READ_AFTER, CONFLICT, False),
     "older in a later read": (
         BASE,
         replace(READ_AFTER, updated_at=at(9)),
-        DOUBT,
+        CONFLICT,
         False,
     ),
     "older in an earlier read": (
@@ -192,19 +197,19 @@ CASES: dict[str, tuple[Version, Version, VersionComparison, bool]] = {
     "no longer cancelled": (
         replace(BASE, standing=CANCELLED | FULFILLED),
         replace(BASE, updated_at=at(12), sequence=9, standing=FULFILLED, digest=b"n"),
-        DOUBT,
+        CONFLICT,
         False,
     ),
     "an older cancellation": (
         replace(BASE, standing=FULFILLED),
         replace(BASE, updated_at=at(9), sequence=4, standing=CANCELLED, digest=b"n"),
-        DOUBT,
+        CONFLICT,
         True,
     ),
     "paid and unfulfilled again": (
         replace(BASE, standing=FULFILLED),
         replace(BASE, updated_at=at(12), sequence=9, standing=PAID, digest=b"n"),
-        DOUBT,
+        CONFLICT,
         True,
     ),
     "further within one second": (
@@ -229,7 +234,7 @@ CONFIRMED = replace(LOWER, confirmed_at=LOWER.seen_at)
 
 def test_only_a_confirming_read_lowers_what_is_held() -> None:
     high = replace(BASE, standing=CANCELLED | FULFILLED)
-    assert compare_versions(high, LOWER) is DOUBT
+    assert compare_versions(high, LOWER) is CONFLICT
     assert not supersedes(high, LOWER)
     assert compare_versions(high, CONFIRMED) is NEWER
     assert supersedes(high, CONFIRMED)
@@ -239,12 +244,12 @@ def test_what_came_while_it_was_read_is_not_lowered() -> None:
     later = replace(BASE, seen_at=at(21))
     assert compare_versions(later, CONFIRMED) is STALE
     tie = replace(CONFIRMED, updated_at=later.updated_at)
-    assert compare_versions(later, tie) is DOUBT
+    assert compare_versions(later, tie) is CONFLICT
     assert not supersedes(later, tie)
 
 
 def test_what_was_seen_before_the_confirming_read_does_not_come_back() -> None:
-    assert compare_versions(CONFIRMED, BASE) is DOUBT
+    assert compare_versions(CONFIRMED, BASE) is CONFLICT
     assert not supersedes(CONFIRMED, BASE)
     after = replace(BASE, seen_at=at(21))
     assert compare_versions(CONFIRMED, after) is NEWER

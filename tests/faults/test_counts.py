@@ -42,7 +42,7 @@ async def test_what_cannot_be_explained_is_left_to_a_person(tmp_path: Path) -> N
         target = await at.count(lamp, 9, counted_at)
         await at.reaches(target, "parked")
         assert await at.stock(lamp) == 6
-        assert "no movement tells of it, after 3 more rounds" in at.reason(target)
+        assert "no movement shows it, after 3 more rounds" in at.reason(target)
 
 
 @pytest.mark.parametrize("gone", [{"inventory/level_update"}, set()])

@@ -179,7 +179,9 @@ async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -
     keyed.platform.says("/inventory/adjust", FAILED, reset)
     keyed.platform.says(HISTORY, history())
     async with working(keyed):
-        await until(lambda: "with its key got no answer" in keyed.reason(command), "a look")
+        await until(
+            lambda: "with its key got no answer" in keyed.reason(command), "a look"
+        )
         assert looks(keyed, command) == []
         keyed.platform.says(HISTORY, history(move(1, command)))
         while keyed.state(command) != "applied":

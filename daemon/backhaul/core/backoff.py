@@ -17,13 +17,13 @@ def delay_seconds(
 
 FAILURES_TO_OPEN = 5
 PROBE_SECONDS = 10.0
-"""Rest between two probes of a platform that fails."""
+"""Wait between two probes of a platform that fails."""
 
 
 class Circuit:
-    """Counts failures of commands in a row: closed, open, or half open.
+    """Circuit breaker that counts failed commands in a row.
 
-    Half open, after a good probe, one command at a time is tried.
+    It is half open after a successful probe: one command at a time is tried.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Circuit:
 
     @property
     def reads_wait(self) -> bool:
-        """Whether nothing but probes may be read."""
+        """Whether only probes may read."""
         return self.open and self._reads_fail
 
     @property
@@ -47,20 +47,20 @@ class Circuit:
         return self._half_open
 
     def failed(self) -> None:
-        """Note a command without a usable answer: refused, reset, late or 5xx."""
+        """Record a command without a usable response: refused, reset, late or 5xx."""
         self._failures += 1
         self._half_open = False
 
     def answered(self) -> None:
-        """Note an answer in the platform's own words, a refusal too."""
+        """Record a response from the platform itself, even a refusal."""
         self._failures = 0
         self._half_open = False
 
     def read(self, *, answered: bool) -> None:
-        """Note how a read ended."""
+        """Record whether a read was answered."""
         self._reads_fail = not answered
 
     def probed(self, *, answered: bool) -> None:
-        """Note how a probe ended: what commands meet is still to be seen."""
+        """Record whether a probe was answered; commands may still fail."""
         self.read(answered=answered)
         self._half_open = answered and self._failures >= FAILURES_TO_OPEN

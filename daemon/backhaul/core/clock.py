@@ -47,7 +47,7 @@ class SystemClock:
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> None:
-    """Wait for an event, for at most so long on that clock."""
+    """Wait for an event, for at most `seconds` on that clock."""
     async with asyncio.TaskGroup() as group:
         waits = [
             group.create_task(event.wait()),
@@ -59,7 +59,7 @@ async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> 
 
 
 def for_file_name(moment: datetime) -> str:
-    """Return a moment for the name of a file: 20260301T120000Z."""
+    """Return a time for a file name: 20260301T120000Z."""
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
@@ -86,10 +86,10 @@ def _aware(text: str) -> datetime:
 
 
 def _rarely_written(text: str) -> datetime:
-    """Read what RFC 3339 allows and `fromisoformat` refuses. Raises ValueError."""
+    """Parse RFC 3339 that `fromisoformat` refuses. Raises ValueError."""
     parts = _RARE.fullmatch(text)
     if parts is None:
-        raise ValueError(f"{text!r} is no time in RFC 3339")
+        raise ValueError(f"{text!r} is not a time in RFC 3339")
     minute, second, fraction, zone = parts.groups(default="")
     is_leap = second == _LEAP_SECOND
     before = _aware(f"{minute}{'59' if is_leap else second}{fraction}{zone.upper()}")
@@ -105,7 +105,7 @@ def _rarely_written(text: str) -> datetime:
 
 
 def earlier(text: str, by: timedelta) -> str:
-    """Return a time so much before another; year 1, as programs write it, has none."""
+    """Return a time `by` earlier, at the earliest the start of year 1."""
     try:
         return to_text(from_text(text) - by)
     except OverflowError:
@@ -124,10 +124,10 @@ def normalize(text: str) -> str:
 
 
 def is_cancelled() -> bool:
-    """Tell it where a failure came at the very moment of a cancellation.
+    """Return True if the current task is being cancelled.
 
-    Before Python 3.13 a TaskGroup one of whose tasks fails just then raises that
-    failure alone; who tries again after failures would do so for ever.
+    Before Python 3.13 a TaskGroup raises only the failure of a task that fails during
+    the cancellation; a loop that retries after failures would then never end.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class EffectState(Enum):
-    """What reading back told."""
+    """Whether an effect was found at the platform."""
 
     APPLIED = "applied"
     ABSENT = "absent"
-    """Not there by now; it may still land."""
+    """Not there yet; it may still take effect."""
     UNDECIDABLE = "undecidable"
-    """What is there can be explained in two ways, or cannot be read at all."""
+    """The history can be explained in two ways, or cannot be read."""
 
 
 class Move(Struct, frozen=True):
@@ -35,13 +35,13 @@ class Move(Struct, frozen=True):
     note: str | None
     source_id: str | None
     at: str = ""
-    """When it was, in the platform's time."""
+    """Time of the move, by the platform's clock."""
     order_id: str | None = None
-    """The order that moved the stock; an adjustment has none."""
+    """The order that moved the stock; None for an adjustment."""
 
 
 class EffectOwner(NamedTuple):
-    """The command behind an adjustment, as it was sent; `note` is None without one."""
+    """The command behind an adjustment; `note` is None if it was sent without one."""
 
     command: str
     note: str | None
@@ -49,16 +49,16 @@ class EffectOwner(NamedTuple):
 
 
 class PlatformBehavior(Struct, frozen=True):
-    """What the platform was seen to do with our adjustments; None: not seen yet."""
+    """How the platform records our adjustments; None means not observed yet."""
 
     keeps_notes: bool | None = None
     key_ids: Mapping[str, str] = field(default_factory=dict)
-    """Its names for our API keys, as sources of moves, by the keys' fingerprints."""
+    """The platform's ids for our API keys as sources of moves, by key fingerprint."""
 
     def learn(
         self, moves: Sequence[Move], owners: Mapping[str, EffectOwner]
     ) -> PlatformBehavior:
-        """Return what is known with `moves`, of which those of `owners` are ours."""
+        """Return what is known after `moves`; those of `owners` are our own."""
         keeps, key_ids = self.keeps_notes, dict(self.key_ids)
         for move in moves:
             owner = owners.get(move.adjustment_id)
@@ -70,16 +70,16 @@ class PlatformBehavior(Struct, frozen=True):
         return PlatformBehavior(keeps, key_ids)
 
     def names(self, key_fingerprint: str | None) -> bool:
-        """Tell whether the platform's name for a key is known; None is any of ours."""
+        """Return True if the platform's id for a key (None: any own key) is known."""
         if key_fingerprint is None:
             return bool(self.key_ids)
         return key_fingerprint in self.key_ids
 
 
 class SoughtAdjustment(Struct, frozen=True):
-    """The adjustment that is looked for; `tag` is None where it was sent without.
+    """The adjustment to search for; `tag` is None if it was sent without a tag.
 
-    `key_fingerprint` is of the key that sent it, None where that is forgotten.
+    `key_fingerprint` is that of the key that sent it, None if it is not known.
     """
 
     product_id: str
@@ -90,7 +90,7 @@ class SoughtAdjustment(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """What was found, in words for a person, with the adjustment ids that are ours."""
+    """Result of a search, with a reason for operators and the own adjustment ids."""
 
     found: EffectState
     reason: str
@@ -101,9 +101,9 @@ def find_adjustment(
     wanted: SoughtAdjustment,
     moves: Sequence[Move],
     linked: Collection[str],
-    habits: PlatformBehavior,
+    behavior: PlatformBehavior,
 ) -> Finding:
-    """Look for an adjustment among all `moves` of its product since its baseline.
+    """Search all `moves` of a product since the baseline for an adjustment.
 
     `linked` are the adjustment ids that belong to other commands. More than one id is
     returned where it took effect more than once.
@@ -112,28 +112,28 @@ def find_adjustment(
         tagged = _ids(move for move in moves if move.note == wanted.tag)
         if tagged:
             return Finding(EffectState.APPLIED, "the history shows our tag", tagged)
-        if habits.keeps_notes:
+        if behavior.keeps_notes:
             return Finding(EffectState.ABSENT, "the history does not show our tag")
     similar = [
         move for move in moves if _fits(wanted, move) and not _explained(move, linked)
     ]
     if not similar:
         return Finding(EffectState.ABSENT, "the history shows no such change")
-    return _without_tags(wanted, similar, habits)
+    return _without_tags(wanted, similar, behavior)
 
 
 def _without_tags(
-    wanted: SoughtAdjustment, similar: Sequence[Move], habits: PlatformBehavior
+    wanted: SoughtAdjustment, similar: Sequence[Move], behavior: PlatformBehavior
 ) -> Finding:
-    # A key that was replaced has another name there: its rows look like a stranger's.
-    if not habits.names(wanted.key_fingerprint):
+    # A replaced key has another id there: its rows seem to be foreign.
+    if not behavior.names(wanted.key_fingerprint):
         reason = (
             "the history shows such a change without a tag, and our key's name in it"
             " is not known yet"
         )
         return Finding(EffectState.UNDECIDABLE, reason, _ids(similar))
     anonymous = _ids(move for move in similar if move.source_id is None)
-    names = set(habits.key_ids.values())
+    names = set(behavior.key_ids.values())
     ours = _ids(move for move in similar if move.source_id in names)
     if not ours and not anonymous:
         return Finding(
@@ -155,7 +155,7 @@ def _fits(wanted: SoughtAdjustment, move: Move) -> bool:
 
 
 def _explained(move: Move, linked: Collection[str]) -> bool:
-    """Tell whether an order or another command, ours or one with a tag, made it."""
+    """Return True if an order, another command or another tag explains the move."""
     return (
         move.order_id is not None
         or move.adjustment_id in linked
@@ -168,38 +168,37 @@ def _ids(moves: Iterable[Move]) -> tuple[str, ...]:
 
 
 class TagMeaning(Enum):
-    """What was found about a tagged adjustment."""
+    """What an adjustment with our tag means for the command that the tag names."""
 
     OWN = "own"
-    """The effect that its command is known to have, or one that is known to be too
-    much."""
+    """Already recorded: the command's own effect, or a known duplicate of it."""
     OPEN = "open"
-    """Its command is under way or in doubt: the settler tells. Or it landed behind a
-    count whose step is."""
+    """Not decided yet: its command, or the adjustment of a later stock count, is being
+    sent or is uncertain."""
     LINKED = "linked"
-    """A person said that it was applied; this is the effect."""
+    """An operator marked the command as applied; this is its effect."""
     LATE = "late"
-    """Its command was given up, or is to be sent again: it has landed after all."""
+    """Its command was closed, or waits to be sent again, but took effect late."""
     UNSENT = "unsent"
-    """Its command was never sent from this database: somebody else did."""
+    """This database never sent its command, so another daemon did."""
     BEHIND = "behind"
-    """It has landed after all, behind a count that was reckoned without it."""
+    """It took effect late, after a stock count that did not include it."""
     DOUBLED = "doubled"
-    """Its command has another effect already."""
+    """Its command already has another effect."""
     UNKNOWN = "unknown"
-    """Nobody here planned such a command."""
+    """This database has no such command."""
 
 
 BECOMES_EFFECT = frozenset(
     {TagMeaning.LINKED, TagMeaning.LATE, TagMeaning.BEHIND, TagMeaning.UNSENT}
 )
-"""What becomes the effect of its command."""
+"""Meanings by which the adjustment becomes its command's effect."""
 FOREIGN = frozenset({TagMeaning.UNSENT, TagMeaning.UNKNOWN})
-"""What this database, as it is, did not send."""
+"""Meanings by which this database did not send the adjustment."""
 
 
 class KnownCommand(Struct, frozen=True):
-    """What is known of the command with the tag; `doubled` are effects too many."""
+    """The command that a tag names; `doubled` lists its duplicate effects."""
 
     kind: str
     state: State
@@ -209,10 +208,10 @@ class KnownCommand(Struct, frozen=True):
 
 
 def tag_meaning(known: KnownCommand | None, adjustment_id: str) -> TagMeaning:
-    """Tell what an adjustment with a command's tag means."""
+    """Return what an adjustment with the command's tag means."""
     if known is None:
         return TagMeaning.UNKNOWN
-    # An order's tag may be shown beside the stock that its cancellation gave back.
+    # The platform may show an order's tag on the stock that its cancellation restored.
     if known.kind != "adjust" or adjustment_id in {known.effect_id, *known.doubled}:
         return TagMeaning.OWN
     if known.effect_id is not None:

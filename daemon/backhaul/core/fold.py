@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class Version(Struct, frozen=True):
     """One version of an object, and how it came to be known.
 
-    `updated_at` is the platform's, `seen_at` ours: when a delivery arrived, or a read
-    began; both RFC 3339 with milliseconds. `sequence` is 0 where the platform gives
-    none; `delivered` is False for what was read back; `digest` is the SHA-256 of the
-    canonical content. `standing` is how far the object has come in its life (see
-    `core.standing`). `confirmed_at` is the start of the last confirming read that this
-    version was held against; it equals `seen_at` for a confirming read itself.
+    `updated_at` is the platform's time. `seen_at` is ours: when a delivery arrived, or
+    a read began. Both are RFC 3339 with milliseconds. `sequence` is 0 if the platform
+    gives none; `delivered` is False for a read; `digest` is the SHA-256 of the
+    canonical content. `standing` ranks the object's statuses (see `core.status_rank`).
+    `confirmed_at` is the start of the last confirming read that was compared with this
+    version; for a confirming read itself it equals `seen_at`.
     """
 
     updated_at: str
@@ -35,66 +35,66 @@ class Version(Struct, frozen=True):
 
 
 class VersionComparison(Enum):
-    """What becomes of an incoming version."""
+    """How an incoming version compares with the current one."""
 
     NEWER = "newer"
     SAME = "same"
     STALE = "stale"
-    DOUBT = "doubt"
+    CONFLICT = "conflict"
 
 
-def compare_versions(held: Version | None, incoming: Version) -> VersionComparison:
-    """Compare an incoming version with the one held (None: nothing is held)."""
-    if held is None:
+def compare_versions(current: Version | None, incoming: Version) -> VersionComparison:
+    """Compare an incoming version with the current one, None if there is none."""
+    if current is None:
         return VersionComparison.NEWER
-    if held.digest == incoming.digest:
+    if current.digest == incoming.digest:
         return VersionComparison.SAME
-    wins = supersedes(held, incoming)
-    if not (_settles(held, incoming) or _agrees(held, incoming, wins)):
-        return VersionComparison.DOUBT
+    wins = supersedes(current, incoming)
+    if not (_is_confirming_read(current, incoming) or _agrees(current, incoming, wins)):
+        return VersionComparison.CONFLICT
     return VersionComparison.NEWER if wins else VersionComparison.STALE
 
 
-def supersedes(held: Version | None, incoming: Version) -> bool:
-    """Tell whether the incoming version is the one to hold, equal content or not.
+def supersedes(current: Version | None, incoming: Version) -> bool:
+    """Return True if the incoming version replaces the current one.
 
-    Content that comes again with a higher version must raise the version held, or an
-    older one that comes later would win.
+    Equal content with a higher version replaces it too, or an older version that
+    arrives later would win.
     """
-    if held is None or _overrules(incoming, held):
+    if current is None or _overrules(incoming, current):
         return True
-    return not _overrules(held, incoming) and _rank(incoming) > _rank(held)
+    return not _overrules(current, incoming) and _rank(incoming) > _rank(current)
 
 
-def join(held: Version | None, incoming: Version) -> Version:
-    """Return the version to hold of the two, held against the last read of either.
+def join(current: Version | None, incoming: Version) -> Version:
+    """Return the version to keep, with the later confirming read of the two.
 
-    A confirming read that does not win counts all the same: what was seen before it
-    would win over what stays, were it forgotten.
+    A confirming read that does not win still counts. Without it, an older version could
+    win over the one that is kept.
     """
-    if held is None:
+    if current is None:
         return incoming
-    stays = incoming if supersedes(held, incoming) else held
-    confirmed_at = max(held.confirmed_at, incoming.confirmed_at)
+    stays = incoming if supersedes(current, incoming) else current
+    confirmed_at = max(current.confirmed_at, incoming.confirmed_at)
     return replace(stays, confirmed_at=confirmed_at)
 
 
-def as_of(now: str, held: Version) -> Version:
-    """Return what is held as the oldest of all, if it was seen later than now.
+def as_of(now: str, current: Version) -> Version:
+    """Return the current version as the oldest of all if it was seen after `now`.
 
-    The clock was set back since, so whatever comes now came after it. Without this no
-    read could correct what is held until the clock has caught up.
+    The clock was set back since, so everything that arrives now is newer. Otherwise no
+    read could correct the mirror until the clock has caught up.
     """
-    if held.seen_at <= now and held.confirmed_at <= now:
-        return held
+    if current.seen_at <= now and current.confirmed_at <= now:
+        return current
     seen_at, confirmed_at = (
-        at if at <= now else "" for at in (held.seen_at, held.confirmed_at)
+        at if at <= now else "" for at in (current.seen_at, current.confirmed_at)
     )
-    return replace(held, seen_at=seen_at, confirmed_at=confirmed_at)
+    return replace(current, seen_at=seen_at, confirmed_at=confirmed_at)
 
 
 def _rank(version: Version) -> tuple[int, str, int, str, bool, bytes]:
-    """Order versions: what got further in life first, then what is later."""
+    """Return the sort key of a version: first its standing, then its times."""
     return (
         version.standing,
         version.updated_at,
@@ -105,69 +105,69 @@ def _rank(version: Version) -> tuple[int, str, int, str, bool, bytes]:
 
 
 def _moment(version: Version) -> tuple[str, bool]:
-    """Order by when a version was seen; a read shows what a delivery of then caused."""
+    """Sort by when a version was seen; a read is later than a delivery of that time."""
     return version.seen_at, not version.delivered
 
 
 def _overrules(one: Version, other: Version) -> bool:
-    """Tell whether a confirming read behind `one` began after `other` was seen."""
+    """Return True if a confirming read behind `one` began after `other` was seen."""
     if other.confirmed_at == one.confirmed_at == other.seen_at:
         return False
     return bool(one.confirmed_at) and other.seen_at <= one.confirmed_at
 
 
-def _settles(held: Version, incoming: Version) -> bool:
-    """Tell whether the incoming version is a read made to settle a doubt, and does."""
+def _is_confirming_read(current: Version, incoming: Version) -> bool:
+    """Return True if the incoming version is a read that resolves a conflict."""
     is_confirming = incoming.confirmed_at == incoming.seen_at
-    return is_confirming and _overrules(incoming, held)
+    return is_confirming and _overrules(incoming, current)
 
 
-def _agrees(held: Version, incoming: Version, wins: bool) -> bool:
-    """Tell whether there is evidence, and all of it for the version that is to stay."""
-    signs = set(_evidence(held, incoming))
+def _agrees(current: Version, incoming: Version, wins: bool) -> bool:
+    """Return True if there is evidence, and all of it supports the winner."""
+    signs = set(_evidence(current, incoming))
     return signs == {wins}
 
 
-def _evidence(held: Version, incoming: Version) -> Iterator[bool]:
-    """Yield, for all that tells the two apart, whether it speaks for the incoming."""
-    if held.updated_at != incoming.updated_at:
-        yield incoming.updated_at > held.updated_at
-    if held.sequence and incoming.sequence and held.sequence != incoming.sequence:
-        yield incoming.sequence > held.sequence
-    if not incoming.delivered and _moment(incoming) > _moment(held):
+def _evidence(current: Version, incoming: Version) -> Iterator[bool]:
+    """Yield for each difference whether it supports the incoming version."""
+    if current.updated_at != incoming.updated_at:
+        yield incoming.updated_at > current.updated_at
+    if current.sequence and incoming.sequence and current.sequence != incoming.sequence:
+        yield incoming.sequence > current.sequence
+    if not incoming.delivered and _moment(incoming) > _moment(current):
         yield True
-    if not held.delivered and _moment(held) > _moment(incoming):
+    if not current.delivered and _moment(current) > _moment(incoming):
         yield False
-    yield from progress(held.standing, incoming.standing)
+    yield from progress(current.standing, incoming.standing)
 
 
 class Drift(StrEnum):
-    """What is wrong with a row of the mirror."""
+    """How a row of the mirror differs from the platform."""
 
     MISSED = "missed"
     """The platform has it and the mirror does not."""
     STALE = "stale"
-    """The mirror holds other content, and nothing newer."""
+    """The mirror has other content, and nothing newer."""
     DELETED = "deleted"
-    """The mirror holds what the platform has no longer."""
+    """The mirror has an object that the platform no longer has."""
     ALIEN = "foreign"
-    """The mirror holds what the platform never deletes and yet does not know."""
+    """The mirror has an object that the platform does not know and never deletes."""
 
 
 def drift_of(
-    held: Version | None, updated_at: str, digest: bytes, read_at: str = ""
+    current: Version | None, updated_at: str, digest: bytes, read_at: str = ""
 ) -> Drift | None:
-    """Compare a row that was read with what the mirror holds; None: nothing to do.
+    """Compare a row that was read with the mirror; return None if they agree.
 
-    What the mirror holds may be newer than what was read: news came in meanwhile. Not
-    so where it was known before the read began at `read_at`: the platform says less
-    than it did, or the time of a row is only roughly known.
+    The mirror may be newer than the read, because an event arrived meanwhile. It is not
+    if its version was known before the read began at `read_at`: then the platform
+    shows less than before, or the time of the row is only roughly known.
     """
-    if held is None:
+    if current is None:
         return Drift.MISSED
-    if held.digest == digest:
+    if current.digest == digest:
         return None
-    known_before = max(held.seen_at, held.confirmed_at) < read_at
-    if held.updated_at > updated_at and not known_before:
+    known_before = max(current.seen_at, current.confirmed_at) < read_at
+    if current.updated_at > updated_at and not known_before:
         return None
     return Drift.STALE

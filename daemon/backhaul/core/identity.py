@@ -15,7 +15,7 @@ _TAG = re.compile(r"bh:([0-9a-f]{32})")
 
 
 def command_id(store: str, instance: str, record_key: str, kind: str) -> str:
-    """Return 32 hex digits that the same cause always yields.
+    """Return the id of a command: 32 hex digits that depend only on its cause.
 
     The parts are length-prefixed, so that no two causes run into one text.
     """
@@ -25,23 +25,23 @@ def command_id(store: str, instance: str, record_key: str, kind: str) -> str:
 
 
 def step_id(store: str, instance: str, target: str, number: int) -> str:
-    """Return the id of the step that makes a count true, in its round."""
+    """Return the id of the adjustment number `number` of a stock target."""
     return command_id(store, instance, target, f"adjust:{number}")
 
 
 def tag(command: str) -> str:
-    """Return the `note` by which the platform's history can be matched to us."""
+    """Return the reference tag, sent as `note`, that marks our own adjustments."""
     return TAG_PREFIX + command
 
 
 def tagged(note: str | None) -> str | None:
-    """Return the command whose tag a note is, None of any other note."""
+    """Return the command whose tag a note is; None for any other note."""
     found = _TAG.fullmatch(note or "")
     return found[1] if found else None
 
 
 def cancellation(order_id: str, cancelled_at: str) -> str:
-    """Return what a cancellation is known by: the platform gives it no id."""
+    """Return an id for a cancellation; the platform gives it none."""
     return f"{order_id}@{cancelled_at}"
 
 
@@ -51,12 +51,12 @@ def idempotency_key(command: str) -> str:
 
 
 def fingerprint(secret: str) -> str:
-    """Return a short mark of an API key that does not give the key away."""
+    """Return a short fingerprint that does not reveal the API key."""
     return sha256(b"backhaul-key:" + secret.encode()).hexdigest()[:12]
 
 
 def address_digest(store: str, email: str) -> bytes:
-    """Return what an e-mail address is known again by without being kept."""
+    """Return a digest that recognizes an e-mail address without storing it."""
     return sha256(f"{store}\0{email.strip().casefold()}".encode()).digest()
 
 
@@ -71,8 +71,8 @@ def digest_of(parts: Iterable[str | bytes]) -> bytes:
 
 
 def is_intact(kept: bytes | None, parts: Iterable[str | bytes]) -> bool:
-    """Hold values against the digest that was kept with them.
+    """Return True if values match the digest that was stored with them.
 
-    None was kept by an older version, or where the value was rewritten on purpose.
+    The digest is None for rows of an older version, or rewritten on purpose.
     """
     return kept is None or kept == bytes(digest_of(parts))

@@ -9,7 +9,7 @@ KINDS = ("cancel", "fulfill", "adjust")
 
 
 class Kind(StrEnum):
-    """What a command asks for; a target, a count, is sent as adjustments."""
+    """What a command requests; a stock target is sent as adjustments."""
 
     FULFILL = "fulfill"
     CANCEL = "cancel"
@@ -18,7 +18,7 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a command stands."""
+    """State of a command."""
 
     PLANNED = "planned"
     SENDING = "sending"
@@ -30,7 +30,7 @@ class State(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a command moves."""
+    """Why a command changes its state."""
 
     SEND = "send"
     CONFIRMED = "confirmed"
@@ -77,14 +77,14 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.PARKED, Cause.PERSON_DROPS): State.REJECTED,
     (State.REJECTED, Cause.PERSON_RESENDS): State.PLANNED,
 }
-"""Every move there is; anything not listed is a bug."""
+"""Every transition; one that is not listed is a bug."""
 
 OPEN = frozenset({State.PLANNED, State.SENDING, State.UNCERTAIN})
-"""States in which the command still owes an effect and holds its lane."""
+"""States in which a command is not done and blocks its ordering key."""
 
 
 def transition(state: State, cause: Cause) -> State:
-    """Return the next state. Raises ValueError for a move that is not in the table."""
+    """Return the next state. Raises ValueError if it is not in the table."""
     try:
         return TRANSITIONS[state, cause]
     except KeyError:

@@ -13,45 +13,45 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What is known after an attempt."""
+    """Outcome of an attempt, as far as it is known."""
 
     CONFIRMED = "confirmed"
     """2xx of the expected shape."""
     NEVER_SENT = "never_sent"
     """Proved that no byte of the request reached the platform."""
     UNCERTAIN = "uncertain"
-    """It may have taken effect, now or later."""
+    """It may have taken effect, or may still do so."""
     REJECTED = "rejected"
-    """Refused for good."""
+    """The platform refused it for good."""
     THROTTLED = "throttled"
-    """429: wait; no failed attempt."""
+    """429: wait; this is not a failed attempt."""
     STOPPED = "stopped"
-    """Something is wrong with the store's door: nothing is sent until a read works."""
+    """The store's send switch is off: nothing is sent until a read works."""
     HELD = "held"
     """The order waits for the merchant's confirmation."""
     WITHOUT_MEMBER = "without_member"
-    """An optional member is not known there: send again without it."""
+    """The platform does not know an optional member: send again without it."""
     PARKED = "parked"
-    """A person must decide."""
+    """An operator must decide."""
     DEFERRED = "deferred"
-    """Refused, and what the object shows could not be read: ask again later."""
+    """Refused, and the object could not be read: retry later."""
     CHECK_ABSENT = "check_absent"
-    """404: refused for good only if reading says so too."""
+    """404: refused for good only if a read confirms it."""
     CHECK_EFFECT = "check_effect"
-    """409: applied if the object shows the same effect, else for a person."""
+    """409: applied if the object shows the same effect; else an operator decides."""
     OVERTAKEN = "overtaken"
-    """The stock is not what the step was reckoned from: to be counted anew."""
+    """The stock differs from what the adjustment assumed: compute it again."""
 
 
 class Verdict(Struct, frozen=True):
-    """An outcome with its reason, in words for the person who asks why."""
+    """An outcome with its reason, in words for operators."""
 
     outcome: Outcome
     reason: str
     retry_after_seconds: float | None = None
     member: str | None = None
     only_kind: bool = False
-    """A stop that concerns commands of this kind alone."""
+    """Whether only commands of this kind are blocked."""
 
 
 OPTIONAL_MEMBERS: Mapping[str, frozenset[str]] = {
@@ -69,8 +69,8 @@ _NAMING = (
     r"(?i:\b(?:unknown|unexpected|unsupported|invalid|fields?|members?|property|"
     r"properties|parameters?|attributes?|keys?)\W{{1,3}}(?:\w+,\s*)*){}\b",
 )
-"""How a sentence names a member whose name is a word of the language, too."""
-_IDEMPOTENCY_IN_DOUBT = {
+"""How a sentence names a member whose name is also an English word."""
+_IDEMPOTENCY_UNCERTAIN = {
     (409, "IDEMPOTENCY_IN_PROGRESS"),
     (422, "IDEMPOTENCY_KEY_REUSED"),
 }
@@ -87,15 +87,15 @@ def classify_refusal(
     problem: Mapping[str, object] | None,
     retry_after_seconds: float | None = None,
 ) -> Verdict:
-    """Judge an answer that is not 2xx to a command of `kind`.
+    """Classify a response other than 2xx to a command of `kind`.
 
-    `problem` is the answer's JSON object, None when it has none: then the words are
-    not the platform's own (a proxy, a wrong prefix, a deploy).
+    `problem` is the response's JSON object. It is None if the response does not come
+    from the platform itself (a proxy, a wrong prefix, a deployment).
     """
     said = f"{status} {describe(problem)}".rstrip()
     if status == 429:
         return Verdict(Outcome.THROTTLED, said, retry_after_seconds)
-    if (status, code_of(problem)) in _IDEMPOTENCY_IN_DOUBT:
+    if (status, code_of(problem)) in _IDEMPOTENCY_UNCERTAIN:
         return Verdict(Outcome.UNCERTAIN, said)
     if status in {401, 403} or 300 <= status < 400:
         only_kind = status == 403 and code_of(problem) == "INSUFFICIENT_SCOPE"
@@ -137,7 +137,7 @@ def code_of(problem: Mapping[str, object] | None) -> str:
 
 
 def describe(problem: Mapping[str, object] | None) -> str:
-    """Return the error's own words, for a person: code, detail and each member."""
+    """Return the error's own words for operators: code, detail and each member."""
     if problem is None:
         return ""
     words = [code_of(problem), *_sentences(problem)]
@@ -176,7 +176,7 @@ def _named(problem: Mapping[str, object], members: frozenset[str]) -> str | None
 
 
 def _names(text: str, member: str) -> bool:
-    """Tell whether words of a person name a member, not only use its word.
+    """Return True if a sentence names a member, and does not only use its word.
 
     Else "please note that it is archived" would end all notes.
     """

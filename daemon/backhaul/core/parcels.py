@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def fits_lines(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a parcel can be the one for `lines`; what it does not say fits.
+    """Return True if a parcel can be the one for `lines`; missing members fit.
 
-    `items` are the platform's: `lineItemId` and `quantity`; `lines` a command's:
-    `line_id` and `quantity`, none where it takes all.
+    `items` are the platform's, with `lineItemId` and `quantity`. `lines` are the
+    command's, with `line_id` and `quantity`; no lines mean all open units.
     """
     if not lines or not isinstance(items, list):
         return True
@@ -41,13 +41,13 @@ def _units(quantity: object) -> object:
 
 _SAYS = {
     "restocked": "was cancelled and put back when {} left: {} too many in stock",
-    "cancelled": "was cancelled when {} left: {} shipped that nobody ordered any more",
+    "cancelled": "was cancelled when {} left: {} shipped for a cancelled order",
     "refunded": "was refunded when {} left: {} shipped that are paid back",
 }
 
 
 class ShipmentIncident(Struct, frozen=True):
-    """What crossed the parcel (`kind`: a key of _SAYS), and that as a sentence."""
+    """A parcel of a cancelled or refunded order: its kind (a key of _SAYS), as text."""
 
     kind: str
     says: str
@@ -60,10 +60,10 @@ class ShipmentIncident(Struct, frozen=True):
         payload: Mapping[str, Any],
         shipment: str | None,
     ) -> ShipmentIncident | None:
-        """Return what crossed a fulfillment, None where the order is as it should be.
+        """Return the incident of a fulfillment; None if the order is in order.
 
-        `data` is the platform's document of the order, `payload` what the command asks
-        for, `shipment` the id of its parcel.
+        `data` is the platform's document of the order, `payload` the command's,
+        `shipment` the id of its parcel.
         """
         kind = _kind(order, data)
         if kind is None:
@@ -92,7 +92,7 @@ def _units_in(
     payload: Mapping[str, Any],
     shipment: str | None,
 ) -> int:
-    """Return the units of the parcel: as asked for, as shown, or all of the order."""
+    """Return the units of the parcel: as requested, as shown, or all of the order."""
     if lines := payload.get("lines"):
         return sum(line["quantity"] for line in lines)
     shown = sum(_shown(data, shipment))

@@ -8,23 +8,23 @@ from typing import TypeAlias
 from msgspec import Struct
 
 Span: TypeAlias = tuple[time, time]
-"""From, inclusive, until, exclusive; it crosses midnight where the end is earlier."""
+"""Start (inclusive) and end (exclusive); it crosses midnight if the end is earlier."""
 
 
 class QuietHours(Struct, frozen=True):
-    """Spans by the clock on the wall of a zone."""
+    """Spans of the local day in a time zone."""
 
     spans: tuple[Span, ...]
     zone: tzinfo
 
     def over(self, moment: datetime) -> datetime:
-        """Return the moment itself, or when the quiet around it is over."""
+        """Return the end of the quiet hours around a moment, or the moment itself."""
         while (end := self._end(moment)) is not None:
             moment = end
         return moment
 
     def holds(self, moment: datetime) -> bool:
-        """Tell whether a moment lies in quiet hours."""
+        """Return True if a moment lies in quiet hours."""
         return self._end(moment) is not None
 
     def _end(self, moment: datetime) -> datetime | None:
@@ -39,12 +39,12 @@ class QuietHours(Struct, frozen=True):
         return None
 
     def _coming(self, wall: time, moment: datetime) -> datetime:
-        """Return when the wall's clock next shows a time, or goes past it."""
+        """Return when the local clock next shows a time, or skips it."""
         local = moment.astimezone(self.zone)
         day = local.date() + timedelta(days=local.time() >= wall)
         shown = datetime.combine(day, wall, self.zone)
-        # An hour that is passed twice shows each time twice; one that is left out has
-        # the two the other way round, before it and after it.
+        # A repeated hour shows each time twice; for a skipped hour, the two come in the
+        # reverse order, before it and after it.
         first, second = (shown.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
         if second < first:
             return self._set_forward(second, first)
@@ -59,7 +59,7 @@ class QuietHours(Struct, frozen=True):
 
 
 def within(wall: time, span: Span) -> bool:
-    """Tell whether a time of day lies in a span."""
+    """Return True if a time of day lies in a span."""
     start, end = span
     if start < end:
         return start <= wall < end

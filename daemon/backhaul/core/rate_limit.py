@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 ASSUMED_PER_SECOND = 4.0
 ASSUMED_BURST = 40.0
-"""What a platform is taken for that answers 429 without telling its policy."""
+"""Assumed burst of a platform that answers 429 without stating its policy."""
 LONGEST_PAUSE_SECONDS = 300.0
-"""After so long one request tries again, whatever the platform asked for."""
+"""After this time one request is tried, whatever the platform asked for."""
 SLOWEST_PER_SECOND = 0.1
 RECOVERY_SECONDS = 60.0
 """Time without a 429 after which an assumed rate is doubled again."""
 NO_WAIT_SECONDS = 1e-6
-"""Less is nothing: a clock may be too coarse to let so little pass."""
-UNTOLD_SECONDS = 1.0
-"""Wait after a 429 that names none."""
+"""A shorter wait counts as none: a clock may be too coarse to measure it."""
+DEFAULT_WAIT_SECONDS = 1.0
+"""Wait after a 429 that states none."""
 _PARAMETER = re.compile(r";\s*([a-z]+)=(\d{1,9})")
 
 
 class Priority(Enum):
-    """What is left in the bucket for the more urgent, as a share of it."""
+    """Share of the bucket that stays reserved for more urgent requests."""
 
     COMMAND = 0.0
     PROOF = 0.1
@@ -40,14 +40,14 @@ PATIENCE_SECONDS = {
     Priority.REREAD: 15.0,
     Priority.INCREMENTAL: 60.0,
 }
-"""After these a read that waits is overdue."""
+"""A read that waits longer than this is overdue."""
 
 
 class Budget:
     """One bucket per API key. Times are monotonic seconds.
 
     Nothing that the platform says stops all requests for more than `longest_pause`
-    seconds: a value may be wrong, and a pause too long is an outage of ours.
+    seconds: a value may be wrong, and too long a pause would be an outage.
     """
 
     def __init__(self, longest_pause: float = LONGEST_PAUSE_SECONDS) -> None:
@@ -60,7 +60,7 @@ class Budget:
         self._under_way = 0
         self._taken = 0
         self._overdue = 0
-        self._told = False
+        self._policy_known = False
         self._slowed_at = 0.0
 
     @property
@@ -71,7 +71,7 @@ class Budget:
     def wait_seconds(
         self, priority: Priority, now: float, *, overdue: bool = False
     ) -> float:
-        """Return how long a request of this priority has to wait; 0: it may leave."""
+        """Return how long a request of this priority must wait; 0 if it may leave."""
         closed = self._closed_until - now
         if closed > NO_WAIT_SECONDS:
             return closed
@@ -87,7 +87,7 @@ class Budget:
         return wait if wait > NO_WAIT_SECONDS else 0.0
 
     def pause_seconds(self, now: float) -> float:
-        """Return for how long not even the most urgent request may leave."""
+        """Return for how long even the most urgent request must wait."""
         closed = max(self._closed_until - now, 0.0)
         if self._per_second is None:
             return closed
@@ -95,9 +95,9 @@ class Budget:
         return max(closed, self._at - now + (1 - self._left) / self._per_second)
 
     def take(self, most: int, now: float) -> int:
-        """Reserve room for up to `most` commands; return for how many there is.
+        """Reserve room for up to `most` commands; return the number that got room.
 
-        Each is then sent with `leave`, or given back.
+        Each room is then used by `leave`, or returned with `give_back`.
         """
         if self._closed_until - now > NO_WAIT_SECONDS:
             return 0
@@ -112,7 +112,7 @@ class Budget:
 
     @contextmanager
     def overdue(self) -> Iterator[None]:
-        """Let commands leave room for a read, from now until it has left."""
+        """Make commands leave room for a read until it was sent."""
         self._overdue += 1
         try:
             yield
@@ -130,38 +130,38 @@ class Budget:
         self._left = min(self._left + back, self._burst)
 
     def leave(self) -> None:
-        """Note that a request leaves whose room was taken before."""
+        """Record a request whose room was reserved before."""
         self._taken = max(self._taken - 1, 0)
         self._under_way += 1
 
     def spend(self, now: float) -> None:
-        """Note that a request leaves, permitted or not."""
+        """Record a request that had no reserved room."""
         self._under_way += 1
         if self._per_second is not None:
             self._refill(now)
             self._left = max(self._left - 1, 0.0)
 
     def answered(self, now: float, policy: str = "", limit: str = "") -> None:
-        """Note the end of a request; `policy` and `limit` are its RateLimit headers."""
+        """Record a response; `policy` and `limit` are its RateLimit headers."""
         self._under_way -= 1
         quota, window = _parameters(policy, "q", "w")
         left, seconds = _parameters(limit, "r", "t")
         if not quota or not window or left is None:
             return
-        self._told = True
+        self._policy_known = True
         self._per_second = max(quota / window, 1 / self._longest_pause)
         full = left + (seconds or 0) * self._per_second
         self._burst = max(min(full, float(quota)), float(left), 1.0)
-        # What left after this one, or is about to, is not in its count yet.
+        # The header does not count requests that are in flight or reserved.
         self._left = max(left - self._under_way - self._taken, 0.0)
         self._at = now
 
     def throttled(self, now: float, retry_after_seconds: float | None) -> None:
-        """Note a 429: nothing is read until the platform's time is over."""
-        if not self._told and now >= self._closed_until:
+        """Record a 429: nothing is read during the wait that it asks for."""
+        if not self._policy_known and now >= self._closed_until:
             self._assume()
         self._slowed_at = now
-        wait = min(retry_after_seconds or UNTOLD_SECONDS, self._longest_pause)
+        wait = min(retry_after_seconds or DEFAULT_WAIT_SECONDS, self._longest_pause)
         self._closed_until = max(self._closed_until, now + wait)
         self._left, self._at = 0.0, self._closed_until
 
@@ -179,10 +179,10 @@ class Budget:
         self._at = max(now, self._at)
 
     def _recover(self, now: float) -> None:
-        """Trust a platform again that told no policy and has long been content."""
+        """Raise the assumed rate again after a time without a 429."""
         per_second = self._per_second or ASSUMED_PER_SECOND
         quiet = now - self._slowed_at > RECOVERY_SECONDS
-        if quiet and not self._told and per_second < ASSUMED_PER_SECOND:
+        if quiet and not self._policy_known and per_second < ASSUMED_PER_SECOND:
             self._per_second = min(per_second * 2, ASSUMED_PER_SECOND)
             self._burst = min(self._burst * 2, ASSUMED_BURST)
             self._slowed_at = now

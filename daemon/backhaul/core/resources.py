@@ -97,7 +97,7 @@ class Order(Struct, frozen=True):
 
 
 class Customer(Struct, frozen=True):
-    """A person who orders."""
+    """A customer of the store."""
 
     id: str
     name: str | None
@@ -111,7 +111,7 @@ class Customer(Struct, frozen=True):
 class Deletion(Struct, frozen=True):
     """A product that was removed: leaves a tombstone.
 
-    What it was called is told by the deletion itself, where the platform does.
+    Its title and handle come from the deletion event, if the platform sends them.
     """
 
     id: str
@@ -160,7 +160,7 @@ def to_minor(amount: object, currency: str) -> int:
     Never through a float: a number read from JSON arrives as int or Decimal.
     """
     exponent = _exponent(currency)
-    # Nearly every amount there is, at a fraction of what Decimal takes.
+    # Nearly every amount has this form, and Decimal would be far slower.
     if exponent == 2 and isinstance(amount, str) and _USUAL.fullmatch(amount):
         return int(amount.replace(".", ""))
     if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):

@@ -15,12 +15,12 @@ _WHOLE = 14
 
 
 def has_gtin_length(text: str) -> bool:
-    """Tell whether a text has as many digits as a GTIN."""
+    """Return True if a text has as many digits as a GTIN."""
     return text.isascii() and text.isdigit() and len(text) in LENGTHS
 
 
 def normalized(text: str) -> str | None:
-    """Return the 14 digits of a GTIN; None of what is none, or has a wrong digit."""
+    """Return the 14 digits of a GTIN; None if it is not one, or a digit is wrong."""
     if not has_gtin_length(text):
         return None
     whole = text.zfill(_WHOLE)
@@ -29,7 +29,7 @@ def normalized(text: str) -> str | None:
 
 
 def spellings(gtin: str) -> list[str]:
-    """Return every way in which 14 digits are written: without leading zeros."""
+    """Return every spelling of 14 digits, with fewer and fewer leading zeros."""
     return [
         gtin[_WHOLE - length :]
         for length in sorted(LENGTHS)
@@ -57,7 +57,7 @@ ALPHABET = "the alphabet"
 
 
 def same_text(sku: str) -> str:
-    """Return what SKUs that look the same have in common.
+    """Return a key that SKUs share if they look the same.
 
     A spreadsheet's `42.0` stands for 42, as connectors read it.
     """
@@ -71,7 +71,7 @@ def same_text(sku: str) -> str:
 
 
 def near_text(sku: str) -> str:
-    """Return what SKUs that a person may take for the same have in common."""
+    """Return a key that SKUs share if a person may confuse them."""
     text = same_text(sku)
     for change in _CHANGES.values():
         text = change(text)
@@ -109,7 +109,7 @@ _CHANGES: dict[str, Callable[[str], str]] = {
 
 
 def difference(one: str, other: str) -> str:
-    """Return in what two SKUs with the same `near_text` differ: "case and blanks".
+    """Return how two SKUs with the same `near_text` differ: "case and blanks".
 
     The letters of another alphabet are named, as nobody can see which they are.
     """
@@ -139,7 +139,7 @@ def _without(left_out: str, text: str) -> str:
 
 
 def near_hint(sku: str, near: Iterable[str]) -> str:
-    """Return words for a reason that name SKUs that only look different; maybe none."""
+    """Return text for a reason that names SKUs which differ only in form, or ""."""
     named = [
         f"{_shown(each)} differs only in {difference(sku, each)}" for each in near
     ][:MOST_NAMED]
@@ -147,5 +147,5 @@ def near_hint(sku: str, near: Iterable[str]) -> str:
 
 
 def _shown(sku: str) -> str:
-    """Return a SKU so that a person sees what it is written with."""
+    """Return a SKU in a form that shows hidden or foreign characters."""
     return repr(sku) if sku == same_text(sku) == _letters(sku) else ascii(sku)

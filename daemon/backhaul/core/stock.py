@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 AHEAD_SECONDS = 300.0
-"""How far a count may seem to lie in the future: clocks differ."""
+"""How far in the future a stock count may be dated: clocks differ."""
 LARGEST_ADJUSTMENT = 1_000_000
-"""Largest adjustment the platform takes."""
+"""Largest adjustment that the platform accepts."""
 ADJUSTMENT_REASON = "MANUAL_ADJUSTMENT"
-"""Why a count's step is made, as the platform is told: all know this one reason."""
+"""Reason sent with the adjustment of a stock count; every platform accepts it."""
 
 
 class ListEnd(NamedTuple):
@@ -37,21 +37,21 @@ class ListEnd(NamedTuple):
 
 
 class Policy(Struct, frozen=True):
-    """How the counts of one back office are to be read, and what is too strange."""
+    """How to read one back office's stock counts, and which need an operator."""
 
     quantity_means: Literal["available", "on_hand"] = "available"
     buffer: int = 0
     max_step: int | None = None
     stale_seconds: float | None = None
     unseen_seconds: float = 0.0
-    """How long an order may be placed before the back office knows of it."""
+    """Order lag: how long an order may take to reach the back office."""
 
 
 class ListedLevel(NamedTuple):
-    """A stock target from the same list as another: what the list said, and where.
+    """A stock target from the same list as another: its quantity and its row.
 
-    One that `can_withdraw` has not changed the store's stock, nor may have. One that is
-    `withdrawn` was contradicted before.
+    `can_withdraw` is True if it has not changed the store's stock and no request for it
+    may still do so. `withdrawn` is True if another row contradicted it before.
     """
 
     command_id: str
@@ -62,17 +62,17 @@ class ListedLevel(NamedTuple):
 
 
 class Count(Struct, frozen=True):
-    """What the back office says: so many units at `as_of`."""
+    """A stock count of the back office: the units it had at `as_of`."""
 
     quantity: int
     as_of: str
 
 
 class Movement(Struct, frozen=True):
-    """A change of stock on the platform, or a sale that only its order tells of.
+    """A change of stock on the platform, or a sale that only its order shows.
 
-    `after` is None where only the order tells. `is_correction` marks the step of a
-    count; `caused_at` is when a command of ours was asked for that made it.
+    `after` is None for such a sale. `is_correction` marks the adjustment of a stock
+    count. `caused_at` is when our command behind the change was requested.
     """
 
     at: str
@@ -84,7 +84,7 @@ class Movement(Struct, frozen=True):
 
 
 class PendingMove(Struct, frozen=True):
-    """A command that will still move the stock, by `delta`, asked for at that time."""
+    """A command that will still move the stock by `delta`, requested at `caused_at`."""
 
     command: str
     delta: int
@@ -99,14 +99,14 @@ class Reservation(Struct, frozen=True):
 
 
 class StockSnapshot(Struct, frozen=True):
-    """All that is known of one variant's stock at one moment.
+    """Everything known about one variant's stock at one time.
 
-    `anchors` are the levels that may have been the last before the movements: several,
-    where one moment saw several moves; none, where nothing older is known. `untold` are
-    sales that only their orders tell of; `unheard` names a step of ours that is not
-    among the movements yet. `moved_at` is when the stock last changed; `is_proved`
-    tells that the platform's history since the count was read, `is_studied` that it was
-    asked for: there may be none.
+    `anchors` are the levels that may have come last before the movements: several if
+    there were several moves at one time, none if nothing older is known. `untold` are
+    sales that only their orders show. `unheard` names an adjustment of our own that is
+    not among the movements yet. `moved_at` is when the stock last changed. `is_proved`
+    is True if the platform's history since the stock count was read, `is_studied` if it
+    was requested, though there may be none.
     """
 
     level: int
@@ -123,9 +123,10 @@ class StockSnapshot(Struct, frozen=True):
 
 
 class ProductStock(Struct, frozen=True):
-    """A product's levels; `is_proved` when the history since then was read.
+    """A product's stock levels; `is_proved` if the history since then was read.
 
-    `is_studied` when it was asked for, and, where there is none, the orders were read.
+    `is_studied` is True if the history was requested and, where there is none, the
+    orders were read.
     """
 
     levels: Mapping[str, int]
@@ -134,7 +135,7 @@ class ProductStock(Struct, frozen=True):
 
 
 class Computation(Struct, frozen=True):
-    """How a count became a step, kept as evidence for whoever asks why."""
+    """How a stock count became an adjustment, stored as evidence for `why`."""
 
     quantity: int
     as_of: str
@@ -150,7 +151,7 @@ class Computation(Struct, frozen=True):
     orders: tuple[Reservation, ...] = field(default=())
 
     def in_words(self) -> str:
-        """Return one sentence that answers: why is it so many?"""
+        """Return one sentence that explains the adjustment."""
         return f"{'; '.join(self._parts())}: {self.target} wanted; {self._step()}"
 
     def _parts(self) -> Iterator[str]:
@@ -170,11 +171,11 @@ class Computation(Struct, frozen=True):
         return f"{there}: {self.delta:+d}" if self.delta else f"{there}: nothing to do"
 
 
-def compute(count: Count, shelf: StockSnapshot, policy: Policy) -> Computation:
-    """Return the step that makes the platform's stock what the count means now."""
-    counted = tuple(m for m in shelf.movements if _is_news(m, count, policy))
-    before = tuple(p for p in shelf.promises if p.caused_at <= count.as_of)
-    orders = shelf.reserved if policy.quantity_means == "on_hand" else ()
+def compute(count: Count, stock: StockSnapshot, policy: Policy) -> Computation:
+    """Return the adjustment that applies a stock count to the platform's stock now."""
+    counted = tuple(m for m in stock.movements if _is_uncounted(m, count, policy))
+    before = tuple(p for p in stock.promises if p.caused_at <= count.as_of)
+    orders = stock.reserved if policy.quantity_means == "on_hand" else ()
     moved, promised = sum(m.delta for m in counted), sum(p.delta for p in before)
     reserved = sum(order.units for order in orders)
     target = max(count.quantity + moved - reserved - policy.buffer, 0)
@@ -185,9 +186,9 @@ def compute(count: Count, shelf: StockSnapshot, policy: Policy) -> Computation:
         reserved=reserved,
         buffer=policy.buffer,
         target=target,
-        level=shelf.level,
+        level=stock.level,
         promised=promised,
-        delta=target - shelf.level - promised,
+        delta=target - stock.level - promised,
         movements=counted,
         promises=before,
         orders=orders,
@@ -195,19 +196,19 @@ def compute(count: Count, shelf: StockSnapshot, policy: Policy) -> Computation:
 
 
 def reach_back(count: Count, policy: Policy) -> str:
-    """Return since when movements matter to a count; those of that moment do."""
+    """Return the time from which, inclusive, movements matter to a stock count."""
     since = to_text(from_text(count.as_of).replace(microsecond=0))
     if policy.quantity_means == "available":
         since = earlier(since, timedelta(seconds=policy.unseen_seconds))
     return since
 
 
-def _is_news(movement: Movement, count: Count, policy: Policy) -> bool:
-    """Tell whether the count did not know of a movement."""
+def _is_uncounted(movement: Movement, count: Count, policy: Policy) -> bool:
+    """Return True if the stock count does not include a movement."""
     if movement.is_correction:
         return False
     if movement.caused_at is not None:
-        # After a restore its record may have been handed in anew, long after it moved.
+        # After a restore its record may have been submitted again, long after it moved.
         return min(movement.caused_at, movement.at) > count.as_of
     if movement.at > count.as_of:
         return True
@@ -221,71 +222,71 @@ def _is_news(movement: Movement, count: Count, policy: Policy) -> bool:
 
 
 def _is_same_second(at: str, as_of: str) -> bool:
-    """Tell whether `at` is a whole second that may hide a moment after `as_of`.
+    """Return True if `at` is a whole second that may hide a time after `as_of`.
 
-    Platforms may tell whole seconds. What left the shelf is then taken off: to sell
-    what is not there is worse than to hold one back until the next count.
+    Platforms may report whole seconds. Such a sale is then subtracted: overselling is
+    worse than holding back one unit until the next stock count.
     """
     return at.endswith(".000Z") and at[:19] == as_of[:19]
 
 
-def understand(count: Count, shelf: StockSnapshot) -> StockSnapshot | str:
-    """Return the shelf with movements that lead to its level, or say what is missing.
+def understand(count: Count, stock: StockSnapshot) -> StockSnapshot | str:
+    """Return the snapshot with movements that lead to its level, or what is missing.
 
-    A sale whose movement was lost is taken from its order, where that closes the gap.
+    A sale whose movement was lost is taken from its order if that closes the gap.
     """
-    if shelf.mirrored != shelf.level:
-        return f"the platform has {shelf.level}, the mirror {shelf.mirrored}"
-    missing = shelf.unheard or _gap(count, shelf)
+    if stock.mirrored != stock.level:
+        return f"the platform has {stock.level}, the mirror {stock.mirrored}"
+    missing = stock.unheard or _gap(count, stock)
     if not missing:
-        return shelf if shelf.anchors or shelf.is_proved else _with_first_sales(shelf)
-    sold = sum(sale.delta for sale in shelf.untold)
-    before = replace(shelf, level=shelf.level - sold)
-    is_held = shelf.anchors or shelf.movements
-    if sold and not shelf.unheard and is_held and _gap(count, before) is None:
-        return replace(shelf, movements=shelf.movements + shelf.untold)
+        return stock if stock.anchors or stock.is_proved else _with_first_sales(stock)
+    sold = sum(sale.delta for sale in stock.untold)
+    before = replace(stock, level=stock.level - sold)
+    is_held = stock.anchors or stock.movements
+    if sold and not stock.unheard and is_held and _gap(count, before) is None:
+        return replace(stock, movements=stock.movements + stock.untold)
     return missing
 
 
-def _with_first_sales(shelf: StockSnapshot) -> StockSnapshot:
-    """Add the sales whose movements were lost before the first that is known.
+def _with_first_sales(stock: StockSnapshot) -> StockSnapshot:
+    """Add the sales whose movements were lost before the first known one.
 
-    They leave no gap: what was there before that movement is not known.
+    They leave no gap, because the level before that movement is not known.
     """
-    first = min((move.at for move in shelf.movements), default="")
-    lost = tuple(sale for sale in shelf.untold if sale.at < first)
-    return replace(shelf, movements=shelf.movements + lost) if lost else shelf
+    first = min((move.at for move in stock.movements), default="")
+    lost = tuple(sale for sale in stock.untold if sale.at < first)
+    return replace(stock, movements=stock.movements + lost) if lost else stock
 
 
-def _gap(count: Count, shelf: StockSnapshot) -> str | None:
-    """Say what is missing between the movements and the level."""
-    start = _start(shelf.level, shelf.movements)
+def _gap(count: Count, stock: StockSnapshot) -> str | None:
+    """Return what is missing between movements and level; None if nothing is."""
+    start = _start(stock.level, stock.movements)
     if start is None:
-        return f"the movements that are known do not lead to {shelf.level}"
-    if shelf.anchors and start not in shelf.anchors:
-        known = ", ".join(map(str, sorted(shelf.anchors)))
-        return f"the movements begin at {start}, and it was {known} before them"
-    if shelf.anchors or shelf.is_proved:
+        return f"the known movements do not lead to {stock.level}"
+    if stock.anchors and start not in stock.anchors:
+        known = ", ".join(map(str, sorted(stock.anchors)))
+        return f"the movements begin at {start}, but the level before them was {known}"
+    if stock.anchors or stock.is_proved:
         return None
-    if shelf.movements:
-        unknown = f"it is not known whether {start} was there when it was counted"
-        return None if shelf.is_studied else unknown
-    if shelf.moved_at > count.as_of:
-        return f"the stock changed at {shelf.moved_at}, and no movement tells of it"
+    if stock.movements:
+        unknown = f"it is not known whether the level was {start} at the stock count"
+        return None if stock.is_studied else unknown
+    if stock.moved_at > count.as_of:
+        return f"the stock changed at {stock.moved_at}, but no movement shows it"
     return None
 
 
 def _start(level: int, moves: Sequence[Movement]) -> int | None:
-    """Return where a way through all moves to `level` begins; None where there is none.
+    """Return the level from which all moves lead to `level`; None if there is none.
 
-    Each move leads from one level to another; in which order is not told.
+    Each move leads from one level to another; their order is not known.
     """
     ends = Counter([level])
     for move in moves:
         after = move.after or 0
         ends[after - move.delta] += 1
         ends[after] -= 1
-    left = {stock: number for stock, number in ends.items() if number}
+    left = {level: number for level, number in ends.items() if number}
     if len(left) != 1:
         return None
     ((start, number),) = left.items()
@@ -295,11 +296,11 @@ def _start(level: int, moves: Sequence[Movement]) -> int | None:
 def review_reason(
     computation: Computation, policy: Policy, now: datetime
 ) -> str | None:
-    """Say why a step is to be looked at by a person first."""
+    """Return why an operator must review an adjustment first; None if not."""
     if abs(computation.delta) > LARGEST_ADJUSTMENT:
-        return f"the platform takes steps up to {LARGEST_ADJUSTMENT:,}"
+        return f"the platform accepts adjustments of up to {LARGEST_ADJUSTMENT:,} units"
     if policy.max_step is not None and abs(computation.delta) > policy.max_step:
-        return f"the step is larger than max_step = {policy.max_step}"
+        return f"the adjustment is larger than max_step = {policy.max_step}"
     age_seconds = (now - from_text(computation.as_of)) / timedelta(seconds=1)
     if age_seconds < -AHEAD_SECONDS:
         return "it was counted in the future: a clock is wrong"
@@ -314,7 +315,7 @@ def misdirected_variants(
     expected: Mapping[str, Collection[int]],
     shown_by: Collection[str],
 ) -> list[str]:
-    """Return variants that a step moved although it was addressed to another.
+    """Return variants that an adjustment moved although it was for another one.
 
     `seen` are the levels read back, `expected` those that everything else may explain;
     `shown_by` are variants that the platform itself names with the step.

@@ -45,10 +45,10 @@ def decode(text: bytes) -> Any:
 
 
 def replace_half_surrogates(text: bytes) -> bytes:
-    """Return JSON with the escape of U+FFFD for each that is half a character.
+    """Return JSON in which each half of a surrogate pair is the escape of U+FFFD.
 
-    Stores cut texts after so many UTF-16 units, in the middle of an emoji; no decoder
-    takes what is left of it. Nothing else changes, and nothing moves.
+    Stores cut texts after a number of UTF-16 units, perhaps within an emoji; no decoder
+    accepts the rest. Nothing else changes, and all offsets stay the same.
     """
     if b"\\ud" not in text and b"\\uD" not in text:
         return text
@@ -63,10 +63,10 @@ def _decoded(text: bytes) -> Any:
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError:
-        # Looked for here only: most documents cost nothing more.
-        if (mended := replace_half_surrogates(text)) == text:
+        # Only after a failure: most documents cost nothing more.
+        if (repaired := replace_half_surrogates(text)) == text:
             raise
-        return _decoder.decode(mended)
+        return _decoder.decode(repaired)
 
 
 def decode_object(text: bytes) -> dict[str, Any]:

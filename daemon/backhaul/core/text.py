@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """Escape what could end the line or steer the terminal."""
+    """Escape characters that could end the line or control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def storable(text: str) -> str:
-    """Return text with a mark for lone surrogates: they are no text to a database.
+    """Return text with lone surrogates replaced, which no database stores.
 
-    Odd file names have them, and JSON that was cut amid an emoji.
+    They occur in odd file names, and in JSON that was cut within an emoji.
     """
     return text if text.isascii() else text.encode(errors="replace").decode()
 
@@ -29,7 +29,7 @@ _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def ago(text: str | None, now: datetime) -> str:
-    """Return how long it is since then, or until then; `text` is as the database's."""
+    """Return the time since or until `text`, a time as the database stores it."""
     if not text:
         return "never"
     seconds = (now - from_text(text)).total_seconds()
@@ -40,7 +40,7 @@ def ago(text: str | None, now: datetime) -> str:
 
 
 def span(seconds: float) -> str | None:
-    """Return a time by its largest whole unit, None below a second."""
+    """Return a duration in its largest whole unit; None below a second."""
     for length, unit in _SPANS:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"

@@ -26,7 +26,7 @@ def sign(body: bytes, secret: bytes) -> bytes:
 def is_well_formed(presented: str) -> bool:
     """Return True if the header's value has the form of a signature, with any secret.
 
-    A value that was cut or re-encoded on its way says nothing about the secret.
+    A value that was cut or re-encoded on the way says nothing about the secret.
     """
     try:
         return len(base64.b64decode(presented, validate=True)) == DIGEST_BYTES
@@ -37,8 +37,8 @@ def is_well_formed(presented: str) -> bool:
 def verify(body: bytes, presented: str, secrets: Sequence[bytes]) -> int | None:
     """Return the index of the secret that signed, or None.
 
-    Every secret is tried whatever the outcome, and garbage takes the same path as a
-    wrong signature, so that time tells nothing.
+    Every secret is tried, and a malformed signature takes the same path as a wrong one,
+    so that the time taken reveals nothing.
     """
     candidate = presented.encode("utf-8", "replace")
     signer: int | None = None
@@ -57,7 +57,7 @@ TOPICS = (
 
 
 class Envelope(Struct, frozen=True):
-    """A delivery, opened. `sequence` is 0 where the platform gives none."""
+    """A parsed delivery. `sequence` is 0 if the platform gives none."""
 
     topic: str
     event_id: str | None
@@ -68,7 +68,7 @@ class Envelope(Struct, frozen=True):
 
 
 def topic_of(value: object) -> str:
-    """Return a topic as the specification writes it; empty where there is none.
+    """Return a topic as the specification writes it; "" if there is none.
 
     Platforms differ in case, and proxies leave blanks around it.
     """
@@ -76,11 +76,11 @@ def topic_of(value: object) -> str:
 
 
 def open_envelope(body: bytes, outside_topic: str) -> Envelope:
-    """Read a delivery's body. Raises Unusable when it is no JSON object.
+    """Parse a delivery's body. Raises Unusable if it is not a JSON object.
 
-    A document that holds `data` is an envelope, unless it is an object of its own: that
-    has a time of its own. Without a topic in it the one from outside counts. An
-    envelope whose `data` is no object holds nothing: its own id names the event.
+    A document with `data` is an envelope, unless it has `updatedAt` and no topic: then
+    it is an object. Without a topic in the body, `outside_topic` counts. If `data` is
+    not an object, the envelope is empty and its own id names the event.
     """
     document = strict_json.decode_object(body)
     topic = topic_of(document.get("topic"))

@@ -196,7 +196,7 @@ def decide(
     elif stays != held:
         place = (about[0], fold.event.store, key or about[1])
         fold.mirror.confirm(*place, stays.confirmed_at)
-    if judgement is VersionComparison.DOUBT:
+    if judgement is VersionComparison.CONFLICT:
         fold.ask(*about, "two versions speak against each other")
         return VersionComparison.NEWER if wins else VersionComparison.STALE
     return judgement

@@ -28,15 +28,15 @@ PAGE_ROWS = 100
 LISTS = ("/orders", "/products", "/inventory")
 """Lists that any useful key can read at least one of."""
 _FEWER = {100: 50, 50: 25, 25: 5, 5: 1}
-"""How many rows are asked for where so many are too long."""
+"""Smaller page size to request when a page is too long."""
 _NO_IDS = frozenset({"", ".", ".."})
-"""In an address these mean the list itself, or what is above it."""
+"""In a URL these name the list itself, or its parent."""
 
 
 class StoreFacts(Struct, frozen=True):
-    """What the platform says about the store; empty where it says nothing.
+    """What the platform says about the store; empty members if it says nothing.
 
-    `tracking` is how it names a parcel's carrier and number, which it says nowhere.
+    `tracking` names the members for a parcel's carrier and number; it is configured.
     """
 
     store_id: str = ""
@@ -46,7 +46,7 @@ class StoreFacts(Struct, frozen=True):
 
 
 class ReadRefused(Unusable):
-    """A read was answered, but not with what was asked for."""
+    """The platform answered a read, but not with the requested object."""
 
     def __init__(self, path: str, answer: Response) -> None:
         self.status = answer.status
@@ -64,11 +64,11 @@ class PlatformClient:
 
     @property
     def key_fingerprint(self) -> str:
-        """A mark of the API key in use."""
+        """A fingerprint of the API key in use."""
         return self._transport.key_fingerprint
 
     async def facts(self, priority: Priority = Priority.REREAD) -> StoreFacts:
-        """Read the store's own record; platforms without one say nothing."""
+        """Read the store's own record; empty if the platform has none."""
         answer = await self.answer_of("/store", priority)
         if answer.status == 429 or answer.status >= 500:
             raise ReadRefused("/store", answer)
@@ -90,15 +90,15 @@ class PlatformClient:
     async def ask(
         self, path: str, object_id: str, priority: Priority = Priority.REREAD
     ) -> Response:
-        """Ask a list for one of its objects, whatever the answer."""
+        """Request one object of a list and return any response."""
         return await self.answer_of(_object_path(path, object_id), priority)
 
     async def find(
         self, path: str, object_id: str, priority: Priority = Priority.REREAD
     ) -> Response | None:
-        """Read one object of a list; None where it is gone.
+        """Read one object of a list; None if it was deleted.
 
-        Gone is what is not found while its list can be read.
+        An object counts as deleted if it is not found while its list can be read.
         """
         answer = await self.ask(path, object_id, priority)
         if answer.ok:
@@ -110,7 +110,7 @@ class PlatformClient:
     async def answer_of(
         self, path: str, priority: Priority = Priority.REREAD
     ) -> Response:
-        """Read an object or the first rows of a list, whatever the answer."""
+        """Read an object or the first row of a list and return any response."""
         params = {"limit": 1} if path in LISTS else {}
         return await self._transport.get(path, params, priority)
 
@@ -123,7 +123,7 @@ class PlatformClient:
     ) -> Listing:
         """Read one page of a list, each row as its own exact JSON bytes.
 
-        One that is too long for one answer is read in parts.
+        A page that is too long for one response is read in parts.
         """
         params = {"page": number, "limit": PAGE_ROWS, **filters}
         try:
@@ -152,7 +152,7 @@ class PlatformClient:
         return responses.joined(parts)
 
     async def opens(self) -> bool:
-        """Tell whether any list can be read: the store's door is open."""
+        """Return True if any list can be read: the key and the address work."""
         for path in LISTS:
             try:
                 answer = await self.answer_of(path)
@@ -163,9 +163,9 @@ class PlatformClient:
         return False
 
     async def probe(self) -> bool:
-        """Tell whether the door is open.
+        """Return True if any list can be read.
 
-        One read is all where the platform fails or has no room for more.
+        Stops after one read if the platform fails or its rate limit is reached.
         """
         for path in LISTS:
             try:
@@ -199,7 +199,7 @@ def _is_list(answer: Response) -> bool:
 
 
 def _object_path(path: str, object_id: str) -> str:
-    """Return where an object is read. An id cannot lead elsewhere. Raises Unusable."""
+    """Return an object's path; an id cannot change the list. Raises Unusable."""
     if object_id in _NO_IDS:
         raise Unusable(f"{path} cannot be asked for the id {object_id!r}")
     return f"{path}/{quote(object_id, safe='')}"

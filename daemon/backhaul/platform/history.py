@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PATH = "/inventory/history"
 MOST_PAGES = 50
-"""Pages of one product, or in a row without a row that is news."""
+"""Most pages of one product, or pages in a row without a new row."""
 
 
 class History(Struct, frozen=True):
-    """Moves, the newest first; `complete` when each was read, as far as asked for."""
+    """Moves, the newest first; `complete` if every requested move was read."""
 
     moves: tuple[Move, ...]
     complete: bool
@@ -38,8 +38,8 @@ async def of_product(
 ) -> History:
     """Read a product's moves made after the adjustment `since` (or all).
 
-    Moves of the same instant as `since` are among them: a platform may tell whole
-    seconds only. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable.
+    Moves of the same time as `since` are included: a platform may report whole seconds
+    only. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable.
     """
     marks: list[str] = []
 
@@ -58,32 +58,32 @@ async def of_product(
 
 
 async def back_to(
-    client: PlatformClient, since: str, passed_over: Callable[[Unusable], None]
+    client: PlatformClient, since: str, skipped: Callable[[Unusable], None]
 ) -> AsyncIterator[list[Move]]:
     """Yield the store's moves of that time and later, page by page, newest first.
 
-    A row that cannot be read and bears no tag of ours is only told of. What comes
-    meanwhile pushes rows onto the next page: none is missed, or told twice. Where more
-    than a page has come, nothing on the next one is news.
+    A row that cannot be read and has no tag of our own is passed to `skipped`. Rows
+    that arrive meanwhile push others onto the next page; no row is missed or yielded
+    twice. After more than a page of new rows, the next page has no new ones.
     """
     seen: set[str] = set()
     stale_pages = 0
     for number in count(1):
         listing = await client.page(PATH, number, Priority.PROOF)
-        rows = list(_readable(listing, passed_over))
+        rows = list(_readable(listing, skipped))
         fresh = [row for row in rows if row.id not in seen]
         seen |= {row.id for row in fresh}
         yield [_move(row) for row in fresh if row.created_at >= since]
         stale_pages = 0 if fresh else stale_pages + 1
-        ends = _is_last(listing, news=bool(fresh)) or stale_pages >= MOST_PAGES
+        ends = _is_last(listing, has_new=bool(fresh)) or stale_pages >= MOST_PAGES
         if ends or is_past([row.created_at for row in rows], since):
             return
 
 
 def is_past(times: Iterable[str], since: str) -> bool:
-    """Tell whether a page has come to what was before; a single row may bear any time.
+    """Return True if a page reaches the time before `since`; one odd row is ignored.
 
-    One of year 1, as programs write it, stands among those of today.
+    A row dated in year 1, as some programs write it, may be among those of today.
     """
     return sum(at < since for at in times) > 1
 
@@ -103,35 +103,35 @@ async def _read(
             if enough(move, row.created_at):
                 return History(tuple(found.values()), complete=not unread)
             found[row.id] = move
-        if _is_last(listing, news=len(found) > before):
-            # Rows that all are known may be those of the page before, pushed here.
+        if _is_last(listing, has_new=len(found) > before):
+            # If all rows are known, they may come from the page before, pushed here.
             pushed = listing.has_more is None and len(listing.rows) >= PAGE_ROWS
             return History(tuple(found.values()), complete=not (pushed or unread))
     return History(tuple(found.values()), complete=False)
 
 
-def _is_last(listing: Listing, *, news: bool) -> bool:
-    """Tell whether a page is the last one; where none says, it is one without news."""
+def _is_last(listing: Listing, *, has_new: bool) -> bool:
+    """Return True if a page is the last; if it does not say so, without new rows."""
     if listing.has_more is None:
-        return not news
+        return not has_new
     return not (listing.has_more and listing.rows)
 
 
 def _readable(
-    listing: Listing, passed_over: Callable[[Unusable], None]
+    listing: Listing, skipped: Callable[[Unusable], None]
 ) -> Iterator[schemas.Moved]:
-    """Read the rows of a page; what a stranger wrote may have any shape."""
+    """Parse the rows of a page; foreign rows may have any shape."""
     for body in listing.rows:
         try:
             yield decoding.moved(strict_json.decode_object(body))
         except Unusable as error:
             if TAG_PREFIX.encode() in body:
                 raise
-            passed_over(error)
+            skipped(error)
 
 
 def _move(entry: schemas.Moved) -> Move:
-    """Return an entry as a move; what it does not name is an empty text."""
+    """Return an entry as a move; missing ids become empty texts."""
     return Move(
         adjustment_id=entry.adjustment_id or "",
         product_id=entry.product_id or "",

@@ -200,7 +200,7 @@ async def _effect(
         if not requests.shows_effect(command, order, data):
             return None
         # A refused request had no effect, so somebody else cancelled the order unless
-        # an earlier attempt of ours did. To claim the cancellation would hide it from
+        # our earlier attempt did. To claim the cancellation would hide it from
         # the back office.
         before = await doubts.known_before(command)
         return proof | requests.own_cancellation(command, order, data, before)

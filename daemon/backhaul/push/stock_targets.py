@@ -189,14 +189,14 @@ class TargetWorker:
         return await self._reader.read_levels(product)
 
     def _decide(
-        self, target: Target, policy: Policy, seen: ProductStock, shelf: StockSnapshot
+        self, target: Target, policy: Policy, seen: ProductStock, stock: StockSnapshot
     ) -> Correct | Rest | Settlement:
         """Decide what to do about a stock count, from the snapshot of its variant."""
         if target.variant_id not in seen.levels:
             reason = "the platform shows no such variant of the product"
             return self._not_understood(target, reason)
-        shelf = replace(shelf, is_proved=seen.is_proved, is_studied=seen.is_studied)
-        understood = understand(target.count, shelf)
+        stock = replace(stock, is_proved=seen.is_proved, is_studied=seen.is_studied)
+        understood = understand(target.count, stock)
         if isinstance(understood, str):
             return self._not_understood(target, understood)
         computation = compute(target.count, understood, policy)
