@@ -11,9 +11,9 @@ from backhaul.core.stock import (
     Count,
     Movement,
     Policy,
-    Promise,
-    Reserved,
-    Shelf,
+    PendingMove,
+    Reservation,
+    StockSnapshot,
     compute,
 )
 
@@ -36,12 +36,12 @@ def test_the_page_has_examples() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_an_example_is_computed_as_shown(row: tuple[str, list[int]]) -> None:
     case, (count, moved, open_units, buffer, target, level, pending, adjustment) = row
-    shelf = Shelf(
+    shelf = StockSnapshot(
         level,
         level,
         movements=(Movement(SINCE, moved, None, "sale"),),
-        promises=(Promise("c1", pending, BEFORE),),
-        reserved=(Reserved("1001", open_units),),
+        promises=(PendingMove("c1", pending, BEFORE),),
+        reserved=(Reservation("1001", open_units),),
     )
     policy = Policy("on_hand" if "on_hand" in case else "available", buffer)
     found = compute(Count(count, COUNTED), shelf, policy)
