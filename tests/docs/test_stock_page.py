@@ -10,8 +10,8 @@ import pytest
 from backhaul.core.stock import (
     Count,
     Movement,
-    Policy,
     PendingMove,
+    Policy,
     Reservation,
     StockSnapshot,
     compute,

@@ -80,7 +80,7 @@ class SubscriptionManager:
     async def deliveries(self) -> list[schemas.Delivery]:
         """Return the newest deliveries to this daemon from the platform's log.
 
-        Raises NotSent, OutcomeUnknown, Unusable; ReadRefused if the platform has no log.
+        Raises NotSent, OutcomeUnknown, Unusable; ReadRefused if there is no log.
         """
         found: list[schemas.Delivery] = []
         for hook in self._ours(await self._hooks()):
