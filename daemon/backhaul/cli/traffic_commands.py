@@ -216,7 +216,10 @@ def _file(path: Path) -> bytes:
 
 def eraser_of(customer_id: str, texts: Iterable[str]) -> CustomerEraser:
     """Return the eraser of a customer whose names and e-mails are these texts."""
-    persons = [CustomerIdentity(email=t) if "@" in t else CustomerIdentity(name=t) for t in texts]
+    persons = [
+        CustomerIdentity(email=t) if "@" in t else CustomerIdentity(name=t)
+        for t in texts
+    ]
     return CustomerEraser(customer_id, persons)
 
 

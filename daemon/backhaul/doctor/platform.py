@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
-    from backhaul.platform.transport import Response, Pause, Transport
+    from backhaul.platform.transport import Pause, Response, Transport
     from backhaul.settings import Settings
 
 
