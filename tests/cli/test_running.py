@@ -123,7 +123,7 @@ def test_a_file_that_is_no_table_is_held_and_said(platform: ReferenceProcess) ->
         await_true(lambda: quarantined(office), "the file is held")
         ((locator, reason),) = quarantined(office)
         assert locator == "fulfillments-3.csv"
-        assert "was put into held/" in reason
+        assert "was moved to held/" in reason
         office.put("fulfillments-4.csv", HEADER, f"{order['number']},DHL,AFTER")
         await_true(lambda: shipment_numbers(platform, order), "the next one is taken")
 

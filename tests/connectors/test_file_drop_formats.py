@@ -55,17 +55,17 @@ async def test_json_lines_are_rows(drop: Drop) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "no JSON, at character"),
+        ("{", "not valid JSON, at character"),
         ("[1]", "must be an object"),
         ('{"order": "1", "order": "2"}', "more than once"),
         ('{"order": {"id": 1}, "restock": true, "reason": ""}', "order must be a text"),
-        ('{"order": NaN}', "NaN is no number"),
+        ('{"order": NaN}', "NaN is not a number"),
         ("[" * 30_000, "nested too deeply"),
         ('{"restock": true}', "the order is empty"),
         ('{"order": "4.01E+12", "restock": true}', "digits are lost"),
         ('{"order": 1e400, "restock": true}', "digits are lost"),
         ('{"order": "a\\u0000b", "restock": 1, "reason": null}', "NUL"),
-        ('{"order": "\\ud800", "restock": 1}', "no letters"),
+        ('{"order": "\\ud800", "restock": 1}', "not valid text"),
     ],
 )
 async def test_a_bad_line_of_json_spoils_itself_only(
@@ -131,7 +131,7 @@ async def test_a_stock_level_row(drop: Drop) -> None:
         ("LS-S,1000000001,", "quantity must be from 0 to 1000000000"),
         ("LS-S,,", "quantity must be a whole number"),
         ("LS-S,1.000,", "is that thousands or decimals?"),
-        ("LS-S,1,soon", "as of is no date: 'soon'"),
+        ("LS-S,1,soon", "as of is not a date: 'soon'"),
         (",1,", "the sku is empty"),
     ],
 )

@@ -76,7 +76,7 @@ async def test_a_stock_file_changed_behind_its_first_rows_is_held(drop: Drop) ->
     await take(drop, A, changes("A0", "A1", "A2"))
     assert taken(drop) == ["A1", "B1"]
     (reason,) = drop.reasons()
-    assert f"{A} was put into held/" in reason
+    assert f"{A} was moved to held/" in reason
     assert "was changed after its first 1 rows were taken" in reason
     assert f"held/{A}" in drop.files()
 

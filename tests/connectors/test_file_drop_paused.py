@@ -195,7 +195,7 @@ async def test_an_archived_file_that_was_written_anew_is_told(shift: Shift) -> N
     await shift.wait(60)
     assert shift.numbers() == {"1001": "JD1"}
     (reason,) = shift.drop.reasons()
-    assert f"archive/{NAME}: the file was written anew" in reason
+    assert f"archive/{NAME}: the file was rewritten" in reason
 
 
 async def test_an_archived_file_that_is_only_touched_says_nothing(shift: Shift) -> None:
@@ -316,6 +316,6 @@ async def test_wherever_an_upload_pauses_no_row_is_lost_or_sent_twice(
         write(content[cut:])
         await shift.wait(300)
     numbers, said = shift.numbers(), " ".join(shift.drop.reasons())
-    assert numbers.keys() == WHOLE.keys() or "was put into held/" in said
+    assert numbers.keys() == WHOLE.keys() or "was moved to held/" in said
     if numbers != WHOLE:
-        assert "continued row" in said or "was put into held/" in said
+        assert "continued row" in said or "was moved to held/" in said

@@ -220,7 +220,7 @@ async def test_a_held_file_is_one_bad_value_however_often_it_comes(drop: Drop) -
         await drop.pull()
     assert drop.records() == []
     (bad,) = drop.host.bad.values()
-    assert bad.reason.startswith("cancellations.csv was put into held/: 5 of 5 rows")
+    assert bad.reason.startswith("cancellations.csv was moved to held/: 5 of 5 rows")
     assert {"held/cancellations.csv", "held/cancellations-2.csv"} < drop.files()
 
 

@@ -117,12 +117,12 @@ async def test_a_stock_delta_row(drop: Drop, row: str, delta: int, reason: str) 
         ("1001,,,LS-S,two,", "not 'two'"),
         ("1001,,,LS-S,\u0662,", "quantity must be a whole number"),
         ("1001,,,,2,", "there is a quantity but no sku"),
-        ("1001,,,,,31.03.2026", "shipped at is no date: '31.03.2026'"),
-        ("1001,,,,,0001-01-01T00:00+10:00", "shipped at is no date"),
+        ("1001,,,,,31.03.2026", "shipped at is not a date: '31.03.2026'"),
+        ("1001,,,,,0001-01-01T00:00+10:00", "shipped at is not a date"),
         ("1001,,\0,,,", "NUL"),
         ('1001,"BlueDart,BD1,,,', "quotation mark"),
         ('1001,"Blue"Dart,BD1,,,', "quotation mark"),
-        ("1001,Blue\rDart,BD1,,,", "a line end stands in the middle"),
+        ("1001,Blue\rDart,BD1,,,", "the row has a line end in the middle"),
     ],
 )
 async def test_a_bad_fulfillment_row(drop: Drop, row: str, said: str) -> None:

@@ -79,7 +79,7 @@ async def test_another_name_is_held_and_an_operator_is_asked(drop: Drop) -> None
     assert total(drop) == -4
     (bad,) = drop.host.bad.values()
     assert bad.can_apply
-    assert f"{TUESDAY} was put into held/: its content equals that of" in bad.reason
+    assert f"{TUESDAY} was moved to held/: its content equals that of" in bad.reason
     assert f"{MONDAY}, taken at 20" in bad.reason
     assert "backhaul quarantine retry" in bad.reason
     assert f"held/{TUESDAY}" in drop.files()
@@ -166,7 +166,7 @@ async def test_a_setting_decides_for_all(
     notes = await take(drop, TUESDAY)
     assert (total(drop), drop.host.bad) == (expected, {})
     assert f"archive/{TUESDAY}" in drop.files()
-    assert ["is passed over" in note for note in notes] == [True][: expected == -4]
+    assert ["is skipped" in note for note in notes] == [True][: expected == -4]
     await take(drop, TUESDAY)
     assert total(drop) == expected
 
@@ -198,7 +198,9 @@ async def test_content_is_known_long_after_its_name_is_forgotten(
     await take(drop, TUESDAY)
     await take(drop, MONDAY)
     assert total(drop) == before
-    assert ["a file that was taken earlier" in r for r in drop.reasons()] == [True] * 2
+    assert ["a file that was imported earlier" in r for r in drop.reasons()] == [
+        True
+    ] * 2
 
 
 async def test_a_name_that_alternates_between_contents_is_held(tmp_path: Path) -> None:
@@ -254,7 +256,7 @@ async def test_the_same_rows_written_in_another_way_are_the_same(
     await take(drop, TUESDAY, content)
     assert total(drop) == -4
     (reason,) = drop.reasons()
-    assert f"{TUESDAY} was put into held/: its content equals that of" in reason
+    assert f"{TUESDAY} was moved to held/: its content equals that of" in reason
     (key,) = drop.host.bad
     await apply(drop, key)
     assert total(drop) == -8

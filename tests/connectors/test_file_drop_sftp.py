@@ -257,7 +257,7 @@ async def test_nobody_there_is_told_in_a_sentence(harmful: dict[str, Any]) -> No
         ({"sftp_host": "h", "sftp_password": "x"}, "sftp_user is missing"),
         ({"sftp_host": "h", "sftp_user": "u"}, "sftp_password or sftp_key is missing"),
         ({"sftp_user": "u"}, "sftp_host is missing"),
-        ({"sftp_host_key": "ssh-rsa nonsense"}, "is no public key"),
+        ({"sftp_host_key": "ssh-rsa nonsense"}, "is not a public key"),
         ({"exports": "../out"}, "one folder's own name"),
         ({"exports": "archive"}, "one folder's own name"),
     ],

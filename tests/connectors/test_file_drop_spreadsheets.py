@@ -190,7 +190,7 @@ HARMFUL = {
     "long text": (archive(sheet_of(["x" * 40_000])), "more than 32,767 letters"),
     "far column": (
         archive("<worksheet><row><c r='ZZZ1'><v>1</v></c></row></worksheet>"),
-        "out of place",
+        "out of order",
     ),
     "far row": (archive("<worksheet><row r='9999999'/></worksheet>"), "row 9999999"),
     "rows going back": (
@@ -203,7 +203,7 @@ HARMFUL = {
     ),
     "no number": (
         archive("<worksheet><row><c><v>many</v></c></row></worksheet>"),
-        "no number",
+        "not a number",
     ),
     "no XML": (archive("nothing"), "damaged"),
     "cut": (archive(sheet_of(["a"]))[:-30], "damaged"),
@@ -213,7 +213,7 @@ HARMFUL = {
     ),
     "unusual packing": (
         archive(sheet_of(["a"]), compression=zipfile.ZIP_LZMA),
-        "unusual way",
+        "unusual compression",
     ),
 }
 

@@ -101,7 +101,9 @@ async def test_check_says_what_no_pattern_takes(drop: Drop) -> None:
     (drop.path / "fulfillments-new.csv").touch()
     await connector.check()
     (notice,) = connector.notices()
-    assert notice.startswith("versand-0331.csv is not read: no pattern takes this name")
+    assert notice.startswith(
+        "versand-0331.csv is not read: no pattern matches this name"
+    )
     assert "set a pattern" in notice
     await connector.close()
 
@@ -165,5 +167,5 @@ async def test_a_pipe_in_the_place_of_a_rejected_file_blocks_nothing(
     drop.put(NAME, f"{FULFILLMENTS},BlueDart,BD1\n")
     await drop.pull()
     os.mkfifo(drop.path / "rejected" / "fulfillments-1.rejected.csv")
-    with pytest.raises(Exception, match="is no regular file; remove it"):
+    with pytest.raises(Exception, match="is not a regular file; remove it"):
         await drop.report()

@@ -225,7 +225,7 @@ async def test_a_damaged_utf8_file_is_not_taken_for_windows(drop: Drop) -> None:
     await drop.pull()
     assert len(drop.records()) == 2
     (bad,) = drop.host.bad.values()
-    assert "no letters" in bad.reason
+    assert "not valid text" in bad.reason
     assert bad.raw.endswith("1003,Caf\ufffd,BD3")
     assert bad.raw.encode()
 
@@ -308,7 +308,7 @@ async def test_a_cursor_nobody_understands_begins_anew(drop: Drop, cursor: str) 
 
 async def test_check_explains_what_is_wrong(drop: Drop, tmp_path: Path) -> None:
     drop.path = tmp_path / "nowhere"
-    with pytest.raises(CheckFailed, match="nowhere is no folder"):
+    with pytest.raises(CheckFailed, match="nowhere is not a folder"):
         await drop.connector().check()
     drop.path.mkdir()
     (drop.path / "archive").touch(0o400)

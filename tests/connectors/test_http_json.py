@@ -112,7 +112,7 @@ async def test_an_unknown_article_never_ships_the_whole_order(
     await host.pull(office.connector())
     assert host.records == {}
     (bad,) = host.bad.values()
-    assert "nobody knows what was shipped" in bad.reason
+    assert "it is unknown what was shipped" in bad.reason
 
 
 def reader_of(kind: str, fields: dict[str, str], **more: Any) -> ItemParser:

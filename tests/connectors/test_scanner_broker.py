@@ -126,6 +126,6 @@ async def test_a_stranger_and_a_retained_scan_are_refused(hall: Hall) -> None:
     await hall.publish(2, device="stranger")
     stranger = await hall.answer()
     assert (retained["status"], stranger["status"]) == (422, 401)
-    assert "must not be retained" in retained["what"]
-    assert "name it in mqtt_devices" in stranger["what"]
+    assert "must not be a retained message" in retained["what"]
+    assert "add it to mqtt_devices" in stranger["what"]
     assert hall.dock.records() == []

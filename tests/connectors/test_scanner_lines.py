@@ -186,7 +186,7 @@ async def test_only_addresses_that_are_named_are_let_in() -> None:
     scanner = await dock.open()
     async with wire_to(scanner.lines.address) as wire:
         told = await wire.say(b"LS-S", b"LS-S")
-    assert told == ["NO this device is not known: check its token", ""]
+    assert told == ["NO unknown device: check its token", ""]
     assert dock.records() == []
     await dock.close()
 
@@ -214,7 +214,7 @@ async def test_a_stranger_is_turned_away_and_hung_up_on(
     scanner = await dock.open()
     async with wire_to(scanner.lines.address, trust) as wire:
         told = await wire.say(greeting, b"LS-S")
-    assert told == ["NO this device is not known: check its token", ""]
+    assert told == ["NO unknown device: check its token", ""]
     assert dock.records() == []
 
 
@@ -255,7 +255,7 @@ async def test_closing_hangs_up_and_the_port_is_free_again(dock: Dock) -> None:
 async def test_a_port_that_is_taken_is_explained(dock: Dock) -> None:
     scanner = await dock.open()
     other = Dock({**LINES, "tcp_port": scanner.lines.address[1]})
-    with pytest.raises(CheckFailed, match=r"lines cannot be taken at 127\.0\.0\.1"):
+    with pytest.raises(CheckFailed, match=r"cannot listen at 127\.0\.0\.1"):
         await other.open()
     await other.close()
 

@@ -218,7 +218,7 @@ async def test_a_scan_whose_answer_was_lost_counts_once(entered: Hall) -> None:
     await entered.scan("A")
     await entered.shows("kept", "Not sent yet")
     await entered.page.evaluate("dispatchEvent(new Event('online'))")
-    await entered.shows("good", "known already")
+    await entered.shows("good", "scanned before")
     assert len(entered.dock.records()) == 1
 
 
@@ -229,7 +229,7 @@ async def test_a_wrong_token_is_asked_for_again_and_the_scan_waits(
     await hall.page.goto(f"{hall.url}#token=wrong-token-0123456789")
     await hall.choose("Receive")
     await hall.scan("A")
-    await hall.shows("bad", "This device is not known")
+    await hall.shows("bad", "Unknown device")
     await expect(hall.page.get_by_label("Token of this device")).to_be_focused()
     await hall.scan(TOKEN)
     await hall.shows("good", "1 x A received")

@@ -37,7 +37,7 @@ async def test_a_sequence_number_counts_once_for_ever(dock: Dock) -> None:
     again = await dock.scan(**RECEIVE, sequence=7)
     assert len(dock.records()) == 1
     assert (first.status, again.status) == (200, 200)
-    assert "known already" in str(again.body["what"])
+    assert "scanned before" in str(again.body["what"])
 
 
 async def test_an_older_version_knew_the_scan_by_the_same_key(dock: Dock) -> None:
@@ -118,7 +118,7 @@ async def test_without_a_folder_a_restart_forgets_and_the_device_is_told(
 ) -> None:
     told = await dock.scan(**RECEIVE)
     assert str(told.body["what"]).endswith(
-        "; not numbered: sent again after a restart it counts again"
+        "; without a sequence number: a repeat after a restart counts again"
     )
     dock.scanner()
     await dock.scan(**RECEIVE)
@@ -137,7 +137,7 @@ async def test_in_a_folder_the_same_scan_is_known_after_a_restart(
     await floor.restart()
     again = await floor.scan(**RECEIVE)
     assert len(floor.records()) == counted
-    assert ("known already" in str(again.body["what"])) == (counted == 1)
+    assert ("scanned before" in str(again.body["what"])) == (counted == 1)
 
 
 async def test_a_scan_whose_answer_a_crash_took_counts_once(floor: Dock) -> None:

@@ -134,8 +134,8 @@ async def test_giving_up_ships_nothing(dock: Dock) -> None:
 @pytest.mark.parametrize(
     ("before", "scan", "why"),
     [
-        ([], "BH-CLOSE", "nothing is begun on dock"),
-        ([], "BH-DROP", "nothing is begun on dock"),
+        ([], "BH-CLOSE", "no order or count is open on dock"),
+        ([], "BH-DROP", "no order or count is open on dock"),
         (["1001"], "BH-CLOSE", "nothing was scanned yet"),
         (["1001"], "4006381333932", "check digit of 4006381333932"),
     ],
@@ -154,9 +154,9 @@ async def test_each_numbered_scan_counts_once(dock: Dock) -> None:
     for number in (1, 1, 2, 1):
         await said(dock, "A", mode="pick", sequence=number)
     await dock.restart()
-    assert "known already" in await said(dock, "A", mode="pick", sequence=2)
+    assert "scanned before" in await said(dock, "A", mode="pick", sequence=2)
     await said(dock, "BH-CLOSE", sequence=3)
-    assert "known already" in await said(dock, "BH-CLOSE", sequence=3)
+    assert "scanned before" in await said(dock, "BH-CLOSE", sequence=3)
     assert shipped(dock) == [("1001", (Line(sku="A", quantity=2),))]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("devices", "said"),
     [
-        ({}, "no device may post"),
+        ({}, "no device is allowed"),
         ({"dock": "short-token"}, "16 or more"),
         ({"dock": TOKEN + "\n" + TOKEN}, "printable"),
         ({"dock": TOKEN, "belt": TOKEN}, "dock and belt have the same token"),
@@ -68,7 +68,7 @@ async def test_devices_are_read_from_the_file_at_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "names no device"),
+        (b"", "has no device"),
         (b"dock\n", "line 1 must be name=token"),
         (f"dock={TOKEN}\nbelt={TOKEN}".encode(), "the same token"),
         (f"dock={TOKEN}\ndock={OTHER_TOKEN}".encode(), "line 2"),

@@ -47,7 +47,7 @@ RIGHT = [
     ("OK 1 x LS-XL for order 1003", ""),
     ("OK parcel 1Z999AA10123456784 for order 1003", ""),
     ("OK order 1003 finished with 1 units", "on its way"),
-    ("NO nothing is begun", ""),
+    ("NO no order or count is open", ""),
 ]
 """What the lines of the case are answered: the beginning, and what it says besides."""
 
@@ -286,7 +286,7 @@ async def test_packing_what_is_no_order_is_refused_at_once(
 
 async def test_an_order_that_is_not_known_yet_waits_and_says_so(dock: Dock) -> None:
     answer = await said(dock, "1099", mode="pack")
-    assert answer.startswith("200 waiting, not done yet: kept: order '1099'")
+    assert answer.startswith("200 waiting, not done yet: stored: order '1099'")
 
 
 async def test_an_order_may_have_the_form_of_an_article(

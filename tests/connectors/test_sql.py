@@ -311,7 +311,7 @@ async def test_a_table_that_is_not_there_yet_keeps_news_waiting(
     ("options", "words"),
     [
         ({"url": "oracle://x@y/z"}, "must with one of postgresql://, mysql://"),
-        ({"url": "what is this"}, "url is no address of a database"),
+        ({"url": "what is this"}, "url is not the address of a database"),
         ({"url": "sqlite://"}, "url names no file"),
         ({}, "nothing is read or written"),
         ({"stock_deltas": {"table": "a.b.c", "processed_at": "x"}}, "schema.table"),

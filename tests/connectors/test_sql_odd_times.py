@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ZONE = "America/New_York"
 """The last second that there is comes later in UTC, and there is no later year."""
-SAID = "is no time: 'unknown', so the row is not read; set it to the present time"
+SAID = "is not a time: 'unknown', so the row is not read; set it to the present time"
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def taken(host: MemoryHost) -> list[int]:
 @pytest.mark.parametrize(
     ("odd", "said"),
     [
-        ("unknown", "changed_at is no time: 'unknown', so the row is not read"),
-        ("infinity", "changed_at is no time: 'infinity', so the row is not read"),
+        ("unknown", "changed_at is not a time: 'unknown', so the row is not read"),
+        ("infinity", "changed_at is not a time: 'infinity', so the row is not read"),
         ("9999-12-31 23:59:59", "so the row is not read; set it to the present time"),
         ("9999-12-30 12:00:00", "changed_at lies ahead: '9999-12-30 12:00:00', so the"),
-        ("", "changed_at is no time: '', so the row is not read"),
+        ("", "changed_at is not a time: '', so the row is not read"),
     ],
 )
 async def test_an_odd_row_hides_no_later_ones(

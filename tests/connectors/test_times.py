@@ -81,7 +81,7 @@ def test_a_connector_reads_the_time(connector: str, text: str, moment: str) -> N
 @pytest.mark.parametrize("connector", READERS)
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_a_connector_refuses_what_is_no_time(connector: str, text: str) -> None:
-    with pytest.raises((Unusable, ScanRefused), match="is no time"):
+    with pytest.raises((Unusable, ScanRefused), match="is not a time"):
         READERS[connector](text)
 
 

@@ -287,7 +287,10 @@ async def test_what_it_raises_is_told_apart(
     ("options", "words"),
     [
         ({"database": "nope"}, f"is not served at .*; it has: {DATABASE}"),
-        ({"password": "wrong"}, f"does not let {USER} in: check user and password"),
+        (
+            {"password": "wrong"},
+            f"refuses the login of {USER}: check user and password",
+        ),
     ],
 )
 async def test_check_says_what_to_mend(

@@ -175,7 +175,7 @@ def test_what_is_no_number_of_pieces_is_set_aside(quantity: Any) -> None:
     row = {"id": 1, "code": "LS-S", "quantity": quantity}
     found = reader._level(row, datetime(2026, 1, 2, tzinfo=UTC))
     assert isinstance(found, Bad)
-    assert found.reason == f"{quantity} of LS-S is no number of pieces"
+    assert found.reason == f"{quantity} of LS-S is not a whole number of units"
     assert reader._problem([row]) == found.reason
 
 

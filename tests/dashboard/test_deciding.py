@@ -166,7 +166,7 @@ async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
 
 
 async def test_a_held_file_is_applied_or_discarded_as_a_whole(office: Office) -> None:
-    reason = "b.csv was put into held/: its content equals that of a.csv"
+    reason = "b.csv was moved to held/: its content equals that of a.csv"
     record = NewRecord("same-content:1", None, "b.csv", reason, "b.csv", can_apply=True)
     await office.store.records.accept(
         "courier", "main", [record], None, lambda *_: Unmatched("", final=True)

@@ -21,16 +21,13 @@ CODE = ("daemon", "connectors")
 NOT_YET = (
     "daemon/backhaul/alerting",
     "daemon/backhaul/app",
-    "daemon/backhaul/connect",
     "daemon/backhaul/demo",
     "daemon/backhaul/ingest",
     "daemon/backhaul/maintenance",
     "daemon/backhaul/platform",
     "daemon/backhaul/store",
     "daemon/backhaul/sync",
-    "daemon/backhaul/traffic",
     "daemon/backhaul_reference",
-    "connectors",
 )
 """Folders whose names and prose are not held to the glossary yet."""
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SPEC = Spec(
     name="courier",
     version="1.0",
-    summary="Takes what EasyPost, AfterShip, Sendcloud and others say of parcels.",
+    summary="Receives tracking events of EasyPost, AfterShip, Sendcloud and others.",
     capabilities=frozenset({Capability.LISTEN, Capability.PULL}),
     settings=Settings,
     secret_fields=frozenset({"secrets", "api_key", "api_secret"}),
@@ -52,7 +52,7 @@ RETRY_AFTER_SECONDS = 30
 
 
 class Courier(Connector["Settings"]):
-    """A courier, or a service that speaks for many.
+    """A courier, or a service that covers many couriers.
 
     `clock` returns seconds that never go back, `now` the seconds since 1970.
     """
@@ -73,7 +73,7 @@ class Courier(Connector["Settings"]):
         keys = settings.api_key, settings.api_secret
         shown = [key.get_secret_value() for key in keys]
         self._caller = Caller(settings.network, keep_alive=True, secrets=shown)
-        # What came while nobody listened is asked for at the start.
+        # Events during the downtime are polled at the start.
         self._ask_at = 0.0
 
     async def check(self) -> None:
@@ -114,12 +114,12 @@ class Courier(Connector["Settings"]):
         try:
             records = await self._records(request.body)
         except CallFailed:
-            # The courier sends it again, and then it is fetched again.
+            # The courier sends the message again, and then it is fetched again.
             again = {"Retry-After": str(RETRY_AFTER_SECONDS)}
             return _said(503, "not fetched; send it again", again)
         for record in records:
             await emit(record)
-        return _said(200, f"{len(records)} kept")
+        return _said(200, f"{len(records)} stored")
 
     async def _records(self, body: bytes) -> list[Record | Bad]:
         raw = body.decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -137,7 +137,7 @@ class Courier(Connector["Settings"]):
         ]
 
     async def _whole(self, message: Any) -> Any:
-        """Return the message, or what it only points to."""
+        """Return the message, or the document that it only refers to."""
         if not self.settings.fetch_path:
             return message
         url = find(self.settings.fetch_path, message)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from backhaul_connectors.courier.settings import Settings
 
 MILLISECONDS_SINCE = 100_000_000_000
-"""Larger numbers of seconds are milliseconds."""
+"""A larger number of seconds is in milliseconds."""
 
 
 class TrackingEvent(Struct, frozen=True, kw_only=True):
-    """What a courier says of one parcel; `word` is its own for the state.
+    """A courier's report about one parcel; `word` is the courier's own status.
 
-    `key` is empty where the courier names no event. `lines` are as they came, None
-    where the courier says nothing of what is in the parcel.
+    `key` is empty if the courier does not identify the event. `lines` are the original
+    lines, None if the courier does not report the parcel's content.
     """
 
     key: str
@@ -52,17 +52,17 @@ class UnreadableEvent(Struct, frozen=True):
 def events_of(
     settings: Settings, message: Any
 ) -> Sequence[TrackingEvent | UnreadableEvent]:
-    """Return the events of a message; none of one about something else.
+    """Return the events of a message; none if the message is about something else.
 
-    Raises Unusable where the message as a whole cannot be used.
+    Raises Unusable if the whole message cannot be used.
     """
     if not isinstance(message, dict | list):
-        raise Unusable("the message is no JSON object")
+        raise Unusable("the message is not a JSON object")
     return MESSAGES[settings.vendor](settings, message)
 
 
 def event_of(settings: Settings, row: Any) -> TrackingEvent | UnreadableEvent:
-    """Read one of several events; a bad one stops no others."""
+    """Parse one of several events; a bad event does not stop the others."""
     try:
         return ROWS[settings.vendor](settings, row)
     except Unusable as error:
@@ -78,7 +78,7 @@ def _easypost(settings: Settings, message: Any) -> list[TrackingEvent]:
 
 
 def easypost_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
-    """Read a Tracker or a Shipment."""
+    """Parse a Tracker or a Shipment."""
     details = _member(row, "tracking_details")
     last = details[-1] if isinstance(details, list) and details else {}
     rate = _member(row, "selected_rate")
@@ -101,7 +101,7 @@ def _aftership(settings: Settings, message: Any) -> list[TrackingEvent]:
 
 
 def aftership_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
-    """Read a tracking."""
+    """Parse a tracking."""
     points = _member(row, "checkpoints")
     last = points[-1] if isinstance(points, list) and points else {}
     checked = moment(_member(last, "checkpoint_time"))
@@ -129,7 +129,7 @@ def _sendcloud(settings: Settings, message: Any) -> list[TrackingEvent]:
 
 
 def sendcloud_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
-    """Read a parcel."""
+    """Parse a parcel."""
     return TrackingEvent(
         key=key,
         tracking_number=_required(row, "tracking_number"),
@@ -150,14 +150,14 @@ def _generic(settings: Settings, message: Any) -> list[TrackingEvent | Unreadabl
 
 
 def generic_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
-    """Read an event where the settings say that its members are."""
+    """Parse an event whose members the settings locate."""
     where = settings.events
     found = {
         name: _plain(find(getattr(where, name), row))
         for name in ("key", "tracking_number", "status", "tracking_company", "order")
     }
     if not found["tracking_number"] or not found["status"]:
-        raise Unusable("an event names no tracking number, or no status")
+        raise Unusable("an event has no tracking number, or no status")
     return TrackingEvent(
         key=found["key"] or key,
         tracking_number=found["tracking_number"],
@@ -186,7 +186,7 @@ ROWS: Mapping[str, Callable[[Settings, Any], TrackingEvent]] = {
 
 
 def find(expression: str, document: Any) -> Any:
-    """Return what is at a place of a document. Raises Unusable."""
+    """Return the value at a path of a document. Raises Unusable."""
     try:
         return _compiled(expression)(document)
     except JMESPathError as error:
@@ -199,7 +199,7 @@ def _compiled(expression: str) -> Any:
 
 
 def moment(value: Any) -> str | None:
-    """Return a time in UTC; None for none, and for one without its zone.
+    """Return a time in UTC; None for no time, and for a time without a zone.
 
     Seconds and milliseconds since 1970 are times too.
     """
@@ -217,7 +217,7 @@ def moment(value: Any) -> str | None:
 
 
 def digest_of(message: Any) -> str:
-    """Return a short name of what was said, the same for the same words."""
+    """Return a short digest of a message, the same for equal messages."""
     text = json.dumps(message, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -244,5 +244,5 @@ def _plain(value: Any) -> str | None:
 def _required(document: Any, name: str) -> str:
     text = _text(document, name)
     if text is None:
-        raise Unusable(f"{name} is missing or no text")
+        raise Unusable(f"{name} is missing or not a text")
     return text

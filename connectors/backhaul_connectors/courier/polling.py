@@ -27,13 +27,13 @@ MOST_SEEN = 5_000
 
 
 class SeenStatuses(Struct):
-    """What was told of each parcel, and when the list was last read to its end."""
+    """The last status of each parcel, and when the list was last read to its end."""
 
     asked_at: float = 0.0
     words: dict[str, str] = field(default_factory=dict)
 
     def is_new(self, number: str, word: str) -> bool:
-        """Remember what is said of a parcel; tell whether it is new."""
+        """Remember a parcel's status; return True if it is new."""
         known = self.words.pop(number, None)
         self.words[number] = word
         while len(self.words) > MOST_SEEN:
@@ -45,7 +45,7 @@ class SeenStatuses(Struct):
 
     @classmethod
     def from_text(cls, text: str | None) -> SeenStatuses:
-        """Read the host's text; anything else is the beginning, which is safe."""
+        """Parse the host's text; invalid text means from the beginning."""
         try:
             found = json.loads(text or "{}")
             words = {str(k): str(v) for k, v in found["words"].items()}
@@ -55,7 +55,7 @@ class SeenStatuses(Struct):
 
 
 class ParcelList(Struct, frozen=True):
-    """A courier's list: its path, the parameter for since when, and its members."""
+    """A courier's list: its path, its parameter for the start time, and its members."""
 
     path: str
     since: str
@@ -89,7 +89,7 @@ LISTINGS = {
 
 
 def authorization(settings: Settings) -> dict[str, str]:
-    """Return the header that shows the key, as each courier wants it."""
+    """Return the header with the key, in the form of each courier."""
     key = settings.api_key.get_secret_value()
     secret = settings.api_secret.get_secret_value()
     if settings.vendor == "aftership":
@@ -118,10 +118,7 @@ async def pages(
 
 
 async def read(caller: Caller, settings: Settings, url: URL | str) -> Any:
-    """Return what is at a URL of the courier's own host, and of no other.
-
-    Raises CheckFailed.
-    """
+    """Return the JSON of a URL of the courier's own host. Raises CheckFailed."""
     target = caller.check(url)
     own = URL(settings.base_url)
     if target.origin() != own.origin():
@@ -140,7 +137,7 @@ def _first(
 ) -> URL:
     since = max(seen.asked_at - OVERLAP_SECONDS, now - LOOKING_BACK_SECONDS)
     if settings.vendor == "easypost":
-        # It lists by when a parcel was first told of, not by when it last moved.
+        # The list filters by a parcel's creation, not by its last change.
         since = now - LOOKING_BACK_SECONDS
     query = dict(listing.query)
     if listing.since:
@@ -158,7 +155,9 @@ def _next(listing: ParcelList, url: URL, document: Any) -> URL | None:
         else:
             following = url.join(URL(found))
     except ValueError:
-        raise CheckFailed(f"{url.host} leads on to what is no address") from None
+        raise CheckFailed(
+            f"{url.host} returned an invalid URL of the next page"
+        ) from None
     if following == url:
-        raise CheckFailed(f"{url.host} says that a page follows itself")
+        raise CheckFailed(f"{url.host} returned the same page as its own next page")
     return following

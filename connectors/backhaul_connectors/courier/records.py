@@ -97,7 +97,7 @@ MOST_RAW = 20_000
 
 
 def carrier_status(word: str, vendor: str, more: Mapping[str, str]) -> str | None:
-    """Return our status; empty to pass the word over, None for an unknown word."""
+    """Return our status for a courier's word; empty to ignore it, None if unknown."""
     plain = " ".join(word.casefold().split())
     own = {key.casefold(): status for key, status in more.items()}
     return own.get(plain, WORDS[vendor].get(plain))
@@ -106,7 +106,7 @@ def carrier_status(word: str, vendor: str, more: Mapping[str, str]) -> str | Non
 def records_of(
     settings: Settings, event: TrackingEvent | UnreadableEvent, raw: str
 ) -> list[Record | Bad]:
-    """Return the records of an event: a shipment before what is said of it."""
+    """Return the records of an event: a shipment first, then the parcel's status."""
     if isinstance(event, UnreadableEvent):
         name = digest_of(event.row)
         return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
@@ -120,7 +120,7 @@ def records_of(
         return [
             bad(
                 raw,
-                f"nobody knows the status {event.word!r}: add it to statuses",
+                f"the status {event.word!r} is unknown: add it to statuses",
                 f"{event.tracking_number}:{event.word}",
                 locator,
             )
@@ -146,7 +146,7 @@ def _named(text: str | None) -> str | None:
 
 
 def bad(raw: str, reason: str, name: str, locator: str) -> Bad:
-    """Return what a person has to look at."""
+    """Return a record that an operator has to examine."""
     return Bad(
         key=f"bad:{digest_of([name, reason])}",
         raw=raw[:MOST_RAW],
@@ -159,7 +159,7 @@ def _status(settings: Settings, event: TrackingEvent) -> str | None:
     status = carrier_status(event.word, settings.vendor, settings.statuses)
     if not event.comes_back or not status:
         return status
-    # On its way back it is not delivered to anybody; at its end it came back.
+    # A parcel on its way back is not delivered; at the end it is returned.
     return "returned" if status in ("delivered", "returned") else ""
 
 
@@ -182,7 +182,7 @@ def _shipment(
         return [bad(raw, str(error), f"lines {event.tracking_number}", locator)]
     return [
         Fulfillment(
-            # Whichever event tells of it first: a parcel leaves once.
+            # A parcel leaves once, whichever event reports it first.
             key=f"shipped:{event.tracking_number}",
             order=event.order,
             tracking_company=event.company,
@@ -197,9 +197,9 @@ def _shipment(
 
 
 def _lines(found: Any) -> tuple[Line, ...]:
-    """Return what is in a parcel. Raises Unusable: a missing article is not all."""
+    """Return the lines of a parcel. Raises Unusable: a missing article is not all."""
     if not isinstance(found, list) or not found:
-        raise Unusable("the parcel's lines are empty, so nobody knows what left")
+        raise Unusable("the parcel's lines are empty, so it is unknown what left")
     return tuple(map(_line, found))
 
 
@@ -207,15 +207,15 @@ def _line(found: Any) -> Line:
     sku = found.get("sku") if isinstance(found, dict) else None
     is_named = isinstance(sku, str | int) and not isinstance(sku, bool)
     if not is_named or is_placeholder(plain(str(sku))):
-        raise Unusable("a line of the parcel names no sku, so nobody knows what left")
+        raise Unusable("a line of the parcel has no sku, so it is unknown what left")
     quantity = found.get("quantity", 1)
     if isinstance(quantity, bool) or not isinstance(quantity, int):
-        raise Unusable("a quantity of the parcel is no whole number")
+        raise Unusable("a quantity of the parcel is not a whole number")
     if not 1 <= quantity <= MAX_DELTA:
         raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
     return Line(sku=str(sku).strip(), quantity=quantity)
 
 
 def raw_of(message: Any) -> str:
-    """Return a message as it is kept."""
+    """Return a message in the form that is stored."""
     return json.dumps(message, ensure_ascii=False)[:MOST_RAW]

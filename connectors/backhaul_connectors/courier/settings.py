@@ -32,7 +32,7 @@ def _expression(text: str) -> str:
     try:
         jmespath.compile(text)
     except JMESPathError:
-        raise ValueError(f"{text!r} is no JMESPath expression") from None
+        raise ValueError(f"{text!r} is not a JMESPath expression") from None
     return text
 
 
@@ -48,7 +48,9 @@ class Signature(BaseModel):
     encoding: Literal["hex", "base64"] = Field(
         default="hex", description="How the signature is written."
     )
-    prefix: str = Field(default="", description="What stands before it, as sha256=.")
+    prefix: str = Field(
+        default="", description="Prefix of the signature, such as sha256=."
+    )
     timestamp_header: str = Field(
         default="",
         description="Header with the seconds since 1970, signed as time.body; none "
@@ -57,23 +59,23 @@ class Signature(BaseModel):
 
 
 class Events(BaseModel):
-    """Where a generic courier's message has its events, and they their members."""
+    """Where a generic courier's message has its events, and an event its members."""
 
     model_config = STRICT
 
     items: Expression = Field(default="[@]", description="The events of a message.")
-    key: Expression = Field(default="id", description="What names an event for ever.")
+    key: Expression = Field(default="id", description="Unique id of an event.")
     tracking_number: Expression = Field(
         default="tracking_number", description="The parcel's number."
     )
-    status: Expression = Field(default="status", description="The word for its state.")
-    at: Expression = Field(default="at", description="When it happened.")
+    status: Expression = Field(default="status", description="The parcel's status.")
+    at: Expression = Field(default="at", description="Time of the event.")
     tracking_company: Expression = Field(
-        default="carrier", description="Who carries the parcel."
+        default="carrier", description="Carrier of the parcel."
     )
     order: Expression = Field(default="order", description="Our order's number.")
     lines: Expression = Field(
-        default="lines", description="What is in the parcel: sku and quantity."
+        default="lines", description="Content of the parcel: sku and quantity."
     )
 
 
@@ -83,7 +85,7 @@ class Settings(BaseModel):
     model_config = STRICT
 
     vendor: Literal["easypost", "aftership", "sendcloud", "generic"] = Field(
-        description="Whose messages these are."
+        description="The courier or service that sends the messages."
     )
     secrets: tuple[SecretStr, ...] = Field(
         default=(),
@@ -114,14 +116,15 @@ class Settings(BaseModel):
         description="What more of the courier's words mean; empty passes a word over.",
     )
     api_key: SecretStr = Field(
-        default=SecretStr(""), description="Key for asking; none means never to ask."
+        default=SecretStr(""),
+        description="API key for polling; none turns polling off.",
     )
     api_secret: SecretStr = Field(
         default=SecretStr(""), description="Sendcloud's second key."
     )
     api_url: str = Field(
         default="",
-        description="Where the courier is asked, if not at its usual address.",
+        description="Base URL of the courier's API, if it is not the usual one.",
     )
     api_path: str = Field(
         default="", description="Path of a generic courier's list of parcels."
@@ -143,12 +146,12 @@ class Settings(BaseModel):
     )
     network: Network = Field(
         default=Network(),
-        description="What may be reached besides public HTTPS servers.",
+        description="Addresses that are allowed besides public HTTPS servers.",
     )
 
     @property
     def base_url(self) -> str:
-        """Where the courier is asked; empty if nowhere."""
+        """The base URL for polling; empty if there is none."""
         return (self.api_url or API_URLS[self.vendor]).rstrip("/")
 
     @field_validator("secrets", mode="before")
@@ -172,13 +175,15 @@ class Settings(BaseModel):
             known = ", ".join(TRACKING_STATUSES)
             raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
         if self.fetch_path and not self.base_url:
-            raise ValueError("fetch_path needs api_url: no other host is asked")
+            raise ValueError(
+                "fetch_path needs api_url: messages are fetched from no other host"
+            )
         if self.base_url:
             reachable(self.base_url, self.network)
         return self
 
     @property
     def asks(self) -> bool:
-        """Whether the courier is asked for what it did not tell."""
+        """Whether the courier's API is polled."""
         has_list = self.vendor != "generic" or bool(self.api_path and self.base_url)
         return bool(self.api_key.get_secret_value()) and has_list

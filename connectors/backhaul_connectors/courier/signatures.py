@@ -1,7 +1,7 @@
-"""Whether a message is the courier's: its signature, and its time where one is signed.
+"""Verifies a message: its signature, and its time if the time is signed.
 
-Each is computed over the bytes as they came and compared in constant time. A missing
-signature is compared like a wrong one.
+Each signature is computed over the received bytes and compared in constant time. A
+missing signature is compared like a wrong one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EASYPOST_PREFIX = "hmac-sha256-hex="
 
 
 def is_genuine(settings: Settings, request: HttpRequest, now: float) -> bool:
-    """Tell whether a message is signed by one of the secrets, and is not too old."""
+    """Return True if a message is signed with one of the secrets and is recent."""
     return CHECKS[settings.vendor](settings, request, now)
 
 
@@ -86,7 +86,7 @@ def _matches(
 ) -> bool:
     presented = given.strip().encode("utf-8", "surrogateescape")
     genuine = False
-    # Every key is tried, so that the time tells nothing about any.
+    # Every key is tried, so that the duration reveals nothing.
     for key in keys:
         made = prefix + encode(hmac.new(key, signed, hashlib.sha256).digest())
         genuine |= hmac.compare_digest(made.encode(), presented)

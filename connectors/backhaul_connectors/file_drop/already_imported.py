@@ -1,13 +1,13 @@
-"""What was imported before: rows to skip, and files of equal content.
+"""Recognizes what was imported before: rows to skip, and files of equal content.
 
 A file that grew after rows of it were imported continues after them. If its last row
 had no line end then, that row may have been incomplete: the completed row is not
-imported a second time, and an operator is asked.
+imported a second time, and an operator decides.
 
 Rows of stock changes without key columns have no key but their position in their file.
-A file of the same name and content is therefore the same event. One of another name may
-be a copy or a second event: two days with the same write-off look the same. An operator
-decides, unless `same_content` decides for every file.
+A file of the same name and content is therefore the same event. A file of another name
+may be a copy or a second event: two days with the same write-off look the same. An
+operator decides, unless `same_content` decides for every file.
 """
 
 from __future__ import annotations
@@ -47,34 +47,36 @@ if TYPE_CHECKING:
 KEY = "same-content"
 CHUNK_BYTES = 1_000_000
 REWRITTEN = (
-    "the file was written anew in the archive, after its rows were taken, and nothing "
+    "the file was rewritten in the archive, after its rows were imported, and nothing "
     "more was read; compare it with what arrived, and drop the missing rows as a file"
 )
 
 
 def is_repeat(file: ReadableFile, read: InspectedFile, cursor: FileCursor) -> bool:
-    """Tell whether this content was taken by another name, and only a person can say
-    whether it is another event. A file without rows says nothing."""
+    """Return True if this content came under another name, and nothing proves an event.
+
+    A file without rows is never a repeat.
+    """
     if file.form.follows_content or not read.cells:
         return False
     known = cursor.of(file.name, read.identity)
     if known.sha256 != read.identity:
         return cursor.has_content(read.identity)
-    # What was taken in part, and got another name since, goes on where it ended.
+    # A partly imported file that was renamed continues where it ended.
     return not (known.is_held or known.is_partial or known.name == file.name)
 
 
 async def judge_repeat(
     file: ReadableFile, read: InspectedFile, known: ImportedFile, settings: Settings
 ) -> UsableFile | UnusableFile:
-    """Hold, apply or pass over a file whose content was taken by another name."""
+    """Hold, apply or skip a file whose content came under another name."""
     before = _before(known)
     if settings.same_content == "apply":
         applied = replace(read, table=replace(read.table, salt=salt_of(file)))
         return await count(applied, 0, settings, is_sure=True)
     if settings.same_content == "ignore":
         end = await count(read, sys.maxsize, settings, is_sure=True)
-        note = f"{file.name} is passed over: its content equals that of {before}"
+        note = f"{file.name} is skipped: its content equals that of {before}"
         return (
             replace(end, notes=(*end.notes, note))
             if isinstance(end, UsableFile)
@@ -92,7 +94,7 @@ async def judge_repeat(
 def twin_of(
     file: ReadableFile, read: InspectedFile, cursor: FileCursor
 ) -> ImportedFile | None:
-    """Return the file whose rows said the same in other bytes; None if none is known.
+    """Return the file with the same rows in other bytes; None if none is known.
 
     Programs save the same rows with other line ends, marks or encodings.
     """
@@ -105,7 +107,7 @@ def twin_of(
 async def judge_twin(
     file: ReadableFile, read: InspectedFile, twin: ImportedFile, settings: Settings
 ) -> UsableFile | UnusableFile:
-    """Judge a file with the rows of another one, written in another way."""
+    """Judge a file with the rows of another file, written in another way."""
     if twin.name != file.name:
         return await judge_repeat(file, read, twin, settings)
     end = await count(read, sys.maxsize, settings, is_sure=True)
@@ -124,11 +126,11 @@ def with_note(
     known: ImportedFile,
     cursor: FileCursor,
 ) -> UsableFile | UnusableFile:
-    """Note that a file came again that was taken whole: it is the same event."""
+    """Note that a completely imported file came again: it is the same event."""
     if isinstance(judged, UnusableFile) or known.row < judged.rows or not judged.rows:
         return judged
     seen = (file.name, judged.content, file.fingerprint.modified_ns)
-    # After a kill the very same file still lies there.
+    # After a kill the same file is still in the folder.
     if any((w.name, w.sha256, w.modified_ns) == seen for w in cursor.watched):
         return judged
     at = f", taken at {known.at}" if known.at else ""
@@ -140,7 +142,7 @@ def with_note(
 
 
 def key_of_repeat(file: FoundFile, sha256: str) -> str:
-    """Return the key under which an operator is asked about the file."""
+    """Return the key of the question to the operator about the file."""
     salt = salt_of(file)
     return f"{KEY}:{file.fingerprint.size}:{sha256}:{salt}"
 
@@ -154,19 +156,19 @@ def parsed_key(key: str) -> tuple[int, str, str]:
 
 
 def salt_of(file: ReadableFile | FoundFile) -> str:
-    """Return what tells this event from the other one of the same content."""
+    """Return what distinguishes this event from another of the same content."""
     said = [file.name, str(file.fingerprint.modified_ns)]
     return key_of("salt", said).removeprefix("salt:")[:16]
 
 
 def _before(known: ImportedFile) -> str:
     if not known.name:
-        return "a file that was taken earlier"
+        return "a file that was imported earlier"
     return f"{known.name}, taken at {known.at}" if known.at else known.name
 
 
 class ImportedBeginning(Struct, frozen=True):
-    """The beginning of a file that was taken before: its bytes, and its rows."""
+    """The beginning of a file that was imported before: its bytes, and its rows."""
 
     sha256: str
     size: int
@@ -216,7 +218,7 @@ async def judge_archived(
     *,
     is_sure: bool,
 ) -> UsableFile | UnusableFile | None:
-    """Judge a file that is not as it was when it was archived; None if it is.
+    """Judge a file that has changed since it was archived; None if it has not.
 
     Raises as `read_whole` does.
     """
@@ -238,12 +240,12 @@ async def _judge_rest(
     settings: Settings,
     copies: TemporaryCopies,
 ) -> UsableFile | UnusableFile:
-    """Judge the rows of a file behind its beginning, which was taken before."""
+    """Judge the rows after the beginning that was imported before."""
     row, bad = begun.rows, tuple[Bad, ...]()
     if row and not await in_thread(_ends_a_line, file, begun.size):
         is_count = file.form.dated_by_file
         if is_count or await _last_was_bad(file, begun.size, settings, copies):
-            # A later count replaces the first one; of a bad row nothing was made.
+            # A later count replaces the first one; a bad row had no effect.
             row -= 1
         else:
             bad = (_continued(file, begun),)
@@ -252,7 +254,7 @@ async def _judge_rest(
 
 
 def begins_with(file: ReadableFile, size: int, sha256: str) -> bool:
-    """Tell whether the first `size` bytes of the file have this sha256."""
+    """Return True if the first `size` bytes of the file have this sha256."""
     digest, left = hashlib.sha256(), size
     with file.open() as stream:
         while left > 0 and (content := stream.read(min(left, CHUNK_BYTES))):
@@ -263,7 +265,7 @@ def begins_with(file: ReadableFile, size: int, sha256: str) -> bool:
 
 
 def _ends_a_line(file: ReadableFile, size: int) -> bool:
-    """Tell whether the first `size` bytes end a line, or a line end follows them."""
+    """Return True if the first `size` bytes end with, or before, a line end."""
     with file.open() as stream:
         stream.seek(max(size - 4, 0))
         before = stream.read(min(size, 4))
@@ -274,7 +276,7 @@ def _ends_a_line(file: ReadableFile, size: int) -> bool:
 async def _last_was_bad(
     file: ReadableFile, size: int, settings: Settings, copies: TemporaryCopies
 ) -> bool:
-    """Tell whether the last row of the file's first `size` bytes could not be used."""
+    """Return True if the last row of the first `size` bytes was unusable."""
     beginning = FileCopy(file.name, file.form, file.fingerprint, copies.make())
     await in_thread(_copy_beginning, file, size, beginning)
     read = await read_whole(beginning, settings, copies, is_sure=True)
@@ -298,7 +300,7 @@ def _copy_beginning(file: ReadableFile, size: int, copy: FileCopy) -> None:
 
 
 def _continued(file: ReadableFile, begun: ImportedBeginning) -> Bad:
-    """Return what to ask an operator about a row that was taken half."""
+    """Return the question to an operator about a row that was imported incomplete."""
     return Bad(
         key=key_of("continued row", [begun.sha256, begun.rows]),
         raw=file.name,

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 Cells: TypeAlias = "Mapping[str, str]"
-"""The cells of a row by what they mean; columns that are absent are empty."""
+"""The cells of a row by their meaning; absent columns are empty."""
 
 NO_RESULT = "#FORMULA!"
-"""What stands for a formula whose result was not saved."""
+"""Marks a formula whose result was not saved."""
 FRACTION_MARK = "\N{WORD JOINER}"
-"""Stands before a fraction that came as a number: it has no locale."""
+"""Marks a fraction that came as a number: it has no locale."""
 ROUNDED_MARK = "\N{INVISIBLE SEPARATOR}"
-"""Stands before a number of JSON that does not have all its digits."""
+"""Marks a JSON number that lost digits."""
 
 _TIME_OF_DAY = ("%H", "%I", "%c", "%X", "%T", "%R", "%r", "%s")
 
@@ -36,7 +36,7 @@ _TIME_OF_DAY = ("%H", "%I", "%c", "%X", "%T", "%R", "%r", "%s")
 class CellOrigin(NamedTuple):
     """Where a row was found.
 
-    `file` tells one content of a file from another, `dated` is the file's time.
+    `file` identifies the content of the file, `dated` is the file's time.
     """
 
     file: str
@@ -88,7 +88,7 @@ def yes_or_no(text: str) -> bool:
 def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
     """Return a date or time as RFC 3339; `pattern` is strptime's, or empty.
 
-    A day alone is its first moment.
+    A day without a time is its first moment.
     """
     text = without_text_mark(cells.get(column, ""))
     if not text:
@@ -103,12 +103,12 @@ def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
         expected = f"write it as {pattern}" if pattern else "set date_format, or write"
         expected += "" if pattern else " 2026-03-31"
         raise Unusable(
-            f"{name} is no date: {text!r}; {expected} or 2026-03-31T14:05"
+            f"{name} is not a date: {text!r}; {expected} or 2026-03-31T14:05"
         ) from None
 
 
 def day(cells: Cells, column: str, pattern: str) -> date | None:
-    """Return the day of a cell that names no time of day; None of any other."""
+    """Return the day of a cell without a time of day; None for any other cell."""
     try:
         found, is_day = _parsed(without_text_mark(cells.get(column, "")), pattern)
     except ValueError:
@@ -117,7 +117,7 @@ def day(cells: Cells, column: str, pattern: str) -> date | None:
 
 
 def _parsed(text: str, pattern: str) -> tuple[datetime, bool]:
-    """Return the time, and whether it is a day alone."""
+    """Return the time, and whether it is a day without a time."""
     if pattern:
         try:
             found = datetime.strptime(text, pattern)  # noqa: DTZ007 - a zone is added
@@ -128,13 +128,13 @@ def _parsed(text: str, pattern: str) -> tuple[datetime, bool]:
 
 
 def same(text: str) -> str:
-    """Return what remains when writing style is taken away."""
+    """Return the text without differences of writing style."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 
 def key_of(kind: str, content: Sequence[object]) -> str:
-    """Return a key that depends on kind and content alone."""
+    """Return a key that depends only on kind and content."""
     text = json.dumps([kind, content])
     return f"{kind.replace(' ', '-')}:{hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
@@ -142,20 +142,20 @@ def key_of(kind: str, content: Sequence[object]) -> str:
 def number_text(raw: str, width: int = 0) -> str:
     """Return 4006381333931.0 as 4006381333931, and 5e0 as 5.
 
-    A number with more digits than a spreadsheet keeps is shown as one shows it,
-    3.401234E+17, which no code is taken for. `width` is how many digits are shown.
-    A fraction begins with a mark, as 2.125 would be a thousand in some countries.
-    Raises ValueError for what is no number.
+    A number with more digits than a spreadsheet keeps becomes 3.401234E+17, which is
+    never accepted as a code. `width` is the number of digits shown. A fraction begins
+    with a mark, as 2.125 would be a thousand in some countries. Raises ValueError if it
+    is not a number.
     """
     if raw.isascii() and raw.isdigit() and len(raw) <= DIGITS_KEPT:
         return (raw.lstrip("0") or "0").zfill(width)
     try:
         value = Decimal(raw)
     except InvalidOperation:
-        raise ValueError(f"{raw[:40]!r} is no number") from None
+        raise ValueError(f"{raw[:40]!r} is not a number") from None
     if not value.is_finite():
-        raise ValueError(f"{raw[:40]!r} is no number")
-    # Not by comparing: that fails where the exponent is out of all proportion.
+        raise ValueError(f"{raw[:40]!r} is not a number")
+    # Comparing fails for a huge exponent.
     if value and value.adjusted() >= DIGITS_KEPT:
         return f"{value:.6E}"
     if value == value.to_integral_value():

@@ -15,33 +15,32 @@ _NOT_LETTERS = re.compile(r"[\W_]+")
 
 
 def folded(name: str) -> str:
-    """Return letters and digits alone: `Order No.` and `order_no` are `orderno`."""
-    # The Turkish i without a dot is a letter of its own, and no accented one.
+    """Return only letters and digits: `Order No.` and `order_no` are `orderno`."""
+    # The Turkish dotless i is a letter of its own, not an accented one.
     plain = unicodedata.normalize("NFKD", name.casefold().replace("\u0131", "i"))
     return _NOT_LETTERS.sub("", "".join(c for c in plain if not is_accent(c)))
 
 
 def is_accent(letter: str) -> bool:
-    """Tell whether this is the accent of the letter before it."""
+    """Return True if this is the accent of the letter before it."""
     return unicodedata.combining(letter) != 0
 
 
 def column_name(cell: str) -> str:
-    """Return the name by which columns are compared: `Tracking No` is `tracking_no`."""
+    """Return the name used to compare columns: `Tracking No` is `tracking_no`."""
     plain = cell if cell.isascii() else unicodedata.normalize("NFKC", cell)
     return re.sub(r"[\s_-]+", "_", plain.strip().casefold())
 
 
 class Ambiguous(ValueError):
-    """More than one column could be the one that is meant; the text says which."""
+    """Several columns fit one meaning; the text names them."""
 
 
 class Column(Struct, frozen=True):
     """A column that a file may have.
 
-    It is called one of `names`, compared as `column_name` does. Where none is there,
-    the first group of `synonyms` counts of which a name is there, compared as `folded`
-    does.
+    Its name is one of `names`, compared as `column_name` does. Otherwise the first
+    group of `synonyms` with a matching name counts, compared as `folded` does.
     """
 
     names: tuple[str, ...]
@@ -55,25 +54,25 @@ class Column(Struct, frozen=True):
 def column_of(
     written: str | Sequence[str], synonyms: Sequence[Sequence[str]]
 ) -> Column:
-    """Return a column as it was written in the settings, with its synonyms."""
+    """Return a column from its setting, with its synonyms."""
     names = (written,) if isinstance(written, str) else tuple(written)
     return Column(names, tuple(frozenset(map(folded, group)) for group in synonyms))
 
 
 def known_names(columns: Iterable[Column]) -> frozenset[str]:
-    """Return every name that any of the columns may have, as `folded` does."""
+    """Return every possible name of the columns, as `folded` does."""
     names = {folded(name) for column in columns for name in column.names}
     groups = (group for column in columns for group in column.synonyms)
     return frozenset(names.union(*groups))
 
 
 def may_name_article(name: str) -> bool:
-    """Tell whether a column of that name could hold articles."""
+    """Return True if a column of that name could contain articles."""
     return _ARTICLE.search(folded(name)) is not None
 
 
 def places_of(columns: Mapping[str, Column], header: Sequence[str]) -> dict[str, int]:
-    """Return where each column stands; Ambiguous where that could be two places.
+    """Return the place of each column. Raises Ambiguous if there are two.
 
     A name of the settings comes before the synonyms of another column.
     """
@@ -189,7 +188,7 @@ _ARTICLE = re.compile(
     "sku|artic|artikel|artikkel|item|product|produkt|produit|prodot|referen|material"
     "|code|kod|codig|codic|barcode|indeks|symbol|model|品|артик|товар|towar|zbozi"
 )
-"""What names of columns have in them that may name an article, and may not."""
+"""Parts of column names that may mean an article, and parts that do not."""
 _UNITS = (
     (
         *("qty", "qty shipped", "quantity shipped", "shipped quantity", "shipped qty"),
@@ -254,8 +253,6 @@ SYNONYMS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "stock delta": {"sku": _SKU, "adjustment": _CHANGE, "reason": _REASON},
     "stock level": {"sku": _SKU, "quantity": _STOCK, "as_of": _COUNTED},
 }
-"""By kind of file and meaning: groups of names, the first group that is there counts.
-
-Words that as often name a description (item, article, product) are left out, and so are
-those of the time of shipment, which nobody is told.
-"""
+"""By kind of file and meaning: groups of names, of which the first matching group
+counts. Words that often name a description (item, article, product) are left out, and
+so are those of the shipping time, which the store does not receive."""

@@ -22,7 +22,7 @@ Names: TypeAlias = str | tuple[str, ...]
 
 
 class Columns(BaseModel):
-    """What the columns of a kind of file are called.
+    """The names of the columns of a kind of file.
 
     A name is a text, or a list of names of which a file has one.
     """
@@ -57,7 +57,7 @@ class Columns(BaseModel):
 
 
 class FulfillmentColumns(Columns):
-    """What the columns of a fulfillment file are called."""
+    """The names of the columns of a fulfillment file."""
 
     needed = frozenset({"order"})
 
@@ -85,7 +85,7 @@ class FulfillmentColumns(Columns):
 
 
 class CancellationColumns(Columns):
-    """What the columns of a cancellation file are called."""
+    """The names of the columns of a cancellation file."""
 
     needed = frozenset({"order"})
 
@@ -102,7 +102,7 @@ class CancellationColumns(Columns):
 
 
 class StockDeltaColumns(Columns):
-    """What the columns of a file of stock changes are called."""
+    """The names of the columns of a file of stock changes."""
 
     needed = frozenset({"sku", "adjustment"})
 
@@ -119,7 +119,7 @@ class StockDeltaColumns(Columns):
 
 
 class StockLevelColumns(Columns):
-    """What the columns of a file of stock levels are called."""
+    """The names of the columns of a file of stock levels."""
 
     needed = frozenset({"sku", "quantity"})
 
@@ -151,7 +151,7 @@ def _reason(words: frozenset[str], text: str) -> str:
 
 
 class FulfillmentValues(BaseModel):
-    """What stands for an empty cell of a fulfillment, or for an absent column."""
+    """The values of empty cells and absent columns of a fulfillment."""
 
     model_config = STRICT
 
@@ -161,7 +161,7 @@ class FulfillmentValues(BaseModel):
 
 
 class CancellationValues(BaseModel):
-    """What stands for an empty cell of a cancellation, or for an absent column."""
+    """The values of empty cells and absent columns of a cancellation."""
 
     model_config = STRICT
 
@@ -174,7 +174,7 @@ class CancellationValues(BaseModel):
 
 
 class StockDeltaValues(BaseModel):
-    """What stands for an empty cell of a stock change, or for an absent column."""
+    """The values of empty cells and absent columns of a stock change."""
 
     model_config = STRICT
 
@@ -192,9 +192,9 @@ Values: TypeAlias = dict[str, Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
 class RowFilter(BaseModel):
-    """Rows of a kind of file that are taken, and rows that are left out.
+    """Rows of a kind of file that are included, and rows that are excluded.
 
-    Capitals and blanks make no difference. What both name is left out.
+    Case and blanks make no difference. A row that matches both is excluded.
     """
 
     model_config = STRICT

@@ -1,4 +1,4 @@
-"""Completeness of a file: its end, age and marker, and growth once archived.
+"""Checks that a file is complete: its end, age and marker, and growth once archived.
 
 A writer that pauses leaves a file whose size and time do not change. Such a file lacks
 its end: the line end of its last row, the closing bracket of a JSON array, or the end
@@ -39,15 +39,16 @@ LINE_ENDS = (b"\n", b"\r", b"\n\0", b"\r\0", b"\n\0\0\0")
 _TEXT_TAIL = 64
 """Blanks at the end of a JSON array are passed over; there are no more than these."""
 UNDECLARED_SECONDS = 600.0
-"""What waits so long for its marker waits for something that was forgotten."""
+"""A file that waits this long for its marker is reported: the marker was probably
+forgotten."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 600.0
-"""How often a file is checked: twice as late each time that it has not changed."""
+"""The interval of checks of a file: doubled each time that it has not changed."""
 NOTICE_SECONDS = 3_600.0
 """How long a notice about a file that grew is shown."""
 
 
 def check_end(file: ReadableFile) -> None:
-    """Raise Incomplete where the end of the file is missing; Changed as `open` does."""
+    """Raise FileIncomplete if the file has no end; FileChanged as `open` does."""
     with file.open() as stream:
         head = stream.read(_TEXT_TAIL)
         size = file.fingerprint.size
@@ -71,7 +72,7 @@ def _is_array(file: ReadableFile, head: bytes) -> bool:
 
 
 def _plain(text: bytes) -> bytes:
-    """Return the text without marks, blanks and the empty halves of UTF-16."""
+    """Return the text without marks, blanks and the zero bytes of UTF-16."""
     return text.replace(b"\0", b"").strip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
 
 
@@ -81,10 +82,10 @@ def _tail(stream: BinaryIO, size: int, length: int) -> bytes:
 
 
 def has_end_record(tail: bytes, size: int) -> bool:
-    """Tell whether a ZIP archive of `size` bytes ends with its own end record.
+    """Return True if a ZIP archive of `size` bytes ends with its own end record.
 
-    A file inside the archive may be an archive too: the end record of that one does
-    not fit the place where it stands.
+    A file inside the archive may be an archive too: its end record does not fit its
+    place in the outer archive.
     """
     at = tail.rfind(_END_MARK)
     while at >= 0:
@@ -106,9 +107,9 @@ def _fits(tail: bytes, at: int, size: int) -> bool:
 
 
 class SeenFile(Struct):
-    """A file as it was seen last: unchanged `since`, in seconds of the clock.
+    """A file in the last listing: unchanged `since`, in seconds of the clock.
 
-    One that `looks_cut` has been read, and its end was missing.
+    A file that `looks_cut` was read, and its end was missing.
     """
 
     fingerprint: Fingerprint
@@ -144,7 +145,7 @@ class StabilityTracker:
         self._seen: dict[str, SeenFile] = {}
 
     def ready(self, listing: FolderListing, first: str) -> list[FoundFile]:
-        """Return what may be read: the file named `first`, then the oldest."""
+        """Return the files that may be read: `first` first, then the oldest."""
         names = {file.path for file in listing.found}
         self._seen = {n: seen for n, seen in self._seen.items() if n in names}
         for file in listing.found:
@@ -161,24 +162,24 @@ class StabilityTracker:
         )
 
     def is_sure(self, file: FoundFile) -> bool:
-        """Tell whether the file is complete whatever its end looks like."""
+        """Return True if the file is complete even if its end is missing."""
         seen = self._seen.get(file.path)
         if seen is None or seen.fingerprint != file.fingerprint:
             return False
         return seen.is_declared or self._waited(seen) >= self._incomplete_seconds
 
     def wait_longer(self, file: FoundFile) -> None:
-        """Leave a file alone whose end is missing, until it changed or waited long."""
+        """Delay a file without an end, until it changes or has waited long."""
         seen = self._seen.get(file.path)
         if seen is not None and seen.fingerprint == file.fingerprint:
             seen.looks_cut = True
 
     def remove(self, file: FoundFile) -> None:
-        """Forget a file that was moved away."""
+        """Remove a file that was moved away."""
         self._seen.pop(file.path, None)
 
     def _note(self, file: FoundFile, listing: FolderListing) -> None:
-        # A marker that is older was left over from the previous file of this name.
+        # An older marker belongs to the previous file of this name.
         marked = listing.modified.get(self._names.marker_of(file.file_name), -1)
         declared = marked >= file.fingerprint.modified_ns
         seen = self._seen.get(file.path)
@@ -205,7 +206,7 @@ class StabilityTracker:
 
 
 class GrownFile(NamedTuple):
-    """A file in the archive that is not as it was, and that may be read now."""
+    """A file in the archive that has changed and may be read now."""
 
     before: ArchivedFile
     file: FoundFile
@@ -233,7 +234,7 @@ class ArchiveWatcher:
         self._said: dict[str, float] = {}
 
     async def grown(self, cursor: FileCursor) -> list[GrownFile]:
-        """Return the archived files that changed since, and stand still by now."""
+        """Return the archived files that changed and are stable by now."""
         names = {watched.stored_as for watched in cursor.watched}
         self._due = {name: due for name, due in self._due.items() if name in names}
         changed = [each for w in cursor.watched if (each := await self._changed(w))]
@@ -242,7 +243,7 @@ class ArchiveWatcher:
         return [by_path[file.path] for file in ready]
 
     def notices(self) -> list[str]:
-        """Return what is to be said of files that grew during the last hour."""
+        """Return the notices about files that grew during the last hour."""
         now = self._clock()
         self._said = {
             n: at for n, at in self._said.items() if now - at < NOTICE_SECONDS

@@ -52,10 +52,10 @@ SPEC = Spec(
 
 
 class FileDrop(Connector["Settings"]):
-    """A folder that other programs and people put CSV files into.
+    """A folder that other programs and people put files into.
 
-    A file stays where it is until the host has committed its last row. `clock`
-    returns seconds that never go back.
+    A file stays in its place until the host has committed its last row. `clock` returns
+    seconds that never go back.
     """
 
     spec = SPEC
@@ -151,14 +151,14 @@ class FileDrop(Connector["Settings"]):
     async def _guarded(
         file: FoundFile, work: AsyncGenerator[Batch], cursor: str | None
     ) -> AsyncGenerator[Batch]:
-        """Yield the batches of one file; what is wrong with it stops no other file."""
+        """Yield the batches of one file; its errors stop no other file."""
         try:
             async with aclosing(work) as batches:
                 async for batch in batches:
                     cursor = batch.cursor
                     yield batch
         except FileChanged:
-            pass  # whoever writes to it is not finished; the next pull looks again
+            pass  # its writer is not finished; the next pull checks it again
         except PermissionError as error:
             yield Batch(records=[_closed(file, error)], cursor=cursor)
 
@@ -166,19 +166,19 @@ class FileDrop(Connector["Settings"]):
         await self._rejected.write(rejections)
 
     def topics(self) -> frozenset[str]:
-        """Return the news that are written out: none without a folder for them."""
+        """Return the change topics that are exported: none without an export folder."""
         return self.spec.topics if self.settings.exports else frozenset()
 
     async def push(self, change: Change) -> Pushed:
         if not self.settings.exports:
-            return Rejected("no folder is set for the store's news; set exports")
+            return Rejected("no export folder is set; set exports")
         return await self._outbox.push(change)
 
     async def lookup(self, change: Change) -> LookedUp:
         return await self._outbox.lookup(change)
 
     def _undeclared(self, file: FoundFile) -> Bad:
-        """Return what to say of a file that lacks its marker; the file stays there."""
+        """Return the notice about a file without its marker; the file stays."""
         done = self._names.marker_of(file.name)
         return Bad(
             key=key_of("undeclared", [file.name, str(file.fingerprint.modified_ns)]),
@@ -193,7 +193,7 @@ def _place(settings: Settings, names: FileNames) -> DropFolder:
     folders = own_folders(settings.exports)
     if not settings.sftp_host:
         return LocalFolder(settings.path, names, folders)
-    # What speaks SSH takes most of a second to import.
+    # The SSH library takes most of a second to import.
     from backhaul_connectors.file_drop.sftp import RemoteFolder, SftpConnection
 
     return RemoteFolder(
@@ -206,7 +206,7 @@ def _place(settings: Settings, names: FileNames) -> DropFolder:
 
 
 def _gone(rejection: Rejection) -> Bad:
-    """Return what to say of a held file that is no longer there to be applied."""
+    """Return the message about a held file that is missing."""
     return Bad(
         key=key_of("gone", [rejection.key]),
         raw=rejection.raw,
@@ -217,7 +217,7 @@ def _gone(rejection: Rejection) -> Bad:
 
 
 def _closed(file: FoundFile, error: PermissionError) -> Bad:
-    """Return the one thing to say of a file that may not be read; it stays there."""
+    """Return the message about a file without read permission; the file stays."""
     return Bad(
         key=key_of("closed", [file.name, str(file.fingerprint.modified_ns)]),
         raw=file.name,

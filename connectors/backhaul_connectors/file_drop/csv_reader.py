@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 DELIMITERS = (",", ";", "\t", "|")
 BOM = b"\xef\xbb\xbf"
 END_OF_FILE = b"\x1a"
-"""What programs for DOS write behind the last line."""
+"""The character that DOS programs write after the last line."""
 MAX_ROW_BYTES = 65_536
 MAX_ROW_LINES = 50
-"""How far a quote may stay open; a forgotten one would swallow the whole file."""
+"""How many lines a quote may stay open; a forgotten quote would consume the file."""
 
 _UNREADABLE = re.compile("[\ud800-\udfff\0]")
 _WRONG = re.compile("[\x01-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _LEADS = bytes(range(0xC2, 0xF5))
-"""The first bytes of a letter beyond ASCII in UTF-8."""
+"""The first bytes of a character beyond ASCII in UTF-8."""
 _READ_AS = {"cp1252": 2, "cp437": 2, "cp850": 2, "mac_roman": 2, "cp1251": 4}
 """Encodings as which UTF-8 is read by mistake, and the fewest letters that prove it."""
 _TWICE = {
@@ -34,9 +34,9 @@ _TWICE = {
 
 
 class CsvRow(NamedTuple):
-    """A row: `line` (from 1) is where it begins, `text` is how it came.
+    """A row: `line` (from 1) is where it begins, `text` is its original text.
 
-    `problem` is a sentence where the row could not be split into `cells`.
+    `problem` is a sentence if the row could not be split into `cells`.
     """
 
     line: int
@@ -46,7 +46,7 @@ class CsvRow(NamedTuple):
 
 
 class Position(Struct, frozen=True):
-    """Where reading goes on: bytes, lines and data rows already read."""
+    """Where reading continues: bytes, lines and data rows already read."""
 
     offset: int = 0
     line: int = 0
@@ -54,7 +54,7 @@ class Position(Struct, frozen=True):
 
 
 class RowReader:
-    """Reads row by row from `position`; blank rows are passed over."""
+    """Reads row by row from `position`; blank rows are skipped."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RowReader:
         self._width = width
         self._cut = False
         self.ends_open = False
-        """Whether a quotation mark was open where the file ended."""
+        """Whether a quotation mark was open at the end of the file."""
         start = position or Position()
         self._offset, self._line, self._row = start.offset, start.line, start.row
         stream.seek(start.offset)
@@ -142,10 +142,10 @@ class RowReader:
         return CsvRow(line, text, cells, unreadable(text))
 
     def _has_swallowed(self, cells: tuple[str, ...], lines: list[str]) -> bool:
-        """Tell whether a quoted cell holds a line end and the cells of a whole row.
+        """Return True if a quoted cell contains a line end and the cells of a row.
 
-        Texts have commas, and hardly ever the other delimiters. But no text has just so
-        many commas in each of its lines that each could be a row.
+        Texts contain commas, but rarely the other delimiters. And no text has exactly
+        so many commas in each of its lines that each could be a row.
         """
         if self._delimiter == ",":
             most = self._width - 1
@@ -158,7 +158,7 @@ class RowReader:
         )
 
     def _lines(self, taken: list[str]) -> Iterator[str]:
-        """Yield the row's first line, and more for as long as a quote is open."""
+        """Yield the row's first line, and more while a quote is open."""
         yield taken[0]
         budget = MAX_ROW_BYTES - len(taken[0])
         while budget > 0 and len(taken) < MAX_ROW_LINES:
@@ -182,19 +182,21 @@ _SWALLOWED = (
     'between; if marks are plain text in these files, set quote = ""'
 )
 _STRAY_LINE_END = (
-    "a line end stands in the middle of the row; if all lines end so, as on old Macs, "
+    "the row has a line end in the middle; if all lines end so, as on old Macs, "
     "save the file as CSV UTF-8"
 )
 
 
 def unreadable(text: str) -> str:
-    """Say what cannot be read in the text; empty if all can."""
+    """Return what cannot be read in the text; empty if everything can."""
     if text.isascii() and text.isprintable():
         return ""
     if (found := _UNREADABLE.search(text)) is not None:
         if found.group() == "\0":
             return "the row contains a NUL character; the file may be damaged"
-        return "the row contains bytes that are no letters; save the file as CSV UTF-8"
+        return (
+            "the row contains bytes that are not valid text; save the file as CSV UTF-8"
+        )
     if _WRONG.search(text):
         return (
             "the row contains control characters or letters that were lost, as with a "
@@ -211,7 +213,7 @@ def unreadable(text: str) -> str:
 
 
 def _was_encoded_twice(letters: str, encoding: str) -> bool:
-    """Tell whether letters of an encoding are the bytes of others in UTF-8."""
+    """Return True if characters of an encoding are bytes of others in UTF-8."""
     if encoding != "cp1252" and letters.isalpha():
         return False  # a word of another alphabet, or of a language with many accents
     try:
@@ -222,12 +224,12 @@ def _was_encoded_twice(letters: str, encoding: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return the text with a mark in place of what no database or page can hold."""
+    """Return the text with a mark for characters that no database or page can hold."""
     return text if _is_plain(text) else _UNREADABLE.sub("\ufffd", text)
 
 
 def _is_plain(text: str) -> bool:
-    """Tell what needs no closer look, as most rows do."""
+    """Return True for text that needs no further check, as in most rows."""
     return text.isascii() and "\0" not in text
 
 

@@ -1,4 +1,4 @@
-"""How far each file was imported, as the text that the host keeps."""
+"""Keeps how far each file was imported, as the text that the host stores."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from msgspec.structs import asdict, astuple, replace
 from backhaul_sdk.fields import UNREADABLE
 
 MOST_REMEMBERED = 100
-"""Names of stock files; of one that is forgotten every row looks new."""
+"""Most names of stock files; every row of a file beyond that looks new."""
 MOST_CONTENTS = 4_000
 """Digests of stock files without key columns that are recognized under any name: two
 of each file, of its bytes and of what its rows say."""
 DIGEST_LETTERS = 10
 """Hex digits that are kept of each: 40 bits do not meet by chance among so many."""
 MOST_WATCHED = 50
-"""Archived files that are checked for growth."""
+"""Most archived files that are checked for growth."""
 
 
 class ImportedFile(Struct, frozen=True):
-    """A file of which `row` of its `rows` data rows were handed over.
+    """A file of which `row` of its `rows` data rows were submitted.
 
-    `sha256` and `size` (bytes) are of the whole file, so that one that grew since is
-    recognized by its beginning. Rows `by_place` have no other key than where they
-    stand. A file that `is_held` was changed behind its first rows; nothing more is
-    taken of it. `salt` is part of the keys of the rows of a file that was applied
-    although its content was taken before. `cells` is a digest of what the rows say.
+    `sha256` and `size` (bytes) are of the whole file, so that a file that has grown is
+    recognized by its beginning. Rows `by_place` have no key but their position. A file
+    that `is_held` was changed after its first rows; nothing more of it is imported.
+    `salt` is part of the row keys of a file that was applied although its content was
+    imported before. `cells` is a digest of the rows' content.
     """
 
     name: str = ""
@@ -48,10 +48,10 @@ class ImportedFile(Struct, frozen=True):
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A file in the archive, as it was when its last row was taken.
+    """A file in the archive, as it was when its last row was imported.
 
-    `stored_as` is its name there, `name` the name that it was dropped with, `kind` the
-    kind of its form. `sha256` and `size` (bytes) are of its content alone.
+    `stored_as` is its name there, `name` its original name, `kind` the kind of its
+    form. `sha256` and `size` (bytes) are of its content alone.
     """
 
     name: str
@@ -64,10 +64,10 @@ class ArchivedFile(Struct, frozen=True):
 
 
 class FileCursor(Struct, frozen=True):
-    """The file taken last, and those `by_place` of other names, newest first.
+    """The file imported last, and those `by_place` of other names, newest first.
 
-    `contents` are short digests of the contents taken `by_place`, joined, newest first.
-    `watched` are the files that were archived last, newest first.
+    `contents` are short digests of the contents imported `by_place`, joined, newest
+    first. `watched` are the files that were archived last, newest first.
     """
 
     last: ImportedFile = field(default_factory=ImportedFile)
@@ -76,7 +76,7 @@ class FileCursor(Struct, frozen=True):
     watched: tuple[ArchivedFile, ...] = ()
 
     def of(self, name: str, sha256: str) -> ImportedFile:
-        """Return what is known of this content, else of the file last of that name."""
+        """Return the file with this content, else the last one of that name."""
         known = self._known()
         same = [each for each in known if each.sha256 == sha256]
         same.sort(key=lambda each: each.name != name)
@@ -84,19 +84,19 @@ class FileCursor(Struct, frozen=True):
         return next(iter((*same, *named)), ImportedFile())
 
     def saying(self, cells: str, name: str) -> ImportedFile:
-        """Return the file whose rows said the same, one of that name before others."""
+        """Return the file with the same rows; one of that name comes first."""
         same = [each for each in self._known() if each.cells == cells != ""]
         same.sort(key=lambda each: each.name != name)
         return next(iter(same), ImportedFile())
 
     def has_content(self, sha256: str) -> bool:
-        """Tell whether a file of this content was taken `by_place`, by any name."""
+        """Return True if this content was imported `by_place`, under any name."""
         digest = sha256[:DIGEST_LETTERS]
         each = range(0, len(self.contents), DIGEST_LETTERS)
         return any(self.contents.startswith(digest, at) for at in each)
 
     def followed_by(self, taken: ImportedFile) -> FileCursor:
-        """Return the cursor behind that file; the oldest name may be forgotten."""
+        """Return the cursor after that file; the oldest name may be dropped."""
         before = (self.last, *self.earlier) if self.last.by_place else self.earlier
         others = [each for each in before if each.name not in ("", taken.name)]
         contents = self.contents
@@ -114,12 +114,12 @@ class FileCursor(Struct, frozen=True):
     def holding(
         self, known: ImportedFile, name: str, sha256: str, size: int
     ) -> FileCursor:
-        """Return the cursor when the file became another, of which nothing is taken."""
+        """Return the cursor after the file changed; nothing of it is imported."""
         held = replace(known, name=name, sha256=sha256, size=size, is_held=True)
         return self.followed_by(held)
 
     def watching(self, archived: ArchivedFile) -> FileCursor:
-        """Return the cursor with a file that is or was archived; the oldest drops."""
+        """Return the cursor with an archived file; the oldest is dropped."""
         others = [w for w in self.watched if w.stored_as != archived.stored_as]
         return replace(self, watched=(archived, *others[: MOST_WATCHED - 1]))
 
@@ -135,10 +135,10 @@ class FileCursor(Struct, frozen=True):
 
     @classmethod
     def from_text(cls, text: str | None) -> FileCursor:
-        """Read the host's text; anything else means from the beginning.
+        """Parse the host's text; invalid text means from the beginning.
 
-        That is safe where rows have keys of their own: what was taken before has the
-        same. Older versions remembered one file only.
+        That is safe if rows have keys of their own: they are the same. Older versions
+        remembered one file only.
         """
         try:
             found = json.loads(text or "{}")

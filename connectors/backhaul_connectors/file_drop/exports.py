@@ -1,4 +1,4 @@
-"""Writes changes of the store as export files, each whole and once."""
+"""Writes changes of the store as export files, each atomically and once."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "customer.updated": _CUSTOMER,
 }
 LISTS = ("items", "variants")
-"""Each of their elements is a row of its own."""
+"""Lists whose elements become one row each."""
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _UNUSUAL = re.compile(r"[^A-Za-z0-9]+")
 
 
 def file_name(change: Change, ending: str) -> str:
-    """Return the same name whenever this change is told; by name is by time."""
+    """Return the file name of a change: always the same, and sorted by time."""
     moment = _UNUSUAL.sub("", change.occurred_at)[:32]
     object_id = _UNUSUAL.sub("_", change.object_id)[:64]
     mark = hashlib.sha256(change.id.encode(errors="replace")).hexdigest()[:16]
@@ -100,7 +100,7 @@ def _as_json(change: Change) -> bytes:
 
 
 def _as_csv(change: Change) -> bytes:
-    """With the mark that tells spreadsheets it is UTF-8."""
+    """Return CSV with the byte-order mark that spreadsheets need for UTF-8."""
     columns = COLUMNS[change.topic]
     out = io.StringIO(newline="")
     writer = csv.writer(out)
@@ -112,7 +112,7 @@ def _as_csv(change: Change) -> bytes:
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the document once for each element of its list, or once without."""
+    """Yield the document once for each element of its list, or once without a list."""
     name = next((each for each in LISTS if document.get(each)), None)
     elements = document[name] if name else ()
     if not isinstance(elements, list | tuple) or name is None or not elements:
@@ -130,7 +130,7 @@ def _at(document: Mapping[str, Any], path: str) -> object:
 
 
 def cell_text(value: object) -> str:
-    """Return a cell that no spreadsheet runs; numbers stay numbers."""
+    """Return a cell that no spreadsheet runs as a formula; numbers stay numbers."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -142,10 +142,11 @@ def cell_text(value: object) -> str:
 
 
 class Outbox:
-    """The folder `folder` of a place, from which the back office takes its files.
+    """The folder `folder` from which the back office takes export files.
 
-    A change is out when its unfinished file took its name. Before that a copy goes to
-    `exported/`, so what was taken away since can be told from what never came.
+    A change is delivered when its unfinished file gets its final name. Before that a
+    copy goes to `exported/`, so that a file that was taken away differs from a file
+    that was never written.
     """
 
     def __init__(self, place: DropFolder, folder: str, ending: str) -> None:
@@ -164,7 +165,7 @@ class Outbox:
         try:
             await self._place.publish(self._folder, name)
         except self._place.failures as error:
-            return Uncertain(f"whether {name} got its name is not known: {error}")
+            return Uncertain(f"it is unknown whether {name} was renamed: {error}")
         return Applied(name)
 
     async def lookup(self, change: Change) -> LookedUp:

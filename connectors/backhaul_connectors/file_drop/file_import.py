@@ -1,4 +1,4 @@
-"""Imports one file: inspects it, hands over its rows, and archives it."""
+"""Imports one file: inspects it, submits its rows, and archives it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class FileImporter:
-    """What is done with each file; `stability` and `watcher` say which are ready."""
+    """Imports files; `stability` and `watcher` say which files are ready."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class FileImporter:
     async def take(self, file: FoundFile, cursor: FileCursor) -> AsyncGenerator[Batch]:
         """Yield the rows of a file in the drop folder; the last `ack` archives it.
 
-        A file that looks cut is left for later. May raise Changed.
+        A file that looks cut is left for later. May raise FileChanged.
         """
         copies = TemporaryCopies(self._settings.copies)
         try:
@@ -81,7 +81,7 @@ class FileImporter:
     async def take_grown(
         self, grown: GrownFile, cursor: FileCursor
     ) -> AsyncGenerator[Batch]:
-        """Yield the rows that an archived file got since. May raise Changed."""
+        """Yield the new rows of an archived file. May raise FileChanged."""
         copies = TemporaryCopies(self._settings.copies)
         file, stability = grown.file, self._watcher.stability
         try:
@@ -105,7 +105,7 @@ class FileImporter:
     async def _batches(
         self, file: FoundFile, sound: UsableFile, cursor: FileCursor
     ) -> AsyncGenerator[Batch]:
-        """Yield the rows that are left; the last batch's `ack` archives the file."""
+        """Yield the remaining rows; the last batch's `ack` archives the file."""
         position, bad = sound.start, sound.bad
         stored_as = await self._stored_as(file)
         while True:
@@ -130,7 +130,7 @@ class FileImporter:
             yield batch
 
     def _end_of_list(self, file: FoundFile, sound: UsableFile) -> list[FullList]:
-        """Return the end of a full stock list; none of what may lack an article."""
+        """Return the end of a full stock list; None if it may lack an article."""
         is_full = file.form.article is not None and self._settings.absent == "zero"
         if not is_full or not sound.is_whole:
             return []
@@ -141,7 +141,7 @@ class FileImporter:
             key=key_of("full list", [sound.table.sha256]),
             listed_at=sound.table.dated,
             rows=sound.rows - sound.left_out,
-            # What a filter hides may be in stock: an operator decides.
+            # A filtered article may be in stock: an operator decides.
             absent_limit=0 if hidden else self._settings.absent_limit,
             counted_at=articles.counted_at if articles else "",
             locator=f"{file.name}{left if hidden else ''}",
@@ -161,9 +161,9 @@ class FileImporter:
     async def apply(
         self, file: FoundFile, sha256: str, salt: str, cursor: FileCursor
     ) -> AsyncGenerator[Batch]:
-        """Yield the rows of a held file that an operator wants applied.
+        """Yield the rows of a held file that an operator approved.
 
-        Yields nothing where the content is not the one with this sha256.
+        Yields nothing if the content has another sha256.
         """
         copies = TemporaryCopies(self._settings.copies)
         try:
@@ -188,7 +188,7 @@ class FileImporter:
             key=repeated if unsound.can_apply else key_of("file", [unsound.sha256]),
             can_apply=unsound.can_apply,
             raw=file.name,
-            reason=f"{file.name} was put into held/: {unsound.reason}",
+            reason=f"{file.name} was moved to held/: {unsound.reason}",
             locator=file.name,
         )
         if unsound.known:
@@ -205,7 +205,7 @@ class FileImporter:
     def _unread(
         self, grown: GrownFile, found: UnusableFile | None, cursor: FileCursor
     ) -> Batch:
-        """Note that an archived file is another now, of which nothing is taken."""
+        """Record that an archived file changed, and that nothing more is imported."""
         before, fingerprint = grown.before, grown.file.fingerprint
         seen = fingerprint.size, fingerprint.modified_ns
         after = replace(before, size=seen[0], modified_ns=seen[1])
@@ -222,7 +222,7 @@ class FileImporter:
 
 
 def _taken(file: FoundFile, sound: UsableFile, row: int) -> ImportedFile:
-    """Return what to remember of a file whose first `row` rows were handed over."""
+    """Return the memory of a file whose first `row` rows were submitted."""
     return ImportedFile(
         name=file.name,
         sha256=sound.table.sha256,

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 ARCHIVE, HELD, REJECTED = "archive", "held", "rejected"
 EXPORTED = "exported"
 REASON = ".reason.txt"
-"""What follows the name of a held file in the name of the file that says why."""
+"""Suffix of the file that says why another file was held."""
 _LEADING_ELSEWHERE = re.compile(r"[/\\\0]")
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 
 
 class FileChanged(Exception):
-    """The file is not the one that was found; it is looked at again later."""
+    """The file is not the one that was found; it is checked again later."""
 
 
 class FolderUnreachable(CheckFailed):
-    """The folder cannot be worked with now; the text says why and what to do."""
+    """The folder cannot be used now; the text says why and what to do."""
 
 
 class FileIncomplete(Exception):
-    """The file looks as if its writer has not finished; the text says why."""
+    """The writer seems not to have finished the file; the text says why."""
 
 
 class FileUnreadable(Exception):
@@ -48,9 +48,9 @@ class FileUnreadable(Exception):
 
 
 class Fingerprint(Struct, frozen=True):
-    """What changes when a file is written to, or another takes its name.
+    """Changes when a file is written to, or another file takes its name.
 
-    `identity` is its inode, where that can be known.
+    `identity` is its inode, if known.
     """
 
     size: int
@@ -59,7 +59,7 @@ class Fingerprint(Struct, frozen=True):
 
     @property
     def dated(self) -> str | None:
-        """When the file was written last, RFC 3339; None outside of the calendar."""
+        """When the file was last written, RFC 3339; None outside of the calendar."""
         try:
             return rfc3339(datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC))
         except (ValueError, OverflowError, OSError):
@@ -67,7 +67,7 @@ class Fingerprint(Struct, frozen=True):
 
 
 class ReadableFile(Protocol):
-    """A file whose content can be read; `name` is what people are told."""
+    """A file whose content can be read; `name` is its name in messages."""
 
     @property
     def name(self) -> str: ...
@@ -79,11 +79,11 @@ class ReadableFile(Protocol):
     def fingerprint(self) -> Fingerprint: ...
 
     def open(self) -> AbstractContextManager[BinaryIO]:
-        """Open the content at its beginning; `Changed` if it is no longer that."""
+        """Open the content at its beginning; raises FileChanged."""
 
 
 class FileCopy(Struct, frozen=True):
-    """A file's content in a nameless file of ours."""
+    """A file's content in a temporary file without a name."""
 
     name: str
     form: FileKind
@@ -97,9 +97,9 @@ class FileCopy(Struct, frozen=True):
 
 
 class FoundFile(Struct, frozen=True):
-    """A file that is there: `file_name` is its name in the folder, as it is.
+    """A file in the folder: `file_name` is its exact name there.
 
-    `moved_to` is where it lies below the folder, where that is no longer its name.
+    `moved_to` is its place below the folder, if it was moved.
     """
 
     file_name: str
@@ -117,11 +117,11 @@ class FoundFile(Struct, frozen=True):
 
 
 class FileNames:
-    """What the name of a file says about it, by the settings.
+    """Classifies file names by the settings.
 
-    `unfinished` are patterns of files that are still written. `done_file` is what the
-    marker of a complete file is called: `{name}` stands for the file's whole name,
-    `{stem}` for its name without the ending.
+    `unfinished` are patterns of files that are still written. `done_file` is the name
+    of the marker of a complete file: `{name}` is the file's whole name, `{stem}` its
+    name without the ending.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class FileNames:
 
     def form_of(self, name: str) -> FileKind | None:
         """Return what a file of this name holds; None for one that is not for us."""
-        # A server may say what it likes; a name with a slash would lead elsewhere.
+        # A server may return any name; a slash would lead to another folder.
         if leads_elsewhere(name) or name.startswith("."):
             return None
         if self.is_unfinished(name) or self.is_marker(name):
@@ -157,17 +157,17 @@ class FileNames:
 
 
 def leads_elsewhere(name: str) -> bool:
-    """Tell whether the name could stand for a file in another folder."""
+    """Return True if the name could be a file in another folder."""
     return _LEADING_ELSEWHERE.search(name) is not None
 
 
 def matches(lower: str, pattern: str) -> bool:
-    """Tell whether the name fits; `{csv,xlsx}` in a pattern is either of them."""
+    """Return True if the name fits; `{csv,xlsx}` in a pattern is either of them."""
     return any(fnmatchcase(lower, each.lower()) for each in alternatives(pattern))
 
 
 def alternatives(pattern: str) -> Iterator[str]:
-    """Yield the patterns that one with choices stands for, each without a choice."""
+    """Yield the patterns of a pattern with choices, each without a choice."""
     choice = _CHOICE.search(pattern)
     if choice is None:
         yield pattern
@@ -186,24 +186,24 @@ def free_name(name: str, number: int) -> str:
 
 
 def unfinished_name(name: str) -> str:
-    """Return what a file is called while it is written; nobody takes such a one."""
+    """Return the name of a file while it is written; no reader takes it."""
     return f".{name}.tmp"
 
 
 def own_folders(exports: str) -> tuple[str, ...]:
-    """Return the folders we make; those for exports only where there are any."""
+    """Return the folders that we create; those for exports only if configured."""
     return (ARCHIVE, HELD, REJECTED, *((exports, EXPORTED) if exports else ()))
 
 
 class TemporaryCopies:
-    """The nameless files made for one file that is read."""
+    """The temporary files without a name for one file."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._stack = ExitStack()
 
     def make(self) -> BinaryIO:
-        """Return an empty file that nobody else can open."""
+        """Return an empty file that no other program can open."""
         stream = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - see close
         return cast("BinaryIO", self._stack.enter_context(stream))
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 STRAY_SECONDS, UNFINISHED_SECONDS = 60.0, 3_600.0
-"""How long an entry lies there before something is said of it."""
+"""How long an entry exists before it is reported."""
 MOST_NAMED = 3
-"""Names that one sentence lists; of the others it says how many there are."""
+"""Most names in one sentence; it gives the number of the others."""
 NO_PATTERN = (
-    "no pattern takes this name; rename the file, or set a pattern for it "
+    "no pattern matches this name; rename the file, or set a pattern for it "
     "(fulfillments, cancellations, stock_deltas or stock_levels)"
 )
 EMPTY = "the file is empty; write it again, or delete it"
@@ -47,7 +47,7 @@ _UNKNOWN = "the server does not say that this is a file; put a regular file ther
 
 
 class FolderEntry(NamedTuple):
-    """One name in the folder; `mode` is its st_mode, which says what it is."""
+    """One name in the folder; `mode` is its st_mode, which gives its type."""
 
     name: str
     mode: int
@@ -63,7 +63,7 @@ class IgnoredEntry(NamedTuple):
 
 
 class FolderListing(Struct, frozen=True):
-    """One look into the folder; `modified` has the time of every regular file."""
+    """One listing of the folder; `modified` has the time of every regular file."""
 
     found: Sequence[FoundFile] = ()
     modified: dict[str, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class FolderListing(Struct, frozen=True):
 def listed(
     entries: Iterable[FolderEntry], names: FileNames, own_folders: Collection[str]
 ) -> FolderListing:
-    """Sort the entries of the folder; names with a dot in front are left out."""
+    """Classify the entries of the folder; names with a leading dot are left out."""
     listing = FolderListing([], {}, [])
     found, strays = list[FoundFile](), list[IgnoredEntry]()
     for entry in entries:
@@ -92,7 +92,7 @@ def listed(
 def _why_left(
     entry: FolderEntry, names: FileNames, own_folders: Collection[str]
 ) -> str:
-    """Say why an entry is not read; empty for a file to read, and for what is ours."""
+    """Return why an entry is not read; empty for a file to read or our own."""
     if not stat.S_ISREG(entry.mode):
         ours = stat.S_ISDIR(entry.mode) and entry.name in own_folders
         return "" if ours else _kind(entry.mode)
@@ -104,7 +104,7 @@ def _why_left(
         return UNFINISHED
     if names.form_of(entry.name) is None:
         return NO_PATTERN
-    # The writer of an empty file has not begun.
+    # The writer of an empty file has not started.
     return "" if entry.fingerprint.size else EMPTY
 
 
@@ -128,10 +128,10 @@ def _named(names: Sequence[str]) -> str:
 
 
 class IgnoredEntries:
-    """What is said of entries that are not read; `clock` never goes back.
+    """The notices about entries that are not read; `clock` never goes back.
 
-    Programs give a file names of their own while they write it, so nothing is said of
-    an entry that has just come.
+    Programs use temporary names while they write, so a new entry is not reported at
+    once.
     """
 
     shown: Sequence[IgnoredEntry] = ()
@@ -141,7 +141,7 @@ class IgnoredEntries:
         self._since: dict[tuple[str, str], float] = {}
 
     def note(self, strays: Sequence[IgnoredEntry]) -> None:
-        """Take note of a look; show the entries that have lain there for a while."""
+        """Record a listing; report the entries that have existed for a while."""
         now = self._clock()
         keys = {(stray.name, stray.why) for stray in strays}
         self._since = {key: self._since.get(key, now) for key in keys}
@@ -152,7 +152,7 @@ class IgnoredEntries:
         ]
 
     def note_once(self, strays: Sequence[IgnoredEntry], wall_seconds: float) -> None:
-        """Show the entries of a single look: of files in work, those that are old."""
+        """Report the entries of a single listing: unfinished files only if old."""
         self.shown = [
             stray
             for stray in strays
@@ -166,55 +166,55 @@ def _patience(stray: IgnoredEntry) -> float:
 
 
 class DropFolder(Protocol):
-    """A drop folder. Whatever fails, except as said, means that it is down."""
+    """A drop folder. Any error that is not documented means that it is down."""
 
     failures: tuple[type[Exception], ...]
-    """What its methods raise where the place itself is the trouble."""
+    """The exceptions that mean that the folder itself is down."""
 
     async def check(self) -> None:
-        """Raise CheckFailed if work could not begin. Changes nothing."""
+        """Raise CheckFailed if the folder cannot be used. Changes nothing."""
 
     async def open(self) -> None:
-        """Get ready, and make the folders that files are moved to."""
+        """Connect, and create the folders that files are moved to."""
 
     async def close(self) -> None:
-        """Give everything back. Safe to call twice."""
+        """Release everything. Safe to call twice."""
 
     async def listing(self) -> FolderListing:
-        """Return what lies in the folder."""
+        """Return the entries of the folder."""
 
     async def status(self, folder: str, name: str) -> Fingerprint | None:
-        """Return the fingerprint of a regular file; None where there is none."""
+        """Return the fingerprint of a regular file; None if there is none."""
 
     async def files(self, folder: str) -> Mapping[str, Fingerprint]:
         """Return the regular files in one of our own folders."""
 
     async def fetch(self, file: FoundFile, copies: TemporaryCopies) -> ReadableFile:
-        """Return its content: itself, or a copy of it. May raise Changed."""
+        """Return the file or a copy of it. May raise FileChanged."""
 
     async def free_name(self, folder: str, file: FoundFile) -> str:
-        """Return the first name for the file that nothing in the folder has."""
+        """Return the first unused name for the file in the folder."""
 
     async def archive(self, file: FoundFile, name: str) -> None:
-        """Move a file that was taken to `archive/name`, or a free name beside it.
+        """Move an imported file to `archive/name`, or an unused name beside it.
 
-        Nothing happens if that was done before.
+        Does nothing if that was done before.
         """
 
     async def hold(self, file: FoundFile, reason: str) -> None:
-        """Move a file away untouched, with the reason beside it."""
+        """Move a file to held/ unchanged, with the reason beside it."""
 
     async def read(self, folder: str, name: str) -> bytes | None:
-        """Return a file's content; None where there is none."""
+        """Return a file's content; None if there is no such file."""
 
     async def write(self, folder: str, name: str, content: bytes) -> None:
-        """Put a file there whole or not at all, in place of an older one."""
+        """Write a file atomically, replacing an older one."""
 
     async def put(self, folder: str, name: str, content: bytes) -> None:
-        """Write a file, safely on disk, under a name that nobody takes."""
+        """Write a temporary file durably."""
 
     async def publish(self, folder: str, name: str) -> None:
-        """Give the file that was put there its name."""
+        """Rename the temporary file to its final name."""
 
     async def exists(self, folder: str, name: str) -> bool:
-        """Tell whether a file is there; fails where that cannot be seen."""
+        """Return True if a file exists; raises if that cannot be determined."""

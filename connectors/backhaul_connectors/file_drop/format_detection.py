@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 ANY_BYTE = "cp437"
 """Every byte is a letter or sign of it, and those of ASCII are what they are."""
 READ_IN_PLACE = frozenset({"utf-8", "cp1252", ANY_BYTE})
-"""Encodings whose lines can be read one by one; of others a copy in UTF-8 is read."""
+"""Encodings whose lines can be read directly; others are copied to UTF-8 first."""
 WITHIN = 0.03
-"""Encodings whose texts are as messy as the best one's, within this, are a choice."""
+"""Encodings are a choice if their score is within this of the best one."""
 MOST_SHOWN = 4
 FEWEST_EASTERN = 4
-"""Fewer letters of the East may as well be some Western ones."""
+"""Fewer characters of an Eastern script may be Western ones."""
 LONGEST_RUN = 2
 """Accented letters that follow each other in the languages of Windows-1252."""
 
 _ODD = frozenset("ƒˆ˜¨¸¯‰†‡¦¬¶¢£¥÷×±¹ºª¼½¾´•‹›…")  # noqa: RUF001 - signs, not letters
-"""Signs that stand beside no letter."""
+"""Signs that are never next to a letter."""
 _BETWEEN = frozenset("'·\u00a0\u00ad")
-"""Signs that may stand between two letters."""
+"""Signs that may be between two letters."""
 _BEHIND = frozenset("™®©²³€")
 """Signs that no letter follows."""
 _BEFORE = frozenset("„‚¿¡")  # noqa: RUF001 - signs, not letters
@@ -59,7 +59,7 @@ _CELLS = re.compile(r"[^\n,;|\t]+")
 HEAD_BYTES = 1_024
 SAVE_AS = "save it as .xlsx, or as CSV UTF-8"
 MOST_PARTS = 3
-"""Names in an archive that a message shows."""
+"""Most names of an archive in a message."""
 BY_START = {
     b"\xd0\xcf\x11\xe0": "is an old or locked spreadsheet (.xls); "
     f"{SAVE_AS}, without a password",
@@ -93,11 +93,11 @@ MARKUP = (
 )
 ZIP = b"PK\x03\x04"
 SHEET_PARTS = ("[Content_Types].xml", "xl/", "_rels/")
-"""What the names of the parts of an XLSX file begin with."""
+"""Prefixes of the names of an XLSX file's parts."""
 
 
 class DetectedEncoding(NamedTuple):
-    """How letters are stored; `doubt` says why only those of ASCII may be taken."""
+    """A file's encoding; `doubt` says why only ASCII may be used."""
 
     encoding: str
     doubt: str = ""
@@ -106,8 +106,8 @@ class DetectedEncoding(NamedTuple):
 def encoding_of(digest: FileDigest, settings: Settings) -> DetectedEncoding:
     """Return the encoding of a file.
 
-    Where it leaves a choice, the letters of ASCII are read all the same: most files
-    have others in columns only that nobody needs.
+    If it is ambiguous, ASCII characters are read all the same: most files have other
+    characters only in columns that are not needed.
     """
     if settings.encoding != "auto":
         return DetectedEncoding(codec_name(settings.encoding))
@@ -120,11 +120,11 @@ def encoding_of(digest: FileDigest, settings: Settings) -> DetectedEncoding:
 
 
 class EncodingUndecided(Exception):
-    """The encoding leaves a choice; the text says which, and what to do."""
+    """The encoding is ambiguous; the text names the choices and the setting."""
 
 
 def guessed(sample: bytes) -> str:
-    """Return the encoding of lines that are not UTF-8. Raises Undecided."""
+    """Return the encoding of lines that are not UTF-8. Raises EncodingUndecided."""
     text = sample.decode("cp1252", "replace")
     if reads_well(text, "cp1252") and not _FOREIGN.search(text):
         return "cp1252"
@@ -162,7 +162,7 @@ def _first_word(text: str) -> str:
 
 
 def reads_well(text: str, encoding: str) -> bool:
-    """Tell whether a text looks as people write, and not as a wrong encoding does."""
+    """Return True if a text looks like human writing in the right encoding."""
     if _EASTERN.match(encoding) and not _is_eastern(text, encoding):
         return False
     if any(len(_DOUBLE.findall(cell)) % 2 for cell in _CELLS.findall(text)):
@@ -171,7 +171,7 @@ def reads_well(text: str, encoding: str) -> bool:
 
 
 def _is_eastern(text: str, encoding: str) -> bool:
-    """Tell whether all letters beside those of ASCII are of the encoding's country."""
+    """Return True if all non-ASCII letters are of the encoding's script."""
     letters = [c for c in text if c.isalpha() and not c.isascii()]
     scripts = {_script(c) for c in letters}
     if len(letters) < FEWEST_EASTERN or any(map(_is_mixed, _WORDS.findall(text))):
@@ -180,7 +180,7 @@ def _is_eastern(text: str, encoding: str) -> bool:
 
 
 def _is_mixed(word: str) -> bool:
-    """Tell whether small letters of ASCII stand in one word with other letters."""
+    """Return True if a word mixes small ASCII letters with other letters."""
     if word.isascii():
         return False
     return any(c.isascii() and c.islower() for c in word)
@@ -200,11 +200,11 @@ def _is_strange(letter: str) -> bool:
 
 
 def _fits(before: str, letter: str, after: str) -> bool:
-    """Tell whether a letter or sign may stand between these two; "" is the end."""
+    """Return True if a character may be between these two; "" is the end."""
     if letter.isascii():
         return True
     if letter.isalpha():
-        # Capitals begin words, or stand among capitals.
+        # Capitals begin words, or are among capitals.
         return not (letter.isupper() and before.isalpha() and _is_lower(before, after))
     beside, behind = before.isalpha() or after.isalpha(), after.isalpha()
     if letter in _ODD:
@@ -229,7 +229,7 @@ def _is_lower(before: str, after: str) -> bool:
 
 
 def _has_one_script(word: str) -> bool:
-    """Tell whether the letters that are not plain ASCII belong to one script."""
+    """Return True if the letters beyond plain ASCII are of one script."""
     scripts = [_script(c) for c in word if not c.isascii() and c.isalpha()]
     if "HALFWIDTH" in scripts:
         return False
@@ -249,7 +249,7 @@ def _has_long_run(word: str, script: str) -> bool:
     )
     if script == "LATIN":
         return longest > LONGEST_RUN
-    # No word is half Latin and half of another alphabet.
+    # No word mixes Latin letters with another alphabet.
     return mixed
 
 
@@ -258,7 +258,7 @@ def _script(letter: str) -> str:
 
 
 def check_format(stream: BinaryIO, *, is_sheet: bool) -> None:
-    """Raise Unreadable for a file that is none of the formats that are read.
+    """Raise FileUnreadable if the file has none of the supported formats.
 
     `is_sheet` says that its name is that of a spreadsheet.
     """
@@ -285,8 +285,8 @@ def _markup(plain: bytes) -> str:
 
 def _no_sheet(plain: bytes) -> str:
     if plain[:1].isascii() and plain[:1].isalnum():
-        return "the file is text, and no spreadsheet; give it a name that ends in .csv"
-    return f"the file is no spreadsheet; {SAVE_AS}"
+        return "the file is text, not a spreadsheet; give it a name that ends in .csv"
+    return f"the file is not a spreadsheet; {SAVE_AS}"
 
 
 def _check_archive(stream: BinaryIO, *, is_sheet: bool) -> None:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.settings import Settings
 
 MOST_TITLES = 20
-"""Rows at the beginning of a file in which the columns' names are looked for."""
+"""How many rows are searched for the column names."""
 MOST_SHOWN = 300
-"""Letters of a row that a message shows."""
+"""Most characters of a row in a message."""
 ONLY, SKIP = "only ", "skip "
 """What the places of the columns begin with that rows are filtered by."""
 
@@ -46,7 +46,7 @@ _SEPARATOR = re.compile(r'\ufeff*"?sep=(.)"?\s*', re.IGNORECASE)
 
 
 class ColumnFilter(Struct, frozen=True):
-    """Rows to take, or to leave out, by the value in one column."""
+    """Includes or excludes rows by the value in one column."""
 
     place: int
     values: frozenset[str]
@@ -57,7 +57,7 @@ class ColumnFilter(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How a file is written: `places` are the cells' numbers by what they mean."""
+    """The layout of a file: `places` are the cell numbers by meaning."""
 
     encoding: str
     delimiter: str
@@ -68,14 +68,14 @@ class Layout(Struct, frozen=True, kw_only=True):
     start: Position
     filters: tuple[ColumnFilter, ...] = ()
     doubt: str = ""
-    """Why cells may be taken only that are ASCII; empty where all may."""
+    """Why only ASCII cells may be used; empty if all may."""
     members: Mapping[str, Column] | None = None
-    """The columns where each line is an object that names them itself."""
+    """The columns, if each line is an object with their names."""
     pads_rows: bool = False
     """Whether empty cells at the end of a row are left out, as in spreadsheets."""
 
     def takes(self, cells: Sequence[str]) -> bool:
-        """Tell whether the settings' filters take a row."""
+        """Return True if the filters include a row."""
         return all(each.takes(cells) for each in self.filters)
 
     def reader(self, stream: BinaryIO, position: Position) -> RowReader:
@@ -92,7 +92,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 class HeaderCandidate(Struct, frozen=True):
-    """A row that may hold the columns' names, read with one delimiter.
+    """A row that may contain the column names, read with one delimiter.
 
     `start` is where the next row begins. `missing` are names that were not found.
     """
@@ -106,7 +106,7 @@ class HeaderCandidate(Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Order rows: whole ones first, then by names found, then by cells."""
+        """Sort key: complete rows first, then by names found, then by cells."""
         is_whole = not self.missing and not self.problem
         return is_whole, len(self.places), len(self.row.cells)
 
@@ -114,7 +114,7 @@ class HeaderCandidate(Struct, frozen=True):
 def layout_of(
     file: ReadableFile, encoding: str, settings: Settings, *, delimiter: str = ""
 ) -> Layout:
-    """Read the header. Raises Unreadable for a file without the columns it needs."""
+    """Read the header. Raises FileUnreadable if required columns are missing."""
     with file.open() as stream:
         said, start = _separator(stream, encoding)
         wanted = delimiter or settings.delimiter
@@ -128,7 +128,7 @@ def layout_of(
 
 
 class FirstRows(Struct, frozen=True):
-    """The first rows of a file, by each delimiter that may be the right one."""
+    """The first rows of a file, by each possible delimiter."""
 
     stream: BinaryIO
     encoding: str
@@ -137,7 +137,7 @@ class FirstRows(Struct, frozen=True):
     start: Position
 
     def first(self, delimiter: str, most: int) -> list[tuple[CsvRow, Position]]:
-        """Return the first rows that are not blank, each with the place behind it."""
+        """Return the first rows that are not blank, each with the next position."""
         reader = RowReader(
             self.stream, self.encoding, delimiter, self.start, quote=self.quote
         )
@@ -159,7 +159,7 @@ def _separator(stream: BinaryIO, encoding: str) -> tuple[str, Position]:
 
 
 def _titled(form: FileKind, rows: FirstRows, settings: Settings) -> HeaderCandidate:
-    """Return the row with the columns' names. Raises Unreadable where none has them.
+    """Return the row with the column names. Raises FileUnreadable if there is none.
 
     Programs write titles above the table, so it is the first row that has them all.
     """
@@ -179,7 +179,7 @@ def _titled(form: FileKind, rows: FirstRows, settings: Settings) -> HeaderCandid
 
 
 def _given(form: FileKind, rows: FirstRows, names: Sequence[str]) -> HeaderCandidate:
-    """Return the names that the settings give; a row with just these is passed over."""
+    """Return the names of the settings; a row with exactly these is skipped."""
     wide = max(rows.delimiters, key=lambda each: _width(rows, each))
     first = rows.first(wide, 1)
     if not first:
@@ -233,9 +233,9 @@ def _named(
 def _unread_article(
     columns: Mapping[str, Column], cells: Sequence[str], places: Mapping[str, int]
 ) -> str:
-    """Say which column beside a quantity may name the article; empty if none may.
+    """Return the column that may name the article beside a quantity; empty if none.
 
-    Read without it, each row would ship a whole order.
+    If it were ignored, each row would ship a whole order.
     """
     taken = set(places.values())
     free = [cell for number, cell in enumerate(cells) if number not in taken]
@@ -251,14 +251,14 @@ def _unread_article(
 
 
 def wanted_columns(form: FileKind) -> dict[str, Column]:
-    """Return the columns of a kind of file, with those that rows are filtered by."""
+    """Return the columns of a kind of file, and those of its filters."""
     only = {f"{ONLY}{name}": column_of(name, [[name]]) for name in form.rows.only}
     skip = {f"{SKIP}{name}": column_of(name, [[name]]) for name in form.rows.skip}
     return {**form.columns, **only, **skip}
 
 
 def _why(form: FileKind, best: HeaderCandidate, settings: Settings) -> str:
-    """Say why the row is not one with the columns' names, and what to do."""
+    """Return why the row does not have the column names, and what to do."""
     if best.problem and not best.missing:
         return best.problem
     if best.row.problem:
@@ -305,7 +305,7 @@ def _layout(
 
 
 def filters_of(form: FileKind, places: Mapping[str, int]) -> tuple[ColumnFilter, ...]:
-    """Return the filters of a kind of file, where their columns stand."""
+    """Return the filters of a kind of file, with the places of their columns."""
     only, skip = form.rows.only.items(), form.rows.skip.items()
     return (
         *(
@@ -324,7 +324,7 @@ def _same(values: Sequence[str]) -> frozenset[str]:
 
 
 def json_layout_of(file: ReadableFile) -> Layout:
-    """Return the layout of a file whose objects name their columns themselves."""
+    """Return the layout of a file whose objects name their columns."""
     columns = wanted_columns(file.form)
     places = {meaning: place for place, meaning in enumerate(columns)}
     return Layout(

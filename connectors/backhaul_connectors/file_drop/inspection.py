@@ -40,7 +40,8 @@ SPREADSHEET = (".xlsx", ".xlsm")
 CHUNK_BYTES = 1_000_000
 STEP_ROWS = 1_000
 FEWEST_ROWS = 5
-"""Below this a share says little: one slip in three rows is no broken export."""
+"""With fewer rows a share means little: one mistake in three rows is no broken
+export."""
 MOST_SHOWN = 20
 NO_DATE = (
     "the file's own time lies outside of the calendar, so nobody can tell when this "
@@ -51,7 +52,7 @@ NO_DATE = (
 async def understand(
     file: ReadableFile, digest: FileDigest, settings: Settings, copies: TemporaryCopies
 ) -> tuple[ReadableFile, Layout]:
-    """Return what to read and how. Raises Unreadable, or Changed."""
+    """Return the layout of a file. Raises FileUnreadable or FileChanged."""
     name = file.name.lower()
     is_sheet = name.endswith(SPREADSHEET)
     await in_thread(_check, file, is_sheet)
@@ -72,7 +73,7 @@ async def understand(
 async def _layout(
     file: ReadableFile, encoding: str, settings: Settings, copies: TemporaryCopies
 ) -> tuple[ReadableFile, Layout]:
-    """Return what to read of a text, and how."""
+    """Return the layout of a text file."""
     if not file.name.lower().endswith(JSON):
         return file, await in_thread(layout_of, file, encoding, settings)
     if await in_thread(_is_array, file):
@@ -85,7 +86,7 @@ async def _copied(
     copies: TemporaryCopies,
     write: Callable[[ReadableFile, BinaryIO], Generator[None]],
 ) -> FileCopy:
-    """Return a copy of the file that `write` writes, one short step after another."""
+    """Return a copy of the file that `write` writes in short steps."""
     lines = copies.make()
     await _run(write(file, lines))
     return FileCopy(file.name, file.form, file.fingerprint, lines)
@@ -108,7 +109,7 @@ def _spread_array(file: ReadableFile, lines: BinaryIO) -> Generator[None]:
 
 
 async def _run(work: Generator[None]) -> None:
-    """Do the work in a thread, one short step after the other."""
+    """Do the work in a thread, in short steps."""
     with closing(work):
         while await in_thread(next, work, True) is None:
             pass
@@ -117,7 +118,7 @@ async def _run(work: Generator[None]) -> None:
 def _spread(
     file: ReadableFile, lines: BinaryIO, texts: BinaryIO, settings: Settings
 ) -> Generator[None]:
-    # What reads spreadsheets takes a third of a second to import.
+    # The XLSX reader takes a third of a second to import.
     from backhaul_connectors.file_drop.xlsx import spread
 
     max_bytes = settings.max_unzipped_mb * 1_000_000
@@ -128,7 +129,10 @@ def _spread(
 
 
 def _decode(file: ReadableFile, lines: BinaryIO, encoding: str) -> Generator[None]:
-    """Write the file as UTF-8; what is no letter becomes what no row may hold."""
+    """Write the file as UTF-8.
+
+    Undecodable bytes become a character that rows refuse.
+    """
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     with file.open() as stream:
         while content := stream.read(CHUNK_BYTES):
@@ -142,10 +146,10 @@ def _text(letters: str) -> bytes:
 
 
 class UsableFile(Struct, frozen=True):
-    """A file to take, from `start` to the last of its `rows`.
+    """A file to import, from `start` to the last of its `rows`.
 
-    `content` is the sha256 of its bytes alone. `notes` are for the log, and `bad` is
-    what to tell of it beside its rows.
+    `content` is the sha256 of its bytes alone. `notes` are for the log, and `bad` are
+    messages about the file besides its rows.
     """
 
     table: Table
@@ -156,30 +160,30 @@ class UsableFile(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     bad: tuple[Bad, ...] = ()
     left_out: int = 0
-    """Rows that the settings leave out."""
+    """Rows that the filters leave out."""
     is_whole: bool = False
-    """Whether every row of the file can be used, and is handed over now."""
+    """Whether every row of the file is usable, and is submitted now."""
 
 
 class UnusableFile(Struct, frozen=True):
-    """A file of which nothing is taken: `reason` is a line, `details` are more."""
+    """A file of which nothing is imported, with a short reason and `details`."""
 
     sha256: str
     reason: str
     details: tuple[str, ...] = ()
     known: ImportedFile | None = None
-    """What was taken of it before it was changed."""
+    """What was imported of it before it was changed."""
     can_apply: bool = False
     """Whether an operator may apply the file as it is."""
 
 
 class InspectedFile(Struct, frozen=True):
-    """A file that was read and understood, before anything of it is taken."""
+    """A file that was read and understood, before anything of it is imported."""
 
     table: Table
     content: str
     cells: str = ""
-    """What the rows say (`Table.cells_digest`), where rows have no key of their own."""
+    """The rows' content (`Table.cells_digest`), if rows have no key of their own."""
 
     @property
     def identity(self) -> str:
@@ -189,11 +193,10 @@ class InspectedFile(Struct, frozen=True):
 async def read_whole(
     file: ReadableFile, settings: Settings, copies: TemporaryCopies, *, is_sure: bool
 ) -> InspectedFile | UnusableFile:
-    """Read the file and understand its header. Where it cannot be read in place, what
-    is read is one of `copies`.
+    """Read the file and its header.
 
-    Raises Changed when the file is written to meanwhile, and Incomplete where it looks
-    cut, unless `is_sure`.
+    If it cannot be read in place, one of `copies` is read. Raises FileChanged if the
+    file is written to meanwhile, and FileIncomplete if it looks cut, unless `is_sure`.
     """
     if file.fingerprint.size > settings.max_file_mb * 1_000_000:
         return _too_large(file, settings)
@@ -225,10 +228,9 @@ async def read_whole(
 
 
 def identity_of(file: ReadableFile, digest: FileDigest) -> str:
-    """Return what tells this content from another.
+    """Return the identity of this content.
 
-    Where the file's time is part of what it says, the same bytes written again say
-    something else.
+    If the file's time is part of the content, the same bytes with another time differ.
     """
     if not file.form.dated_by_file:
         return digest.sha256
@@ -245,7 +247,7 @@ def _too_large(file: ReadableFile, settings: Settings) -> UnusableFile:
 
 
 class RowCounts(Struct):
-    """What was found in the rows of a file so far."""
+    """Counts of usable and unusable rows so far."""
 
     bad: int = 0
     shown: list[Bad] = []
@@ -310,7 +312,7 @@ def _notes(table: Table, tally: RowCounts, rows: int) -> tuple[str, ...]:
 def _judge_articles(
     table: Table, articles: ArticleIndex, tally: RowCounts, rows: int
 ) -> None:
-    """Count rows that contradict each other, and those below 0 where most rows are."""
+    """Count contradicting rows, and those below 0 if most rows are."""
     articles.finish()
     refused = articles.refused()
     tally.bad += len(refused)
@@ -328,7 +330,7 @@ def _judge_articles(
 
 
 def _check_rows(tally: RowCounts, rows: int) -> None:
-    """Raise Incomplete where the writer may have stopped amid the rows."""
+    """Raise FileIncomplete if the writer may have stopped within the rows."""
     if tally.ends_open:
         raise FileIncomplete("a quotation mark is open where the file ends")
     if rows == 0:

@@ -38,7 +38,7 @@ LINES = frozenset(
         *("lignes", "articulos", "lineas", "righe", "regels", "pozycje"),
     }
 )
-"""Names of members that list what a shipment contains, as `folded` writes them."""
+"""Members that list a shipment's content, as `folded` writes them."""
 _SPECIAL = re.compile('["\r\n]')
 CHUNK_BYTES = 65_536
 STEP_OBJECTS = 1_000
@@ -50,7 +50,7 @@ _SCAN = json.JSONDecoder().raw_decode
 
 
 class JsonRowReader(RowReader):
-    """Reads line by line; the members that `columns` name become the cells."""
+    """Reads line by line; the members in `columns` become the cells."""
 
     def __init__(
         self,
@@ -97,7 +97,8 @@ class JsonRowReader(RowReader):
     ) -> None:
         """Raise ValueError for a shipment that lists its articles in a member.
 
-        It is not read, and without an article the shipment would be everything.
+        Such a list is not read, and without an article the shipment would be
+        everything.
         """
         read = dict(zip(self._columns, names, strict=True))
         sku = read["sku"]
@@ -113,7 +114,7 @@ class JsonRowReader(RowReader):
 
     def _names_of(self, written: tuple[str, ...]) -> list[str | None]:
         """Return the member for each column, None where the object has none."""
-        # Most lines have the names of the line before; a few lines have any number.
+        # Most lines have the same names as the line before.
         if len(self._members) > MOST_NAMES:
             self._members.clear()
         if written not in self._members:
@@ -126,7 +127,7 @@ class JsonRowReader(RowReader):
 
 
 def _is_lines(name: str, value: object, articles: frozenset[str]) -> bool:
-    """Tell whether a member is the list of what a shipment contains."""
+    """Return True if a member is the list of a shipment's content."""
     if folded(name) in LINES:
         is_count = isinstance(value, bool) or (
             isinstance(value, str) and value.strip().isdigit()
@@ -139,7 +140,7 @@ def _is_lines(name: str, value: object, articles: frozenset[str]) -> bool:
 
 
 def _refuse_a_wrapper(found: dict[str, Any]) -> None:
-    """Raise ValueError for an object that only holds the list of those to be read."""
+    """Raise ValueError for an object that only wraps the list of objects."""
     for name, value in found.items():
         if isinstance(value, list):
             raise ValueError(
@@ -149,7 +150,7 @@ def _refuse_a_wrapper(found: dict[str, Any]) -> None:
 
 
 def csv_line(cells: Sequence[str]) -> str:
-    """Return the cells as one line of CSV, without its end."""
+    """Return the cells as one line of CSV, without its line end."""
     plain = ",".join(cells)
     if plain.count(",") == len(cells) - 1 and not _SPECIAL.search(plain):
         return plain
@@ -161,12 +162,12 @@ def csv_line(cells: Sequence[str]) -> str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a name stands there more than once")
+        raise ValueError("a name occurs more than once")
     return members
 
 
 def _refuse(word: str) -> str:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _text(name: str | None, value: object) -> str:
@@ -186,14 +187,14 @@ def _words(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
-        return f"it is no JSON, at character {error.pos + 1}: {error.msg}"
+        return f"it is not valid JSON, at character {error.pos + 1}: {error.msg}"
     return str(error)
 
 
 def is_array(stream: BinaryIO, *, is_lines: bool) -> bool:
-    """Tell whether the file is an array, or one object over several lines.
+    """Return True if the file is an array, or one object over several lines.
 
-    Where its name says that it has one object a line, only an array is.
+    If its name says that it has one object a line, only an array counts.
     """
     start = stream.read(START_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")
     if is_lines:
@@ -202,7 +203,7 @@ def is_array(stream: BinaryIO, *, is_lines: bool) -> bool:
 
 
 class _Text:
-    """The file's text, as much of it as is looked at."""
+    """The file's text, as far as it was read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -211,7 +212,7 @@ class _Text:
         self.at = 0
 
     def more(self) -> bool:
-        """Read on; tell whether there was more. What was passed is dropped."""
+        """Read on; return True if there was more. Consumed text is dropped."""
         content = self._stream.read(CHUNK_BYTES)
         if not content:
             self.text += self._decoder.decode(b"", final=True)
@@ -221,7 +222,7 @@ class _Text:
         return True
 
     def skip(self, pattern: re.Pattern[str]) -> str:
-        """Pass over what the pattern matches, and return it."""
+        """Skip the text that the pattern matches, and return it."""
         while (found := pattern.match(self.text, self.at)) is None or (
             found.end() == len(self.text) and self.more()
         ):
@@ -231,7 +232,7 @@ class _Text:
 
 
 def spread_array(stream: BinaryIO, lines: BinaryIO) -> Generator[None]:
-    """Write each object to a line, stopping now and then. Raises Unreadable."""
+    """Write each object to a line, in steps. Raises FileUnreadable."""
     text = _Text(stream)
     text.skip(_BLANKS)
     in_brackets = text.text.startswith("[", text.at)
@@ -250,7 +251,7 @@ def _line(element: str) -> bytes:
 
 
 def _next(text: _Text, number: int, in_brackets: bool) -> str | None:
-    """Return the text of the next element; None behind the last one."""
+    """Return the text of the next element; None after the last one."""
     between = text.skip(_BETWEEN)
     if text.at == len(text.text):
         if in_brackets:
@@ -280,7 +281,7 @@ def _element(text: _Text, number: int) -> str:
                     f"{_where(number)}: {_array_problem(error)}"
                 ) from None
             continue
-        # A number may go on in what was not read yet.
+        # A number may continue in the text that was not read yet.
         if end < len(text.text) or not text.more():
             element, text.at = text.text[text.at : end], end
             return element
@@ -297,4 +298,7 @@ def _cut(number: int) -> str:
 def _array_problem(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg}; write an array of objects, or one object a line"
-    return "what follows is no JSON; write an array of objects, or one object a line"
+    return (
+        "what follows is not valid JSON; write an array of objects, or one object a "
+        "line"
+    )

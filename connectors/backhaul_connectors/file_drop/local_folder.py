@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.parsing import FileKind
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""No link is followed: who may write here must not choose what is read."""
+"""No link is followed: a user with write access here must not choose what is read."""
 
 
 def put_file(target: Path, content: bytes) -> None:
-    """Write beside the target, under a name that nobody takes."""
+    """Write a temporary file beside the target."""
     with _unfinished(target).open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -43,7 +43,7 @@ def put_file(target: Path, content: bytes) -> None:
 
 
 def publish_file(target: Path) -> None:
-    """Give what was put there its name."""
+    """Rename the temporary file to its final name."""
     _unfinished(target).replace(target)
     sync_folder(target.parent)
 
@@ -53,7 +53,7 @@ def _unfinished(target: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in it last."""
+    """Make the folder's names durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -66,12 +66,12 @@ def fingerprint_of(status: os.stat_result) -> Fingerprint:
 
 
 def reason_of(held: Path) -> Path:
-    """Return the file that says why another one was held."""
+    """Return the file that says why another file was held."""
     return held.with_name(f"{held.name}{REASON}")
 
 
 class LocalFile(Struct, frozen=True):
-    """A file that is read where it lies."""
+    """A file that is read in its folder."""
 
     path: Path
     found: FoundFile
@@ -90,7 +90,7 @@ class LocalFile(Struct, frozen=True):
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file as it was found; `Changed` if it is no longer that."""
+        """Open the file that was found; raises FileChanged if it is another one."""
         try:
             descriptor = os.open(self.path, _FLAGS)
         except FileNotFoundError:
@@ -106,7 +106,7 @@ class LocalFile(Struct, frozen=True):
 
 
 class LocalFolder:
-    """The drop folder. Its methods are those of a Place."""
+    """The local drop folder; it implements DropFolder."""
 
     failures: tuple[type[Exception], ...] = (FolderUnreachable, OSError)
 
@@ -170,9 +170,9 @@ class LocalFolder:
         return await in_thread(os.path.lexists, self._path / folder / name)
 
     def _problem(self) -> str:
-        """Say why work could not begin; empty if it could."""
+        """Return why the folder cannot be used; empty if it can."""
         if not self._path.is_dir():
-            return f"{self._path} is no folder; create it, or correct the path"
+            return f"{self._path} is not a folder; create it, or correct the path"
         if not os.access(self._path, os.R_OK | os.W_OK | os.X_OK):
             return f"{self._path} must be readable and writable for this user"
         for name in self._own_folders:
@@ -215,14 +215,14 @@ class LocalFolder:
 
     @staticmethod
     def _read(path: Path) -> bytes | None:
-        """Read a file of ours; a link or a pipe in its place is no file."""
+        """Read a file that we wrote; refuse a link or a pipe in its place."""
         try:
             descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
             return None
         with os.fdopen(descriptor, "rb") as stream:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise FolderUnreachable(f"{path} is no regular file; remove it")
+                raise FolderUnreachable(f"{path} is not a regular file; remove it")
             return stream.read()
 
     def _is_still_there(self, file: FoundFile, path: Path) -> bool:
@@ -238,7 +238,7 @@ class LocalFolder:
         self._move(file, HELD, target.name)
 
     def _free(self, folder: str, file: FoundFile) -> Path:
-        """Return a path that does not exist yet: what is kept is never replaced."""
+        """Return an unused path: no stored file is ever replaced."""
         number = 1
         target = self._path / folder / file.file_name
         while os.path.lexists(target):
@@ -255,7 +255,7 @@ class LocalFolder:
             target = self._free(folder, file)
         path.rename(target)
         if not self._is_still_there(file, target):
-            # Another file took the name in the last moment, and nobody read that one.
+            # Another file took the name just now, and it was not read yet.
             target.rename(path)
             return
         if file.moved_to:

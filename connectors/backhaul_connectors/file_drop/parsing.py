@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 MAX_QUANTITY = 1_000_000
 NO_ARTICLE_NAMED = (
-    "the sku is {!r}, which stands for no value, so nobody knows what was shipped; "
+    "the sku is {!r}, which stands for no value, so it is unknown what was shipped; "
     "name the article, or leave the cell empty when everything was shipped"
 )
 
 
 Make: TypeAlias = "Callable[[CellOrigin], Record]"
-"""Makes the record of a row that can be used; what is only judged needs none."""
+"""Makes the record of a usable row; checking alone needs no record."""
 
 
 class Conventions(Struct, frozen=True, kw_only=True):
@@ -61,31 +61,31 @@ class Conventions(Struct, frozen=True, kw_only=True):
 
 
 class FileKind(Struct, frozen=True, kw_only=True):
-    """A kind of file: its columns by what they mean, and what a row becomes."""
+    """A kind of file: its columns by their meaning, and the parser of a row."""
 
     kind: str
     pattern: str
     columns: Mapping[str, Column]
     optional: frozenset[str]
     values: Mapping[str, str]
-    """What stands for an empty cell, or for a column that is absent."""
+    """The values of empty cells and absent columns."""
     rows: RowFilter
     understand: Callable[[Cells], Make]
-    """Raises Unusable; what it returns does not."""
+    """Parses a row. Raises Unusable; the returned function does not."""
     follows_content: bool
     """Whether the same row in another file is the same event."""
     joins_rows: bool = False
     """Whether several rows may be one event, as the rows of a parcel."""
     dated_by_file: bool = False
-    """Whether a file without this kind's date means the moment it was written."""
+    """Whether the file's time is the date of rows without one."""
     article: Callable[[Cells], int] | None = None
-    """Of a stock list: which article a row counts that cannot be used, 0 for none."""
+    """For stock lists: returns the article of an unusable row, 0 for none."""
     adds_up: bool = False
     """Whether several rows of an article are parts of its stock."""
 
 
 def file_kinds(settings: Settings) -> tuple[FileKind, ...]:
-    """Return the kinds of files that the settings ask for."""
+    """Return the kinds of files in the settings."""
     keys = {
         f"key {number}": column_of(name, ())
         for number, name in enumerate(settings.key_columns)
@@ -107,7 +107,7 @@ def file_kinds(settings: Settings) -> tuple[FileKind, ...]:
 def _columns(
     kind: str, named: BaseModel, keys: Mapping[str, Column]
 ) -> dict[str, Column]:
-    """Return the columns of a kind; one whose name is empty is left out.
+    """Return the columns of a kind; a column with an empty name is left out.
 
     A name that the settings give has no synonyms.
     """
@@ -121,7 +121,7 @@ def _columns(
 
 
 def _values(given: BaseModel, meanings: Iterable[str]) -> dict[str, str]:
-    """Return the fixed values, and an empty one for each of these meanings."""
+    """Return the fixed values, and an empty value for each of these meanings."""
     return {**dict.fromkeys(meanings, ""), **given.model_dump()}
 
 
@@ -194,7 +194,7 @@ def _level_form(
 
 
 def fulfillment(how: Conventions, cells: Cells) -> ShipmentRow:
-    """Understand a row of a shipment."""
+    """Parse a row of a shipment."""
     return ShipmentRow(
         order=identifier(cells, "order"),
         tracking_company=identifier(cells, "tracking_company", required=False) or None,
@@ -221,7 +221,7 @@ def _line(how: Conventions, cells: Cells) -> Line | None:
 
 
 def cancellation(how: Conventions, cells: Cells) -> Make:
-    """Understand a cancellation; its key is its content."""
+    """Parse a cancellation; its key is its content."""
     order = identifier(cells, "order")
     restock = yes_or_no(cells["restock"])
     why = reason(cells["reason"], CANCEL_REASONS, "OTHER", how.reason_map)
@@ -237,11 +237,11 @@ def cancellation(how: Conventions, cells: Cells) -> Make:
 
 
 def stock_delta(how: Conventions, cells: Cells) -> Make:
-    """Understand a change of stock.
+    """Parse a change of stock.
 
-    Two equal changes are two events (two breakages in a day), so content cannot be
-    the key: without key columns it is the row's place in this very file, and only
-    the same file dropped again is the same event.
+    Two equal changes are two events (two breakages in a day), so content cannot be the
+    key: without key columns the key is the row's place in this file, and only the same
+    file dropped again is the same event.
     """
     sku = identifier(cells, "sku")
     named = [same(identifier(cells, column)) for column in how.named]
@@ -258,7 +258,7 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
 
 
 def stock_level(how: Conventions, cells: Cells) -> LevelRow:
-    """Understand a count; the same number counted at another time is news."""
+    """Parse a stock count; the same number at another time is a new record."""
     sku = identifier(cells, "sku")
     number = whole_number(cells["quantity"], "quantity", how.decimal)
     stock_of(number, negative_is_zero=how.negative_is_zero)
@@ -275,7 +275,7 @@ def stock_level(how: Conventions, cells: Cells) -> LevelRow:
 
 
 def article_in(how: Conventions, cells: Cells) -> int:
-    """Return the article that a row of stock counts, 0 where it cannot be known."""
+    """Return the article of a stock row, 0 if unknown."""
     try:
         counted_at = moment(cells, "as_of", how.zone, how.date_format)
         return article_of(identifier(cells, "sku"), counted_at)
@@ -284,7 +284,7 @@ def article_in(how: Conventions, cells: Cells) -> int:
 
 
 def _named(how: Conventions, cells: Cells) -> list[Any]:
-    """Return what sets apart rows that are equal otherwise; mostly nothing."""
+    """Return the key columns' values; mostly none."""
     found = [
         same(identifier(cells, column, required=False))
         for column in how.named

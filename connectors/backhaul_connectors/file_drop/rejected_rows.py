@@ -1,4 +1,4 @@
-"""Writes `NAME.rejected.csv`: each row that was not usable, and why."""
+"""Writes `NAME.rejected.csv`: each unusable row, and why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MARK = "rejected_row"
 REASONS = ("reason", "rejection_reason")
-"""What the added column is called: the second where the file has its own reason."""
+"""Names of the added column: the second if the file has its own `reason`."""
 
 _LOCATOR = re.compile(r"(?P<name>.+):(?P<line>\d+)", re.DOTALL)
 
@@ -46,7 +46,7 @@ class Sheet(Struct, frozen=True):
 
 
 class RejectedRows:
-    """Writes rejected files; one writer at a time, since each adds to what is there."""
+    """Writes files of rejected rows; one writer at a time, as each adds rows."""
 
     def __init__(self, place: DropFolder, known_columns: Iterable[str]) -> None:
         self._place = place
@@ -54,14 +54,14 @@ class RejectedRows:
         self._lock = asyncio.Lock()
 
     async def write(self, rejections: Sequence[Rejection]) -> None:
-        """Add the rows to the files they came from; known ones are not added again.
+        """Add the rows to the files of rejected rows, each row once.
 
         A file that was held as a whole has its reason beside it instead.
         """
         by_file: dict[str, list[Rejection]] = defaultdict(list)
         for rejection in rejections:
             if found := _LOCATOR.fullmatch(rejection.locator):
-                # The name comes back from a database: it must not lead elsewhere.
+                # The name comes from the database: it must not lead to another folder.
                 by_file[PurePath(found["name"]).stem].append(rejection)
         async with self._lock:
             for stem, group in by_file.items():
@@ -77,7 +77,7 @@ class RejectedRows:
 def added(
     present: bytes | None, rejections: Sequence[Rejection], known: Collection[str]
 ) -> bytes | None:
-    """Return the rejected file with these rows; None if it has them all."""
+    """Return the file of rejected rows with these rows; None if it has them all."""
     incoming = [sheet_of(rejection, known) for rejection in rejections]
     before = [] if present is None else [read_sheet(present, known)]
     merged = merge([*before, *incoming])
@@ -89,8 +89,8 @@ def added(
 def sheet_of(rejection: Rejection, known: Collection[str]) -> Sheet:
     """Return the rejected row, or the rows of one parcel, under their columns.
 
-    `raw` is the header and the rows as they stood in the file. A row that cannot be
-    split goes into the first column as it is.
+    `raw` is the header and the original rows. A row that cannot be split goes into the
+    first column.
     """
     delimiter, header, rows = _split(rejection.raw, known)
     columns = _distinct(header.cells)
@@ -141,7 +141,7 @@ def _mark(rejection: Rejection, number: int) -> str:
 
 
 def read_sheet(content: bytes, known: Collection[str]) -> Sheet:
-    """Read a rejected file, also one that a person saved again in another form."""
+    """Read a file of rejected rows, even if a person saved it in another form."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -157,7 +157,7 @@ def read_sheet(content: bytes, known: Collection[str]) -> Sheet:
 
 
 def merge(sheets: Sequence[Sheet]) -> Sheet:
-    """Return all rows of all sheets; what was added by us stays at the end."""
+    """Return all rows of all sheets; our own columns stay at the end."""
     columns = dict.fromkeys(name for sheet in sheets for name in sheet.columns)
     reason = REASONS[-1] if REASONS[-1] in columns else REASONS[0]
     own = (reason, MARK)
@@ -170,7 +170,7 @@ def merge(sheets: Sequence[Sheet]) -> Sheet:
 
 
 def to_csv(sheet: Sheet) -> bytes:
-    """Return the file's content; with the mark that tells spreadsheets it is UTF-8."""
+    """Return CSV with the byte-order mark that spreadsheets need for UTF-8."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, delimiter=sheet.delimiter)
     writer.writerow(map(formula_safe, sheet.columns))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
 DATA = (".csv", ".tsv", ".txt", ".xlsx", ".xls", ".json", ".jsonl", ".ndjson")
-"""Endings of files that are read, so a marker has none of them."""
+"""Endings of files that are read; a marker cannot have one of them."""
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
 NONE_NEEDED = {
     "tracking_company": "no carrier is read from fulfillment files",
@@ -46,7 +46,7 @@ NONE_NEEDED = {
     "quantity": "no quantity is read from fulfillment files, so each row is one unit",
     "shipped_at": "no time of shipment is read from fulfillment files",
 }
-"""What an empty name of a column of fulfillments means."""
+"""The meaning of an empty column name of fulfillments."""
 
 
 class Settings(BaseModel):
@@ -54,9 +54,7 @@ class Settings(BaseModel):
 
     model_config = STRICT
 
-    path: Path = Field(
-        description="The folder that files are put into; with sftp_host, over there."
-    )
+    path: Path = Field(description="The drop folder; with sftp_host, on the server.")
     sftp_host: str = Field(
         default="",
         description="Name or address of an SFTP server; empty means a folder on this "
@@ -75,7 +73,7 @@ class Settings(BaseModel):
         "file.",
     )
     sftp_passphrase: SecretStr | None = Field(
-        default=None, description="What opens the private key."
+        default=None, description="Passphrase of the private key."
     )
     sftp_host_key: str = Field(
         default="",
@@ -188,7 +186,7 @@ class Settings(BaseModel):
     )
     delimiter: Literal["auto", ",", ";", "\t", "|"] = Field(
         default="auto",
-        description='What stands between two cells; "auto" looks at the first line.',
+        description='What stands between two cells; "auto" decides by the first line.',
     )
     encoding: str = Field(
         default="auto",
@@ -289,7 +287,7 @@ class Settings(BaseModel):
         default=500,
         ge=1,
         le=10_000,
-        description="Rows that are handed over and committed together.",
+        description="Rows per transaction.",
     )
 
     @field_validator("timezone")
@@ -308,7 +306,7 @@ class Settings(BaseModel):
         try:
             return name if name == "auto" else codec_name(name)
         except (LookupError, ValueError):
-            problem = f"{name!r} is no encoding of texts; write one such as cp850"
+            problem = f"{name!r} is not a text encoding; write one such as cp850"
             raise ValueError(problem) from None
 
     @field_validator("done_file")
@@ -346,7 +344,7 @@ class Settings(BaseModel):
                 if not line.startswith("SHA256:"):
                     asyncssh.import_public_key(line)
             except asyncssh.KeyImportError:
-                problem = f"{line[:40]!r} is no public key; write ssh-ed25519 AAAA…"
+                problem = f"{line[:40]!r} is not a public key; write ssh-ed25519 AAAA…"
                 raise ValueError(problem) from None
         return text
 
@@ -372,16 +370,16 @@ def zone(name: str) -> tzinfo:
 
 
 def codec_name(name: str) -> str:
-    """Return Python's name of an encoding. Raises LookupError for an unknown one."""
+    """Return Python's name of an encoding. Raises LookupError if unknown."""
     found = codecs.lookup(name)
     if not getattr(found, "_is_text_encoding", True) or found.name in NOT_FOR_FILES:
         raise LookupError(name)
-    # A mark at the beginning of a file is passed over in any case.
+    # A mark at the beginning of a file is skipped in any case.
     return "utf-8" if found.name == "utf-8-sig" else found.name
 
 
 def meanings(settings: Settings) -> list[str]:
-    """Return a sentence for each setting whose effect its name does not tell."""
+    """Return a sentence for each setting whose name does not explain its effect."""
     return [
         *_absent_columns(settings),
         *_values(settings),

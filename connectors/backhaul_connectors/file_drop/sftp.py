@@ -50,7 +50,7 @@ CHUNK_BYTES = 1_000_000
 
 
 class HostKeyCheck(asyncssh.SSHClient):
-    """Asked about a host key that is not known yet: remembers it, and says no."""
+    """Remembers an unknown host key and refuses it."""
 
     def __init__(self, trusted: str) -> None:
         self._trusted = trusted
@@ -66,9 +66,9 @@ class HostKeyCheck(asyncssh.SSHClient):
 
 
 class SftpConnection:
-    """One connection, made when it is needed and made anew when it broke.
+    """One connection, opened when needed and reopened after it broke.
 
-    It is for one after the other: what breaks or is cancelled drops the connection.
+    It serves one caller at a time: an error or a cancellation closes the connection.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -79,17 +79,17 @@ class SftpConnection:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
-        """Lend the SFTP client. Raises Unreachable when the line breaks."""
+        """Lend the SFTP client. Raises FolderUnreachable if the connection breaks."""
         sftp = await self._client()
         try:
             yield sftp
         except LOST as error:
             self._drop()
             raise FolderUnreachable(
-                f"the line to {self._where} broke: {error}"
+                f"the connection to {self._where} broke: {error}"
             ) from None
         except asyncio.CancelledError:
-            # What was asked for may still be answered, and would be mistaken.
+            # A late answer would be taken for the next request's answer.
             self._drop()
             raise
 
@@ -108,7 +108,7 @@ class SftpConnection:
     async def _client(self) -> Any:
         if self._sftp is None or self._connection.is_closed():
             self._drop()
-            # The host tells of a line that is down or up, and tells it once.
+            # The host logs a lost and a restored connection, once each.
             logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
             self._connection = await self._connect()
             try:
@@ -149,7 +149,7 @@ class SftpConnection:
             "password": _secret(settings.sftp_password),
             "client_keys": self._keys(),
             "known_hosts": self._known_hosts(),
-            # Nothing is taken from this user's own files, nor from an agent.
+            # This user's own files and agents are never used.
             "config": None,
             "agent_path": None,
             "connect_timeout": CONNECT_SECONDS,
@@ -166,11 +166,11 @@ class SftpConnection:
             return [asyncssh.import_private_key(text, passphrase)]
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
             raise FolderUnreachable(
-                "sftp_key is no private key, or sftp_passphrase does not open it"
+                "sftp_key is not a private key, or sftp_passphrase does not open it"
             ) from None
 
     def _known_hosts(self) -> str | tuple[list[Any], list[Any], list[Any]]:
-        """Return whom to trust; never nothing, which would mean anybody."""
+        """Return the trusted hosts; never none, which would trust any host."""
         if self._settings.sftp_known_hosts is not None:
             return str(self._settings.sftp_known_hosts)
         lines = self._settings.sftp_host_key.splitlines()
@@ -198,7 +198,7 @@ def fingerprint_of(attributes: Any) -> Fingerprint:
 
 
 class RemoteFolder:
-    """The drop folder over there. Its methods are those of a Place."""
+    """The drop folder on the server; it implements DropFolder."""
 
     failures: tuple[type[Exception], ...] = (FolderUnreachable, OSError, asyncssh.Error)
 
@@ -221,8 +221,8 @@ class RemoteFolder:
         async with self._line.session() as sftp:
             if not await sftp.isdir(self._path):
                 raise FolderUnreachable(
-                    f"{self._path} is no folder on the server; create it, or correct "
-                    "the path"
+                    f"{self._path} is not a folder on the server; create it, or "
+                    "correct the path"
                 )
 
     async def open(self) -> None:
@@ -265,7 +265,7 @@ class RemoteFolder:
         return fingerprint_of(found) if is_file else None
 
     async def fetch(self, file: FoundFile, copies: TemporaryCopies) -> FileCopy:
-        """Copy the file whole: a line that breaks in the middle leaves nothing."""
+        """Copy the whole file: a broken connection leaves nothing behind."""
         copy = FileCopy(file.name, file.form, file.fingerprint, copies.make())
         if file.fingerprint.size > self._max_bytes:
             return copy
@@ -336,7 +336,7 @@ class RemoteFolder:
         path = self._at(folder, unfinished_name(name))
         async with sftp.open(path, "wb") as remote:
             await remote.write(content)
-            # Where there is none, the server decides when it is on disk.
+            # Without fsync, the server decides when the file is on disk.
             with suppress(asyncssh.SFTPOpUnsupported):
                 await remote.fsync()
 
@@ -350,7 +350,7 @@ class RemoteFolder:
             await sftp.rename(source, target)
 
     async def _free(self, sftp: Any, folder: str, file: FoundFile) -> str:
-        """Return a path that does not exist yet: what is kept is never replaced."""
+        """Return an unused path: no stored file is ever replaced."""
         number = 1
         while await sftp.lexists(
             target := self._at(folder, free_name(file.file_name, number))
@@ -369,7 +369,7 @@ class RemoteFolder:
             target = await self._free(sftp, folder, file)
         await sftp.rename(path, target)
         if not await self._is_there(sftp, file, target):
-            # Another file took the name in the last moment, and nobody read that one.
+            # Another file took the name just now, and it was not read yet.
             await sftp.rename(target, path)
             return
         beside = [self._at(self._names.marker_of(file.file_name))]

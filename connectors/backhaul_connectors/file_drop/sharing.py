@@ -18,10 +18,10 @@ KINDS = ("fulfillments", "cancellations", "stock_deltas", "stock_levels")
 
 
 def shared(one: Settings, other: Settings, _is_one_store: bool) -> str:
-    """Return which files both instances would take; empty where there are none.
+    """Return which files both connections would take; empty if none.
 
     The store does not matter: orders of two stores may have the same number. Patterns
-    are compared by example, so that unusual ones may overlap and are not found.
+    are compared by example names, so unusual overlaps may be missed.
     """
     if _place(one) != _place(other):
         return ""
@@ -30,7 +30,7 @@ def shared(one: Settings, other: Settings, _is_one_store: bool) -> str:
 
 
 def _place(settings: Settings) -> tuple[str, int, str]:
-    """Return where the folder is: host, port and path, links followed where seen."""
+    """Return the folder's host, port and path, with visible links resolved."""
     if settings.sftp_host:
         path = os.path.normpath(settings.path)
         return settings.sftp_host.lower(), settings.sftp_port, path
@@ -38,7 +38,7 @@ def _place(settings: Settings) -> tuple[str, int, str]:
 
 
 def _overlap(one: Settings, other: Settings, kind: str) -> bool:
-    """Compare with every kind: what is a shipment here may be a count there."""
+    """Compare with every kind: a file of shipments here may be a count there."""
     mine = getattr(one, kind)
     theirs = [getattr(other, each) for each in KINDS]
     return any(_meet(mine, each) for each in theirs if mine and each)
@@ -51,7 +51,7 @@ def _meet(mine: str, theirs: str) -> bool:
 
 
 def _examples(pattern: str) -> Iterator[str]:
-    """Yield names that fit a pattern."""
+    """Yield names that match a pattern."""
     for each in alternatives(pattern.lower()):
         yield _WILD.sub("", each)
         yield _WILD.sub("0", each)

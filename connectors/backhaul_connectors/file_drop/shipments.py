@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 MOST_RAW = 20_000
-"""Characters of the rows of one parcel that are kept for an operator."""
+"""Characters of one parcel's rows that are stored for an operator."""
 MOST_ROWS = 5_000
-"""Rows of one order in a file that are compared with each other."""
+"""Most rows of one order that are compared with each other."""
 STEP_ROWS = 1_000
-"""Rows that are written at once."""
+"""Rows that are written in one step."""
 MOST_BESIDE = 500
-"""Keys of other rows that a shipment names."""
+"""Most keys of other rows in a shipment."""
 _CACHE_KIB = 8_000
 _ROWS = """
     SELECT n, offset, line, in_order, parcel, key, earlier_key, names_article FROM rows
@@ -65,10 +65,10 @@ CROWDED = (
 
 
 class ShipmentRow(Struct, frozen=True):
-    """What a row says: `line` is None where it names no article.
+    """The content of a row: `line` is None if it names no article.
 
-    `named` are the values of the key columns; they identify the row where one of them
-    is not empty. All other rows are identified by their content.
+    `named` are the values of the key columns; they identify the row if one of them is
+    not empty. All other rows are identified by their content.
     """
 
     order: str
@@ -107,20 +107,20 @@ class ShipmentRow(Struct, frozen=True):
         ]
 
     def key(self, ordinal: int = 0) -> str:
-        """Return the row's key; `ordinal` equal rows stand before it in the file."""
+        """Return the row's key; `ordinal` equal rows precede it in the file."""
         if self.has_key:
             return key_of("shipment", self.named)
         return numbered(key_of("fulfillment", self.content()), ordinal)
 
     def earlier_key(self, ordinal: int = 0) -> str:
-        """Return the key that versions without parts gave the row; else an empty text.
+        """Return the key that earlier versions gave the row; else an empty text.
 
-        They counted equal rows once, and made key columns a part of the content.
+        They counted equal rows once, and included key columns in the content.
         """
         return "" if ordinal else key_of("fulfillment", self.content())
 
     def parcel(self) -> list[object] | None:
-        """Return what the rows of one parcel have in common; None for a row alone."""
+        """Return the common identity of a parcel's rows; None for a single row."""
         names_article = self.line is not None
         if self.same_number:
             company = same(self.tracking_company or "")
@@ -131,12 +131,12 @@ class ShipmentRow(Struct, frozen=True):
 
 
 def numbered(key: str, ordinal: int) -> str:
-    """Return the key of the row that `ordinal` equal rows stand before."""
+    """Return the key of a row that `ordinal` equal rows precede."""
     return f"{key}#{ordinal}" if ordinal else key
 
 
 class PlacedRow(Struct, frozen=True):
-    """A row with its place; `ordinal` equal rows stand before it in the file."""
+    """A row with its place; `ordinal` equal rows precede it in the file."""
 
     row: ShipmentRow
     origin: CellOrigin
@@ -146,10 +146,10 @@ class PlacedRow(Struct, frozen=True):
 def shipment_of(
     rows: Sequence[PlacedRow], beside: Sequence[str] = (), question: str = ""
 ) -> Fulfillment:
-    """Return the one shipment that the rows of a parcel make.
+    """Return the shipment of a parcel's rows.
 
-    `beside` are the keys of the other rows of its order in the file. A `question` is
-    what an operator decides before it is carried out.
+    `beside` are the keys of the order's other rows in the file. A `question` is put to
+    an operator before the shipment is sent.
     """
     first = rows[0].row
     parts = _parts(rows)
@@ -173,7 +173,7 @@ def shipment_of(
 
 
 def _parts(rows: Sequence[PlacedRow]) -> tuple[Part, ...]:
-    """Return the parts, one for each key. Rows without article say the same once."""
+    """Return the parts, one for each key; rows without an article count once."""
     by_key: dict[str, list[PlacedRow]] = {}
     for placed in rows:
         ordinal = placed.ordinal if placed.row.line else 0
@@ -193,7 +193,7 @@ def _key(keys: Sequence[str]) -> str:
 
 
 def _raw(rows: Sequence[PlacedRow]) -> str:
-    """Return the rows below their header, of which each origin has a copy."""
+    """Return the rows after their header, which each origin repeats."""
     raws = [placed.origin.raw for placed in rows]
     if len(raws) == 1:
         return raws[0]
@@ -202,9 +202,9 @@ def _raw(rows: Sequence[PlacedRow]) -> str:
 
 
 class IndexedRow(NamedTuple):
-    """A row: its number, where it begins, and digests of its order and parcel.
+    """A row: its number, its position, and digests of its order and parcel.
 
-    `earlier_key` is empty unless older versions gave the row another key.
+    `earlier_key` is empty unless earlier versions gave the row another key.
     """
 
     number: int
@@ -218,16 +218,16 @@ class IndexedRow(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Where a reader begins that reads this row next."""
+        """The position of a reader that reads this row next."""
         return Position(self.offset, self.line, self.number - 1)
 
 
 class Siblings(NamedTuple):
-    """A row among the other rows of its order in the file.
+    """A row and its relation to the other rows of its order in the file.
 
-    `parcel` are the rows that make one shipment with it, itself among them, with how
-    many equal rows stand before each. `beside` are the keys of the others. The file
-    may name articles of the order, and several parcels that hold all of it.
+    `parcel` are the rows of its shipment, including itself, each with the number of
+    equal rows before it. `beside` are the keys of the others. The file may name
+    articles of the order, and several parcels that contain all of it.
     """
 
     parcel: tuple[tuple[IndexedRow, int], ...]
@@ -241,7 +241,7 @@ class OrderIndex:
 
     def __init__(self) -> None:
         self.begin = 0
-        """How many rows were handed over before this reading of the file."""
+        """The number of rows submitted before this reading of the file."""
         self._is_settled = False
         self._refused: list[tuple[bytes]] = []
         self._added: list[tuple[object, ...]] = []
@@ -262,7 +262,7 @@ class OrderIndex:
             self._write()
 
     def add_refused(self, order: str) -> None:
-        """Add an order of which a row names an article and cannot be used."""
+        """Add an order with a row that names an article and is unusable."""
         self._refused.append((_digest(same(order).lstrip("#")),))
         if len(self._refused) >= STEP_ROWS:
             self._write()
@@ -283,7 +283,7 @@ class OrderIndex:
     def siblings(self, first: int, last: int) -> dict[int, Siblings]:
         """Return the siblings of the rows with these numbers.
 
-        A row of an order with more than MOST_ROWS rows is not in it.
+        A row of an order with more than MOST_ROWS rows is missing.
         """
         self._build_index()
         found = [IndexedRow(*row) for row in self._db.execute(_ROWS, (first, last))]
@@ -300,7 +300,7 @@ class OrderIndex:
         return result
 
     def _build_index(self) -> None:
-        """Sort the rows by their orders, once all are there."""
+        """Index the rows by their orders, once all are there."""
         self._write()
         if self._is_settled:
             return
@@ -332,7 +332,7 @@ def _digest(content: object) -> bytes:
 
 
 class _Order:
-    """All rows of one order; the first `begin` rows of the file were handed over."""
+    """All rows of one order; the first `begin` rows of the file were submitted."""
 
     def __init__(
         self, rows: Sequence[IndexedRow], begin: int, *, is_refused: bool
@@ -350,7 +350,7 @@ class _Order:
         self._whole_parcels = len(whole)
 
     def siblings(self, own: IndexedRow) -> Siblings:
-        """Return how a row is related to the others."""
+        """Return a row's relation to the others."""
         parcel, beside = list[tuple[IndexedRow, int]](), dict[str, None]()
         for entry, ordinal in self._rows:
             if entry.parcel == own.parcel and entry.number > self._begin:
@@ -370,8 +370,8 @@ def shipments(
 ) -> list[Record | Bad]:
     """Return the shipments that begin in these rows, each with its number.
 
-    A row that is None was left out. `read_row` reads the row at a position, for parcels
-    whose rows lie apart.
+    A None in `rows` is a filtered row. `read_row` reads the row at a position, for
+    parcels whose rows are apart.
     """
     if not rows:
         return []
@@ -404,7 +404,7 @@ def _shipment(
 
 
 def _question(placed: PlacedRow, siblings: Siblings) -> str:
-    """Return what an operator decides before the shipment of a whole order leaves."""
+    """Return the question to an operator before a whole order is shipped."""
     order = placed.row.order
     if placed.row.line is not None:
         return ""

@@ -1,4 +1,4 @@
-"""The rows of a stock list; articles in several rows are refused or summed."""
+"""Checks the rows of a stock list; repeated articles are refused or added up."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.cells import CellOrigin
 
 NO_NUMBER = -(2**62)
-"""Stands for the number of a row that cannot be used."""
+"""The number of a row that cannot be used."""
 MOST_NAMED = 5
 
 
 class LevelRow(Struct, frozen=True, kw_only=True):
-    """A row that can be used; `number` may be below 0 where that is taken as 0.
+    """A usable row; `number` may be below 0 if that is taken as 0.
 
-    `counted_at` (RFC 3339) and `counted_on` are as the row says, None where it does
-    not; of a day alone both are there.
+    `counted_at` (RFC 3339) and `counted_on` come from the row, None if it has none; a
+    day without a time has both.
     """
 
     sku: str
@@ -45,7 +45,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
             self.number, negative_is_zero=self.negative_is_zero
         )
         as_of = self.as_of(origin.dated)
-        # Lists of one day are told apart by when they were written.
+        # Lists of one day differ by their write time.
         listed = [origin.dated] if self.counted_on else []
         content = [same(self.sku), quantity, as_of, *listed, *self.named]
         return StockLevel(
@@ -70,7 +70,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
 
 
 def article_of(sku: str, counted_at: str | None) -> int:
-    """Return what rows of one article and one `as_of` have in common; never 0."""
+    """Return a number for the rows of one article and one `as_of`; never 0."""
     return hash((same(sku), counted_at)) or 1
 
 
@@ -83,8 +83,8 @@ class _Row(NamedTuple):
 class ArticleIndex:
     """The rows of one list by their article and `as_of`, in about 20 bytes a row.
 
-    First every row is added, then `finish` is called, and then `level_of` decides what
-    a row becomes. `begin` is how many rows were handed over before.
+    First every row is added, then `finish` is called, and then `level_of` decides the
+    result of a row. `begin` is the number of rows submitted before.
     """
 
     def __init__(self, *, adds_up: bool) -> None:
@@ -102,9 +102,9 @@ class ArticleIndex:
         self._repeated: dict[int, list[_Row]] = {}
 
     def add(self, article: int, number: int | None, line: int) -> None:
-        """Add the next row; `article` is 0 where the row names none.
+        """Add the next row; `article` is 0 if the row has none.
 
-        `number` is None where the row cannot be used.
+        `number` is None if the row cannot be used.
         """
         if article in self._seen:
             self._repeated.setdefault(article, [])
@@ -116,16 +116,16 @@ class ArticleIndex:
         self._lines.append(line)
 
     def leave_out(self, article: int, line: int) -> None:
-        """Add a row that the settings leave out; `article` is 0 where it names none."""
+        """Add a row that a filter leaves out; `article` is 0 if it has none."""
         if article:
             self._hidden.add(article)
         # Its places are those of the rows.
         self.add(0, None, line)
 
     def finish(self) -> None:
-        """Gather the rows of each article that has several.
+        """Find the rows of each repeated article.
 
-        `hidden` is then how many articles only rows name that are left out.
+        `hidden` is then the number of articles that only filtered rows name.
         """
         self.hidden = len(self._hidden - self._seen)
         self._hidden.clear()
@@ -138,7 +138,7 @@ class ArticleIndex:
                 rows.append(_Row(place + 1, self._lines[place], number))
 
     def notes(self) -> tuple[str, ...]:
-        """Return what to log of the list: how many of its levels were below 0."""
+        """Return the notes to log: the number of levels below 0."""
         if not self.below_zero:
             return ()
         return (f"{self.below_zero} stock levels below 0 are taken as 0",)
@@ -154,9 +154,9 @@ class ArticleIndex:
         ]
 
     def level_of(self, level: LevelRow, origin: CellOrigin) -> StockLevel | None:
-        """Return the record of a row; None where its article's first row has it.
+        """Return the record of a row; None if its article's first row has it.
 
-        Raises Unusable where it contradicts another row.
+        Raises Unusable if it contradicts another row.
         """
         rows = self._repeated.get(self._articles[origin.row - 1])
         if rows is None:
@@ -185,7 +185,7 @@ class ArticleIndex:
 
 
 class RefusedRow(Struct, frozen=True):
-    """A row of an article that has several, and why it is not taken."""
+    """A row of a repeated article, and why it is not used."""
 
     line: int
     reason: str

@@ -1,4 +1,4 @@
-"""Reads the rows of a file in bounded steps: to check, then to import."""
+"""Reads the rows of a file in bounded steps: to check them, then to import them."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ STEP_LINES = 20_000
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 SAMPLE_BYTES = 16_384
-"""So much of the lines with accents is looked at to find out how they are stored."""
+"""How many bytes of non-ASCII lines are used to detect the encoding."""
 
 
 class FileDigest(Struct):
-    """The sha256 of a file and how its letters are stored, taken step by step."""
+    """The sha256 and the encoding of a file, computed in steps."""
 
     offset: int = 0
     utf8_lines: int = 0
     other_lines: int = 0
     start: bytes = b""
     sample: bytes = b""
-    """Lines with other letters than those of ASCII."""
+    """Lines with characters beyond ASCII."""
     _sha256: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     @property
@@ -61,10 +61,10 @@ class FileDigest(Struct):
 
     @property
     def encoding(self) -> str:
-        """How letters are stored, by a mark at the beginning or by a vote.
+        """The encoding, by a mark at the beginning or by a vote.
 
-        Without a mark it is UTF-8 if more lines with accents are that than are not.
-        Empty where it is none of these.
+        Without a mark it is UTF-8 if most lines beyond ASCII are UTF-8. Empty if
+        unknown.
         """
         if self.start in UTF32_MARKS:
             return "utf-32"
@@ -78,7 +78,7 @@ class FileDigest(Struct):
         return "utf-8" if marked or self.utf8_lines >= self.other_lines else ""
 
     def step(self, file: ReadableFile) -> bool:
-        """Read on; tell whether there may be more."""
+        """Read on; return True if there may be more."""
         before = self.offset
         with file.open() as stream:
             stream.seek(before)
@@ -103,11 +103,11 @@ class FileDigest(Struct):
 
 
 class RowLeftOut(Exception):
-    """The row is one that the settings leave out."""
+    """A filter leaves the row out."""
 
 
 class RowVerdict(NamedTuple):
-    """What is wrong with a row, if anything; or that the settings leave it out."""
+    """What is wrong with a row, if anything; or that a filter leaves it out."""
 
     problem: Bad | None = None
     is_left_out: bool = False
@@ -117,9 +117,9 @@ GOOD, LEFT_OUT = RowVerdict(), RowVerdict(is_left_out=True)
 
 
 class CheckedRows(NamedTuple):
-    """What is wrong with each row, and where to go on.
+    """What is wrong with each row, and where to continue.
 
-    A file that `ends_open` has an open quotation mark where it ends.
+    A file that `ends_open` has an open quotation mark at its end.
     """
 
     verdicts: list[RowVerdict]
@@ -128,9 +128,9 @@ class CheckedRows(NamedTuple):
 
 
 class Table(Struct, frozen=True):
-    """A file whose header was understood; `sha256` names its content.
+    """A file with a known header; `sha256` identifies its content.
 
-    `salt` is a further part of the keys of rows that have none but their place.
+    `salt` is part of the keys of rows that have no key but their place.
     """
 
     file: ReadableFile
@@ -139,14 +139,14 @@ class Table(Struct, frozen=True):
     layout: Layout
     salt: str = ""
     articles: ArticleIndex | None = None
-    """Of a stock list: which of its rows count one article."""
+    """Of a stock list: the rows of each article."""
     orders: OrderIndex | None = None
-    """Of a file of shipments: which of its rows belong together."""
+    """Of a file of shipments: the rows of each order."""
 
     def read(
         self, position: Position, limit: int
     ) -> tuple[list[Record | Bad], Position]:
-        """Return what the next `limit` rows become, and where to go on."""
+        """Return the results of the next `limit` rows, and where to continue."""
         if self.orders is None:
             records, reader = self._each(self._convert, position, limit)
             return [each for each in records if each is not None], reader.position
@@ -157,7 +157,7 @@ class Table(Struct, frozen=True):
     def judge(self, position: Position, limit: int) -> CheckedRows:
         """Return what is wrong with each of the next `limit` rows.
 
-        Nothing is made of those that can be used.
+        Usable rows do not become records.
         """
         verdicts: list[RowVerdict] = []
         with self.file.open() as stream:
@@ -169,7 +169,7 @@ class Table(Struct, frozen=True):
         return CheckedRows(verdicts, reader.position, reader.ends_open)
 
     def cells_digest(self) -> str:
-        """Return the sha256 of what all rows say; empty where there is no row.
+        """Return the sha256 of all rows' content; empty if there is no row.
 
         Line ends, delimiters, quotation marks and the encoding make no difference.
         """
@@ -219,7 +219,7 @@ class Table(Struct, frozen=True):
         return rows[0]
 
     def _verdict(self, row: CsvRow, position: Position) -> RowVerdict:
-        """Judge a row; a reader at `position` reads it next."""
+        """Check a row; a reader at `position` reads it next."""
         number = position.row + 1
         try:
             made = self.file.form.understand(self._cells(row))
@@ -246,7 +246,7 @@ class Table(Struct, frozen=True):
             self.articles.add(self._article(row), None, row.line)
 
     def _article(self, row: CsvRow, *, is_filtered: bool = True) -> int:
-        """Return the article of a row of a stock list, 0 where it names none."""
+        """Return the article of a row of a stock list, 0 if it has none."""
         article = self.file.form.article
         try:
             cells = self._cells(row, is_filtered=is_filtered)
@@ -255,9 +255,9 @@ class Table(Struct, frozen=True):
             return 0
 
     def _note_refused(self, row: CsvRow) -> None:
-        """Note the order of a row that names an article but cannot be used.
+        """Record the order of an unusable row that names an article.
 
-        A row of that order without article does not mean everything else.
+        A row of that order without an article does not mean everything else.
         """
         if self.orders is None:
             return
@@ -271,7 +271,7 @@ class Table(Struct, frozen=True):
 
     def _bad(self, row: CsvRow, number: int, error: Unusable) -> Bad:
         origin = self._origin(row, number)
-        # By place: a row that is still wrong in the next file is told again.
+        # By place: a row that is still wrong in the next file is reported again.
         key = key_of("bad", [self.sha256, number])
         return Bad(key=key, raw=origin.raw, reason=str(error), locator=origin.locator)
 

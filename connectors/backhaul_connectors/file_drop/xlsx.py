@@ -1,4 +1,4 @@
-"""Reads a sheet of an XLSX file as CSV lines; checks the archive's limits."""
+"""Converts a sheet of an XLSX file to CSV lines; checks the archive's limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_RATIO = 100
 FREE_OF_RATIO_BYTES = 100_000
-"""Little parts pack well and do no harm."""
+"""Small parts compress well and do no harm."""
 MAX_DIRECTORY_BYTES = 1_000_000
 MAX_PART_BYTES = 5_000_000
 DAMAGED = "the spreadsheet is damaged: {}; open it and save it again"
@@ -52,7 +52,7 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 class NumberStyle(Struct, frozen=True):
-    """How a number is shown: as a date, as a time span, or with leading zeros."""
+    """How a number is shown: as a date, as a duration, or with leading zeros."""
 
     is_date: bool = False
     is_span: bool = False
@@ -60,7 +60,7 @@ class NumberStyle(Struct, frozen=True):
 
 
 class Workbook(Struct, frozen=True):
-    """Where the sheet and its texts lie, and what the cells' style numbers mean."""
+    """The places of the sheet and its texts, and the styles of cells."""
 
     sheet: str
     strings: str | None
@@ -69,7 +69,7 @@ class Workbook(Struct, frozen=True):
 
 
 def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
-    """Open the file as what an XLSX is. Raises Unreadable for one that is a bomb."""
+    """Open the file as an XLSX archive. Raises FileUnreadable for a ZIP bomb."""
     check_directory(stream)
     try:
         archive = ZipFile(stream)
@@ -87,7 +87,7 @@ def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
 
 
 def check_directory(stream: BinaryIO) -> None:
-    """Refuse a list of parts that would fill the memory before it can be looked at."""
+    """Refuse a list of parts that would fill the memory before a check."""
     size = stream.seek(0, 2)
     stream.seek(max(size - 65_536 - _END.size, 0))
     tail = stream.read()
@@ -96,7 +96,7 @@ def check_directory(stream: BinaryIO) -> None:
         raise FileUnreadable(DAMAGED.format("its end is missing"))
     directory_bytes = _END.unpack_from(tail, at)[5]
     if at >= _LARGE.size and tail[at - 20 : at].startswith(b"PK\x06\x07"):
-        # The larger kind of end, in front of this one, is what counts.
+        # The ZIP64 end record before this one counts.
         directory_bytes = _LARGE.unpack_from(tail, at - _LARGE.size)[0]
     if directory_bytes > MAX_DIRECTORY_BYTES:
         raise FileUnreadable("the spreadsheet lists too many parts; save it again")
@@ -106,7 +106,7 @@ def _check_part(part: ZipInfo) -> None:
     if part.flag_bits & 1:
         raise FileUnreadable("the spreadsheet has a password; save it without")
     if part.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        raise FileUnreadable(DAMAGED.format("it is packed in an unusual way"))
+        raise FileUnreadable(DAMAGED.format("it has an unusual compression"))
     too_dense = part.file_size > MAX_RATIO * max(part.compress_size, 1)
     if too_dense and part.file_size > FREE_OF_RATIO_BYTES:
         raise FileUnreadable(
@@ -144,12 +144,12 @@ def _root(archive: ZipFile, name: str) -> Element:
 
 
 def _elements(root: Element, name: str) -> Iterator[Element]:
-    """Yield elements of that name, whatever namespace this edition of XLSX has."""
+    """Yield elements of that name, in any namespace of XLSX."""
     return (each for each in root.iter() if each.tag.rpartition("}")[2] == name)
 
 
 def _relations(archive: ZipFile, of: str) -> list[tuple[str, str, str]]:
-    """Return id, kind and target of all that a part refers to inside the archive."""
+    """Return id, kind and target of every reference of a part."""
     folder, base = posixpath.split(of)
     root = _root(archive, posixpath.join(folder, "_rels", f"{base}.rels"))
     return [
@@ -220,15 +220,15 @@ PLAIN = NumberStyle()
 
 
 class DamagedSheet(Exception):
-    """The sheet is not what it should be; the text says in what."""
+    """The sheet is invalid; the text says how."""
 
 
 def spread(
     stream: BinaryIO, lines: BinaryIO, texts: BinaryIO, *, sheet: str, max_bytes: int
 ) -> Iterator[None]:
-    """Write the sheet to `lines`, stopping now and then. Raises Unreadable.
+    """Write the sheet to `lines`, in steps. Raises FileUnreadable.
 
-    `texts` is an empty file for what the sheet's cells refer to by number.
+    `texts` is an empty file for the texts that cells refer to by number.
     """
     try:
         with open_archive(stream, max_bytes) as archive:
@@ -287,7 +287,7 @@ class SharedStrings:
 
 
 class TextCollector(ContentHandler):
-    """Collects the letters of a value or a text; those of its spelling aid are none."""
+    """Collects the characters of a value or a text, without phonetic hints."""
 
     def __init__(self, holding: frozenset[str]) -> None:
         super().__init__()
@@ -325,14 +325,14 @@ class TextCollector(ContentHandler):
         return text
 
     def begin(self, name: str, attrs: Any) -> None:
-        """Told of each element that begins."""
+        """Called for the start of each element."""
 
     def end(self, name: str) -> None:
-        """Told of each element that ends."""
+        """Called for the end of each element."""
 
 
 class TextHandler(TextCollector):
-    """Takes the texts that cells refer to."""
+    """Collects the texts that cells refer to."""
 
     def __init__(self, strings: SharedStrings) -> None:
         super().__init__(frozenset({"t"}))
@@ -344,7 +344,7 @@ class TextHandler(TextCollector):
 
 
 class SheetHandler(TextCollector):
-    """Writes a line for each row; what lies between two rows is empty lines."""
+    """Writes a line for each row; missing rows become empty lines."""
 
     def __init__(self, book: Workbook, strings: SharedStrings, lines: BinaryIO) -> None:
         super().__init__(frozenset({"v", "t"}))
@@ -389,11 +389,11 @@ class SheetHandler(TextCollector):
         self._has_formula = False
 
     def _column_of(self, reference: str | None) -> int:
-        """Return the column's number from 0: where the cell says, or the next one."""
+        """Return the column's number from 0: the cell's own, or the next one."""
         found = _REFERENCE.fullmatch(reference) if reference else None
         column = _column_number(found[1]) if found else len(self._cells)
         if not len(self._cells) <= column < MAX_COLUMNS:
-            raise DamagedSheet(f"cell {reference} is out of place")
+            raise DamagedSheet(f"cell {reference} is out of order")
         return column
 
     def _end_cell(self) -> None:
@@ -429,7 +429,7 @@ class SheetHandler(TextCollector):
 
 
 def moment_text(value: datetime | date | time | timedelta) -> str:
-    """Return a date as 2026-03-31, and with a time of day as 2026-03-31T14:05:00."""
+    """Return a date as 2026-03-31, with a time of day as 2026-03-31T14:05:00."""
     if isinstance(value, datetime):
         value = (value + timedelta(milliseconds=500)).replace(microsecond=0)
         return value.isoformat() if value.time() != time() else str(value.date())

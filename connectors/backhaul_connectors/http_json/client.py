@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def authorization(settings: Settings) -> dict[str, str]:
-    """Return the header that shows the key."""
+    """Return the header with the key."""
     token = settings.token.get_secret_value()
     if settings.auth == "bearer":
         return {"Authorization": f"Bearer {token}"}
@@ -44,7 +44,7 @@ def authorization(settings: Settings) -> dict[str, str]:
 
 
 class JsonApi:
-    """The system: reads it, and leaves it alone for as long as it asks.
+    """The HTTP API of one system; respects the waits that it asks for.
 
     `clock` returns seconds that never go back.
     """
@@ -61,7 +61,7 @@ class JsonApi:
             secrets=[settings.token.get_secret_value()],
         )
         self._readers = caller(keep_alive=True)
-        # What writes is never sent on a connection that may be closing.
+        # A write is never sent on a connection that may be closing.
         self._writers = caller()
 
     async def close(self) -> None:
@@ -85,9 +85,11 @@ class JsonApi:
         if answer.status in (429, 503):
             self._wait(answer)
         if 300 <= answer.status < 400:
-            raise CheckFailed("it redirects, which is not followed: mend base_url")
+            raise CheckFailed(
+                "it redirects, and redirects are not followed: correct base_url"
+            )
         if answer.status in (401, 403):
-            raise CheckFailed(f"it lets us not in, check token: {answer.words()}")
+            raise CheckFailed(f"access denied, check token: {answer.words()}")
         raise CheckFailed(f"it answered {answer.words()}")
 
     async def write(
@@ -102,12 +104,12 @@ class JsonApi:
     def _wait(self, answer: Answer) -> None:
         seconds = answer.retry_after_seconds or 0.0
         self._quiet_until = self._clock() + seconds
-        raise CheckFailed(f"it asks to be left alone for {seconds:g} s")
+        raise CheckFailed(f"it asks for a wait of {seconds:g} s")
 
     def _require_leave(self) -> None:
         left = self._quiet_until - self._clock()
         if left > 0:
-            raise CheckFailed(f"it asks to be left alone for another {left:.0f} s")
+            raise CheckFailed(f"it asks for a wait of another {left:.0f} s")
 
 
 async def push(system: JsonApi, base: str, settings: Push, change: Change) -> Pushed:
@@ -139,14 +141,14 @@ def _applied(settings: Push, answer: Answer) -> Pushed:
     except (NotJson, Unusable) as error:
         return Uncertain(f"it answered {answer.status}, but {error}")
     if reference is None:
-        return Uncertain(f"it answered {answer.status} without a number of its own")
+        return Uncertain(f"it answered {answer.status} without its own id")
     return Applied(reference)
 
 
 async def lookup(
     system: JsonApi, base: str, settings: Push, change: Change
 ) -> LookedUp:
-    """Ask the system whether it has a change. Raises CheckFailed while it is away."""
+    """Return whether the system has a change. Raises CheckFailed if unreachable."""
     if settings.lookup_path is None:
         return Unknown("no lookup_path is set")
     try:

@@ -63,13 +63,13 @@ MOST_NAMED = 5
 ADVICE = 'make them one item, or set same_sku = "sum" if they are parts of its stock'
 MOST_SEEN = 10_000
 BATCH_RECORDS = 1_000
-"""Items of a whole stock list that are handed over and committed together."""
+"""Items of a full stock list that are submitted and committed together."""
 AHEAD = timedelta(minutes=5)
-"""How far the system's clock may be ahead of ours."""
+"""How far the system's clock may be ahead of our clock."""
 
 
 class StockListItems:
-    """Gathers the items of a list; `records` decides about articles named twice.
+    """Collects the items of a list, and refuses or adds up repeated articles.
 
     It keeps every item until the end of the list: about 1 kB for each.
     """
@@ -81,9 +81,9 @@ class StockListItems:
         self._unusable: dict[str, str] = {}
 
     def add(self, record: Read, number: int, article: str) -> None:
-        """Add an item; `number` is its level before one below 0 became 0.
+        """Add an item; `number` is its level before a level below 0 became 0.
 
-        An item that a later page brings again takes the place of the earlier one.
+        An item that comes again on a later page replaces the earlier one.
         """
         if not isinstance(record, StockLevel):
             self._unusable[article] = record.locator
@@ -98,7 +98,7 @@ class StockListItems:
         self._read.append((record, number))
 
     def records(self) -> list[Read]:
-        """Return every item; of an article named twice one sum, or what is wrong."""
+        """Return every item; for a repeated article one sum, or what is wrong."""
         found = [self._once(place) for place in range(len(self._read))]
         return [each for each in found if each is not None]
 
@@ -108,7 +108,7 @@ class StockListItems:
             return record
         places = self._places[record.sku, record.as_of]
         if record.sku in self._unusable:
-            return _refused(record, "another item of it cannot be used")
+            return _refused(record, "another item of the article cannot be used")
         if len(places) == 1:
             return record
         if not self._adds_up:
@@ -138,7 +138,7 @@ def _refused(record: StockLevel, why: str) -> Bad:
 
 
 def shared(one: Settings, other: Settings, is_one_store: bool) -> str:
-    """Return which list both instances would read for one store."""
+    """Return which list both connections would read for one store."""
     if not is_one_store or one.base_url.rstrip("/") != other.base_url.rstrip("/"):
         return ""
     theirs = [(each.kind, each.path, each.query) for each in other.lists.values()]
@@ -151,7 +151,7 @@ def shared(one: Settings, other: Settings, is_one_store: bool) -> str:
 SPEC = Spec(
     name="http_json",
     version="1.0",
-    summary="Reads lists of any JSON interface, and posts the store's news to it.",
+    summary="Reads lists of any JSON API, and posts the store's changes to it.",
     capabilities=frozenset({Capability.PULL, Capability.PUSH}),
     settings=Settings,
     secret_fields=frozenset({"token"}),
@@ -161,9 +161,10 @@ SPEC = Spec(
 
 
 class ListPass(Struct):
-    """One list_pass over a list, from `place`: what it has seen so far.
+    """One pass over a list, from `place`, and what it has seen so far.
 
-    What changed behind `latest` is not remembered: nothing would be new until then.
+    Items that changed after `latest` are not remembered: nothing would be new until
+    then.
     """
 
     name: str
@@ -182,9 +183,9 @@ class ListPass(Struct):
     def take(
         self, items: list[Any], texts: list[str], *, is_last: bool
     ) -> list[Record | Bad]:
-        """Return what to hand over after a page: of a stock list all at its end.
+        """Return the records to submit after a page; a stock list comes at its end.
 
-        A list whose pages go on at the next pull has no end.
+        A list whose pages continue at the next pull has no end.
         """
         told = zip(items, texts, strict=True)
         new = [each for each in told if self._is_new(*each)]
@@ -201,7 +202,7 @@ class ListPass(Struct):
         try:
             changed = moment(find(self.settings.since, item), "since")
         except Unusable:
-            # Without a time it is not remembered, and comes again: its key is known.
+            # An item without a time comes again; the host knows its key.
             return True
         if changed > self.latest:
             return True
@@ -212,7 +213,7 @@ class ListPass(Struct):
         return digest not in self.place.recent
 
     def reached(self) -> ListPosition:
-        """Return the place behind all that was seen."""
+        """Return the position after everything that was seen."""
         if self.settings.since is not None:
             overlap = self.settings.overlap_seconds
             self._reached = self._reached.moved(self._seen, overlap)
@@ -221,7 +222,7 @@ class ListPass(Struct):
 
 
 class HttpJson(Connector["Settings"]):
-    """A system that is asked over HTTP and answers in JSON.
+    """A system with a JSON API over HTTP.
 
     `clock` returns seconds that never go back, `now` the seconds since 1970.
     """
@@ -280,14 +281,14 @@ class HttpJson(Connector["Settings"]):
         return ListPass(name, settings, place, reader, latest)
 
     def topics(self) -> frozenset[str]:
-        """Return the news that there is a request for."""
+        """Return the change topics that have a request in the settings."""
         return self.spec.topics & self.settings.pushes.keys()
 
     async def push(self, change: Change) -> Pushed:
         settings = self.settings.pushes.get(change.topic)
         if settings is None:
-            return Rejected(f"pushes says nothing of {change.topic}")
-        said: Pushed = Uncertain("it was cut short")
+            return Rejected(f"pushes has no entry for {change.topic}")
+        said: Pushed = Uncertain("the request was cancelled")
         try:
             said = await push(self._system, self.settings.base_url, settings, change)
         finally:
@@ -298,7 +299,7 @@ class HttpJson(Connector["Settings"]):
     async def lookup(self, change: Change) -> LookedUp:
         settings = self.settings.pushes.get(change.topic)
         if settings is None:
-            return Unknown(f"pushes says nothing of {change.topic}")
+            return Unknown(f"pushes has no entry for {change.topic}")
         base = self.settings.base_url
         return await self._late_arrivals.lookup(
             partial(lookup, self._system, base, settings, change)
@@ -307,10 +308,10 @@ class HttpJson(Connector["Settings"]):
     async def _pages(
         self, list_pass: ListPass
     ) -> AsyncGenerator[tuple[list[Record | Bad], ListPosition]]:
-        """Yield each page with the place after it, which moves at the last page.
+        """Yield each page with the position after it, which moves at the last page.
 
-        Not before: lists need not be in the order of their changes. A system's own
-        cursor moves with each page.
+        Not before: lists need not be sorted by change time. A system's own cursor moves
+        with each page.
         """
         settings, place = list_pass.settings, list_pass.place
         url: URL | None = first_url(self.settings.base_url, settings, place)
@@ -353,7 +354,7 @@ class HttpJson(Connector["Settings"]):
 
 
 def _chunks(records: list[Record | Bad]) -> list[list[Record | Bad]]:
-    """Return the records in batches; at least one, maybe empty."""
+    """Return the records in batches; at least one, possibly empty."""
     starts = range(0, max(len(records), 1), BATCH_RECORDS)
     return [records[start : start + BATCH_RECORDS] for start in starts]
 

@@ -1,4 +1,4 @@
-"""The URL of the next page of a list, and the cursor of each list."""
+"""Finds the URL of the next page of a list, and keeps the cursor of each list."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ADVICE = "; check paging"
 class ListPosition(Struct, frozen=True, kw_only=True):
     """How far one list was read.
 
-    `since` is the latest change seen, `recent` the digests of the items that an
-    overlap would bring again, with their change. `next` is the system's own cursor.
-    `etag` is that of `url`, a list that came as one page.
+    `since` is the latest change seen, `recent` the digests of the items that an overlap
+    would read again, with their change times. `next` is the system's own cursor. `etag`
+    is that of `url`, for a list of a single page.
     """
 
     since: str = ""
@@ -44,20 +44,20 @@ class ListPosition(Struct, frozen=True, kw_only=True):
     url: str = ""
 
     def asked_since(self, overlap_seconds: float) -> str:
-        """Return from when to ask; empty for the beginning."""
+        """Return the time to read from; empty for the beginning."""
         return _earlier(self.since, overlap_seconds) if self.since else ""
 
     def trusted(self, latest: str) -> ListPosition:
-        """Return the place, or the beginning if nothing can have changed at its time.
+        """Return the position, or the beginning if it lies in the future.
 
-        What changed since was never asked for, and nobody knows since when.
+        Changes since then were never requested, and their beginning is unknown.
         """
         if self.since <= latest:
             return self
         return replace(self, since="", recent={}, etag="", url="")
 
     def moved(self, seen: Mapping[str, str], overlap_seconds: float) -> ListPosition:
-        """Return the place after items: their digests, and when each changed."""
+        """Return the position after items, with their digests and change times."""
         everything = {**self.recent, **seen}
         since = max([self.since, *seen.values()])
         start = _earlier(since, overlap_seconds) if since else ""
@@ -67,9 +67,9 @@ class ListPosition(Struct, frozen=True, kw_only=True):
 
 
 def positions_of(text: str | None) -> dict[str, ListPosition]:
-    """Read the host's text; what cannot be read is the beginning.
+    """Parse the host's text; invalid text means from the beginning.
 
-    That is safe: what was taken before has the same keys.
+    That is safe: items that were read before have the same keys.
     """
     try:
         found: dict[str, dict[str, Any]] = json.loads(text or "{}")
@@ -92,11 +92,11 @@ def _earlier(time: str, seconds: float) -> str:
 
 
 class ListFailed(CheckFailed):
-    """What is wrong with one list; the others can be read."""
+    """One list failed; the others can be read."""
 
 
 class PageTrail:
-    """The pages of one walk. Raises ListFailed where they go round for ever."""
+    """The pages of one pass over a list. Raises ListFailed for an endless loop."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -104,27 +104,27 @@ class PageTrail:
         self._empty = 0
 
     def enter(self, url: URL) -> None:
-        """Go to a page, which must be a new one."""
+        """Go to a page, which must be new."""
         number = len(self._numbers) + 1
         known = self._numbers.setdefault(digest_of(str(url)), number)
         if known < number:
-            raise ListFailed(f"page {number} would be page {known} again{_ADVICE}")
+            raise ListFailed(f"page {number} has the same URL as page {known}{_ADVICE}")
 
     def onward(self, url: URL | None) -> URL | None:
-        """Return the next page; None where an empty one leads back: it was the last."""
+        """Return the next page; None if an empty page leads back to an earlier one."""
         if url is None or self._brought:
             return url
         return None if digest_of(str(url)) in self._numbers else url
 
     def bring(self, texts: Sequence[str]) -> None:
-        """Take what the page brought, which must not be what the one before did."""
+        """Note the items of a page; they must differ from the page before."""
         number = len(self._numbers)
         self._empty = 0 if texts else self._empty + 1
         if self._empty > MOST_EMPTY:
             raise ListFailed(f"{self._empty} pages in a row are empty{_ADVICE}")
         brought = digest_of("\n".join(texts)) if texts else ""
         if brought and brought == self._brought:
-            told = f"page {number} brings what page {number - 1} brought"
+            told = f"page {number} has the same items as page {number - 1}"
             raise ListFailed(f"{told}{_ADVICE}")
         self._brought = brought
 
@@ -149,9 +149,9 @@ def first_url(base: str, settings: List, place: ListPosition) -> URL:
 def next_url(
     settings: List, url: URL, answer: Answer, document: Any, items: int
 ) -> URL | None:
-    """Return the URL of the next page; None if this was the last.
+    """Return the URL of the next page; None after the last page.
 
-    Raises ListFailed where it leads to another host.
+    Raises ListFailed if it leads to another host.
     """
     if settings.paging in ("page", "offset"):
         return _counted(settings, url, items)
@@ -159,7 +159,7 @@ def next_url(
         return None
     following = cursor_in(settings, document)
     if settings.paging == "cursor":
-        # A cursor that is kept says at the next pull what is behind an empty page.
+        # With a stored cursor the next pull reads what follows an empty page.
         if not following or (settings.keep_cursor and not items):
             return None
         return url.update_query({settings.page_parameter: following})
@@ -170,14 +170,16 @@ def next_url(
 def _joined(url: URL, link: str) -> URL:
     try:
         following = url.join(URL(link))
-        following.origin()  # which an address without a host has not
+        following.origin()  # which a URL without a host does not have
     except ValueError:
-        raise ListFailed(f"{url.host} leads on to what is no address") from None
+        raise ListFailed(
+            f"{url.host} returned an invalid URL of the next page"
+        ) from None
     return following
 
 
 def cursor_in(settings: List, document: Any) -> str:
-    """Return the cursor or link that an answer holds; empty for none."""
+    """Return the cursor or link in an answer; empty if there is none."""
     try:
         found = find(settings.next, document) if settings.next else None
     except Unusable as error:
@@ -195,9 +197,7 @@ def _counted(settings: List, url: URL, items: int) -> URL | None:
 
 def _onward(url: URL, following: URL) -> URL:
     if following.origin() != url.origin():
-        raise ListFailed(
-            f"{url.host} sends us on to {following.host}, which is another system"
-        )
+        raise ListFailed(f"{url.host} links to {following.host}, which is another host")
     return following
 
 

@@ -42,12 +42,12 @@ MAX_TEXT = 500
 MAX_RAW = 20_000
 MOST_SHOWN = 80
 _NAMING = ("order", "sku", "tracking_number")
-"""Fields that name an item without a key."""
+"""Fields that identify an item without a key."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 def find(expression: str, document: Any) -> Any:
-    """Return what is at a place of a document; None if nothing is. Raises Unusable."""
+    """Return the value at a path of a document; None if absent. Raises Unusable."""
     names = _names(expression)
     try:
         return _follow(names, document) if names else _compiled(expression)(document)
@@ -65,7 +65,7 @@ def _follow(names: Sequence[str], document: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _names(expression: str) -> tuple[str, ...]:
-    """Return the names of a plain path, which needs no interpreter."""
+    """Return the names of a plain path, which needs no JMESPath interpreter."""
     return tuple(expression.split(".")) if _NAMES.fullmatch(expression) else ()
 
 
@@ -80,19 +80,19 @@ def text_of(item: Any) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text for a line of a list, on one line and not too long."""
+    """Return a text shortened to one line."""
     return " ".join(text.split())[:MOST_SHOWN]
 
 
 def digest_of(text: str) -> str:
-    """Return a short name of an item's text."""
+    """Return a short digest of an item's text."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]
 
 
 class ItemParser:
-    """Makes records of the items of one list; `now` is when the list was asked for.
+    """Parses the items of one list; `now` is when the list was requested.
 
-    `number` is the level read last, before one below 0 became 0.
+    `number` is the last stock level, before a level below 0 became 0.
     """
 
     def __init__(self, name: str, settings: List, now: str) -> None:
@@ -104,7 +104,7 @@ class ItemParser:
         self._build = BUILDERS[settings.kind]
 
     def read(self, item: Any, text: str) -> Record | Bad:
-        """Return what an item becomes; `text` is the item as it is kept."""
+        """Return the record of an item; `text` is the item as it is stored."""
         self._raw = text[:MAX_RAW]
         try:
             key = _text(find(self._settings.key, item), "key")
@@ -120,7 +120,7 @@ class ItemParser:
             )
 
     def _called(self, item: Any) -> str:
-        """Return what tells an operator which item it is; empty where nothing does."""
+        """Return what identifies the item for operators; empty if nothing does."""
         for expression in (
             self._settings.key,
             *map(self._settings.fields.get, _NAMING),
@@ -149,7 +149,7 @@ class ItemParser:
         return fields.label(self._field(item, "tracking_company"), "carrier") or None
 
     def article(self, item: Any) -> str:
-        """Return the article of an item, even of one that cannot be used."""
+        """Return the article of an item, even of an unusable one."""
         with suppress(Unusable):
             return self.text(item, "sku") or ""
         return ""
@@ -181,18 +181,18 @@ class ItemParser:
         )
 
     def _lines(self, item: Any) -> tuple[Line, ...]:
-        """Return what left. Where lines are told, a missing one never means all."""
+        """Return the lines of a shipment; missing lines never mean everything."""
         if self._settings.lines is None:
             return ()
         found = find(self._settings.lines, item)
         if not isinstance(found, list) or not found:
-            raise Unusable("it has no lines, so nobody knows what was shipped")
+            raise Unusable("it has no lines, so it is unknown what was shipped")
         return tuple(map(self._line, found))
 
     def _line(self, line: Any) -> Line:
         sku = _code(find(self._settings.line_sku, line), "sku")
         if sku is None:
-            raise Unusable("a line names no article, so nobody knows what was shipped")
+            raise Unusable("a line has no article, so it is unknown what was shipped")
         quantity = _whole(find(self._settings.line_quantity, line), "quantity")
         if not 1 <= quantity <= MAX_DELTA:
             raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
@@ -210,7 +210,9 @@ class ItemParser:
     def adjustment(self, item: Any, key: str) -> StockAdjustment:
         delta = _whole(self._field(item, "delta"), "delta")
         if delta == 0 or abs(delta) > MAX_DELTA:
-            raise Unusable(f"delta must be a step up to {MAX_DELTA}, not {delta}")
+            raise Unusable(
+                f"delta must be from -{MAX_DELTA} to {MAX_DELTA}, not {delta}"
+            )
         return StockAdjustment(
             sku=self.required(item, "sku"),
             delta=delta,
@@ -224,7 +226,7 @@ class ItemParser:
         quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
         as_of = self.moment(item, "as_of") or self._now
         self.number = number
-        # The same level at another time is another statement.
+        # The same level at another time is another record.
         return StockLevel(
             sku=self.required(item, "sku"),
             quantity=quantity,
@@ -241,7 +243,7 @@ class ItemParser:
             raise Unusable("it has no status")
         status = self._settings.statuses.get(word, word)
         if status not in TRACKING_STATUSES:
-            raise Unusable(f"nobody knows the status {word!r}: add it to statuses")
+            raise Unusable(f"the status {word!r} is unknown: add it to statuses")
         return Tracking(
             tracking_number=self.required(item, "tracking_number"),
             status=status,
@@ -273,10 +275,10 @@ def moment(value: Any, name: str) -> str:
         found = parse_time(str(value))
         if found.tzinfo is None:
             raise Unusable(f"{name} has no time zone: {str(value)[:40]!r}")
-        # Always as many digits, so that texts have the order of their times.
+        # A fixed number of digits, so that texts sort like their times.
         return rfc3339(found, "milliseconds")
     except (ValueError, OverflowError):
-        raise Unusable(f"{name} is no time: {str(value)[:40]!r}") from None
+        raise Unusable(f"{name} is not a time: {str(value)[:40]!r}") from None
 
 
 def _text(value: Any, name: str) -> str | None:

@@ -30,14 +30,14 @@ FIELDS = {
         {"at", "tracking_company", "order"},
     ),
 }
-"""What must and what may be mapped for each kind of record."""
+"""The required and the optional fields of each kind of record."""
 
 
 def _expression(text: str) -> str:
     try:
         jmespath.compile(text)
     except JMESPathError:
-        raise ValueError(f"{text!r} is no JMESPath expression") from None
+        raise ValueError(f"{text!r} is not a JMESPath expression") from None
     return text
 
 
@@ -53,7 +53,7 @@ ReasonMap = Annotated[dict[str, str], AfterValidator(checked_reason_map)]
 
 
 class List(BaseModel):
-    """`[connectors.NAME.lists.LIST]`: a list of the system, and what its items are."""
+    """`[connectors.NAME.lists.LIST]`: a list of the system and its kind of items."""
 
     model_config = STRICT
 
@@ -62,7 +62,7 @@ class List(BaseModel):
     ] = Field(description="What an item of the list becomes.")
     path: UrlPath = Field(description="Path of the list below base_url.")
     items: Expression = Field(default="@", description="Where the items are.")
-    key: Expression = Field(description="What names an item for ever.")
+    key: Expression = Field(description="Unique id of an item.")
     fields: dict[str, Expression] = Field(
         description="Where in an item each member of the record is."
     )
@@ -150,7 +150,7 @@ class List(BaseModel):
 
 
 class Push(BaseModel):
-    """`[connectors.NAME.pushes."TOPIC"]`: what is sent when such a change happens."""
+    """`[connectors.NAME.pushes."TOPIC"]`: the request for a change of this topic."""
 
     model_config = STRICT
 
@@ -222,7 +222,7 @@ class Settings(BaseModel):
     )
     network: Network = Field(
         default=Network(),
-        description="What may be reached besides public HTTPS servers.",
+        description="Addresses that are allowed besides public HTTPS servers.",
     )
 
     @model_validator(mode="after")
@@ -245,5 +245,5 @@ class Settings(BaseModel):
 
     @property
     def late_request_seconds(self) -> float:
-        """Seconds after which a request whose line broke has an end over there."""
+        """Seconds after which the system has ended an abandoned request."""
         return self.settle_seconds or 2 * self.answer_seconds

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 CLOSE, DROP = "BH-CLOSE", "BH-DROP"
 MODE_CODES = {f"BH-{mode.upper()}": mode for mode in MODES}
 COMMANDS = frozenset({CLOSE, DROP, *MODE_CODES})
-"""Codes to print: they change what the device does."""
+"""Codes to print; they control the device's session."""
 
 
 class ScanAction(Struct, frozen=True):
-    """What a scan does, and how a person calls it; `record` takes its key.
+    """The effect of a scan, and its name for people; `record` takes its key.
 
-    One that `adds` does more when it is done twice: a whole order leaves only once.
+    An action that `adds` does more when it is repeated; a whole order leaves only once.
     """
 
     record: Callable[[str], Record]
@@ -47,9 +47,9 @@ class ScanAction(Struct, frozen=True):
 
 
 def normalized(scan: Scan) -> Scan:
-    """Return a scan without what scanner, symbol and keyboard layout made of it.
+    """Return a scan without the additions of scanner, symbol and keyboard layout.
 
-    Raises Refused for what is certainly misread.
+    Raises ScanRefused for a scan that was certainly misread.
     """
     if (command := keyboard_layouts.command_in(scan.code, COMMANDS)) is not None:
         return scan._replace(code=command)
@@ -81,7 +81,7 @@ def action_of(scan: Scan, shop: StoreLookup, *, numeric_skus: bool) -> ScanActio
 
 
 def names_the_parcel(scan: Scan, shop: StoreLookup) -> bool:
-    """Tell whether the code is the order's own or the parcel's label, no article."""
+    """Return True if the code is the order's own or the parcel's label."""
     code = plain(scan.code)
     if scan.order is None or scan.tracking_number in (code, scan.code):
         return True
@@ -91,7 +91,7 @@ def names_the_parcel(scan: Scan, shop: StoreLookup) -> bool:
 
 
 def tracking_of(scan: Scan) -> str | None:
-    """Return the parcel's number: the one given, or the label that was scanned."""
+    """Return the parcel's number: the given one, or the scanned label."""
     if scan.tracking_number or scan.order is None:
         return scan.tracking_number
     is_order = bare(plain(scan.code)) == bare(scan.order)
@@ -106,8 +106,8 @@ def order_packed(scan: Scan, shop: StoreLookup) -> str:
 def _pack(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
     """Pack a whole order, or the units of one article that were scanned for it.
 
-    Shipping cannot be undone: where both order and article are named, only what was
-    scanned is shipped, never the rest.
+    A shipment cannot be undone: if both order and article are named, only the scanned
+    units are shipped, never the rest.
     """
     order = order_packed(scan, shop)
     if names_the_parcel(scan, shop):
@@ -137,7 +137,7 @@ def _pack(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
 
 
 def refuse_quantity(scan: Scan) -> None:
-    """Refuse a number of units where no article is named."""
+    """Refuse a quantity without an article."""
     if scan.quantity is not None:
         raise ScanRefused(
             422,
@@ -157,14 +157,14 @@ def _line_of(scan: Scan, order: str, shop: StoreLookup, numeric_skus: bool) -> L
 
 
 def refuse_label(code: str, shop: StoreLookup) -> None:
-    """Refuse a parcel's label where an article belongs. Raises Refused."""
+    """Refuse a parcel's label in place of an article. Raises ScanRefused."""
     if not shop.is_article(code) and parcel_of(code) is not None:
         shown = plain(code).replace(SEPARATOR, "")
         raise ScanRefused(422, f"{shown} is the number of a parcel, not of an article")
 
 
 def _receive(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
-    """Add what came in to the stock: a difference, never a level."""
+    """Add received units to the stock: an adjustment, never a level."""
     if not numeric_skus:
         refuse_label(scan.code, shop)
     article = article_of(scan.code, numeric_skus=numeric_skus)

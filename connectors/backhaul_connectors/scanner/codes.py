@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GTIN_LENGTHS = (8, 12, 13, 14)
 _RETAIL_SYMBOLOGIES = ("]E", "]I1")
-"""EAN, UPC and ITF with a check digit: they hold nothing but article numbers."""
+"""EAN, UPC and ITF with a check digit: they contain only article numbers."""
 _ORDER_PATH = re.compile(r"/orders?/([^/?#]*\d[^/?#]*)", re.IGNORECASE)
 _ORDER_QUERIES = ("order", "order_id", "order_number", "orderId", "orderNumber")
 _NO_ORDER = re.compile(
@@ -34,7 +34,7 @@ _NO_ORDER = re.compile(
 
 
 class ScannedArticle(Struct, frozen=True):
-    """What a code calls an article: a SKU or a GTIN.
+    """The article in a code: a SKU or a GTIN.
 
     `others` are further readings of the same code. `units` is the number of units that
     the code itself states; `several`: it holds several units and states no number.
@@ -51,7 +51,7 @@ class ScannedArticle(Struct, frozen=True):
         return (self.name, *self.others)
 
     def count(self, quantity: int | None) -> int:
-        """Return the units that one scan stands for. Raises Refused."""
+        """Return the units of one scan. Raises ScanRefused."""
         if self.several and quantity is None:
             what = f"this code holds several units of {self.name} and states no number"
             raise ScanRefused(422, f"{what}: scan a single article, or send quantity")
@@ -62,12 +62,12 @@ class ScannedArticle(Struct, frozen=True):
 
 
 def plain(code: str) -> str:
-    """Return the code without what its scanner says of its symbology."""
+    """Return the code without the scanner's symbology identifier."""
     return without_symbology(code)
 
 
 def order_of(code: str) -> str:
-    """Return the order's number that a code holds. Raises Refused."""
+    """Return the order's number in a code. Raises ScanRefused."""
     text = plain(code).strip(SEPARATOR)
     if is_link(text):
         return _order_in_link(text)
@@ -75,7 +75,7 @@ def order_of(code: str) -> str:
 
 
 def why_no_order(code: str) -> str | None:
-    """Say why a code is certainly not an order's number; None where it may be one."""
+    """Return why a code is certainly not an order's number; None if it may be one."""
     text = plain(code).strip(SEPARATOR)
     if is_link(text) and _linked_order(text) is not None:
         return None
@@ -97,16 +97,16 @@ def _label_or_article(code: str, text: str) -> str | None:
         if (content := content_of(code)) and content.gtin:
             return f"{text} is an article ({content.gtin}), not an order"
     except ScanRefused as refused:
-        # Some marketplaces number their orders with as many digits as a label has.
+        # Some marketplaces have order numbers as long as a label's number.
         return None if text.isdigit() else f"this is not an order: {refused}"
     return None
 
 
 def article_of(code: str, *, numeric_skus: bool = False) -> ScannedArticle:
-    """Return the SKU or GTIN that a code stands for. Raises Refused.
+    """Return the SKU or GTIN in a code. Raises ScanRefused.
 
-    A GTIN out of a GS1 code comes without the zeros that fill it up; lot, serial
-    number and date are ignored.
+    A GTIN of a GS1 code comes without padding zeros; lot, serial number and date are
+    ignored.
     """
     if content := content_of(code):
         return _article_in(content)
@@ -125,16 +125,16 @@ def article_of(code: str, *, numeric_skus: bool = False) -> ScannedArticle:
 
 
 def parcel_of(code: str) -> str | None:
-    """Return the tracking number, where the code is a parcel's label. Raises Refused.
+    """Return the tracking number if the code is a parcel's label. Raises ScanRefused.
 
-    What is no label, or cannot be read, is None: it may be an article or an order.
+    Any other code is None: it may be an article or an order.
     """
     label = label_of(code)
     return label.number if label else None
 
 
 def warm() -> None:
-    """Read the tables of prefixes, which takes a moment the first time."""
+    """Load the tables of prefixes, which takes a moment the first time."""
     biip.parse("4006381333931")
 
 
@@ -145,9 +145,9 @@ def _article_in(content: Gs1Content) -> ScannedArticle:
 
 
 def _short(text: str) -> ScannedArticle:
-    """Read 8 digits: EAN-8, or UPC-E, which is a UPC of 12 digits in short.
+    """Parse 8 digits: EAN-8, or UPC-E, a short form of a UPC of 12 digits.
 
-    No EAN-8 that is sold begins with 0; there UPC-E goes first.
+    No EAN-8 in trade begins with 0, so such a number is UPC-E.
     """
     upc, is_ean = _expanded(text), _parses(text)
     if upc is None and not is_ean:
@@ -195,7 +195,7 @@ def _order_in_link(text: str) -> str:
 
 
 def _linked_order(text: str) -> str | None:
-    """Return the order of `https://shop.example/orders/1001`, or of `?order=1001`."""
+    """Return the order of `https://store.example/orders/1001` or `?order=1001`."""
     try:
         parts = urlsplit(text)
     except ValueError:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SPEC = Spec(
     name="scanner",
     version="1.1",
-    summary="Takes scans over HTTP, TCP and MQTT: picked, packed, received, counted.",
+    summary="Receives scans over HTTP, TCP and MQTT: pick, pack, receive, count.",
     capabilities=frozenset({Capability.LISTEN}),
     settings=Settings,
     secret_fields=frozenset({"devices", "mqtt_password"}),
@@ -46,10 +46,11 @@ ENTRANCE_SECONDS = 10.0
 
 
 class Scanner(Connector["Settings"]):
-    """Devices send what they scanned, and are told what became of it.
+    """Receives the scans of devices and answers each.
 
     `clock` returns seconds that never go back, `wall` those since 1970;
-    `entrance_seconds` is how long a device that sends lines may take to say who it is.
+    `entrance_seconds` is how long a device that sends lines may take to identify
+    itself.
     """
 
     spec = SPEC
@@ -92,7 +93,7 @@ class Scanner(Connector["Settings"]):
         return [scan, *page.routes(self.intake.modes)]
 
     async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
-        """Bring nothing but what is owed; say whether the broker is there."""
+        """Submit pending sessions; report whether the broker is reachable."""
         await self.intake.submit_pending()
         if problem := self.broker.problem:
             raise CheckFailed(problem)
@@ -105,7 +106,7 @@ class Scanner(Connector["Settings"]):
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         device = self._devices.of(request.headers)
         if device is None:
-            return _refusal(401, "this device is not known: check its token")
+            return _refusal(401, "unknown device: check its token")
         try:
             _require_json(request)
             raw = request.body.decode("utf-8", "replace").replace("\0", "\ufffd")

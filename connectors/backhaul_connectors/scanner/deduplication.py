@@ -1,4 +1,4 @@
-"""Recognizes a repeated scan of a device that does not number its scans."""
+"""Recognizes repeated scans of a device that does not number its scans."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ UNANSWERED_SECONDS = 600.0
 
 
 class IssuedKey(Struct):
-    """A key given out, and until when it is given again."""
+    """A key, and until when a repeat gets the same key."""
 
     key: str
     until: float
 
 
 class RecentScans:
-    """Remembers the last scans until the program ends, where there is no folder."""
+    """Remembers the last scans in memory, if no folder is configured."""
 
     def __init__(self, dedupe_seconds: float, clock: Callable[[], float]) -> None:
         self._dedupe_seconds = dedupe_seconds
@@ -45,15 +45,15 @@ class RecentScans:
         return known.key
 
     def answered(self, scan: Scan) -> None:
-        """Forget the scan when its time is over: its device knows what became of it."""
+        """Shorten the memory of a scan: its device knows the outcome."""
         if known := self._known.get(scan.identity):
             known.until = min(known.until, self._clock() + self._dedupe_seconds)
 
 
 class StoredRecentScans:
-    """Remembers the last scans in the file; one transaction for each.
+    """Remembers the last scans in the file, in one transaction for each.
 
-    `second` is the time of day since 1970: it goes on while the program is away.
+    `second` is the time since 1970: it continues while the program is down.
     """
 
     def __init__(self, connection: sqlite3.Connection, second: float) -> None:
@@ -63,7 +63,7 @@ class StoredRecentScans:
     def key_of(self, scan: Scan) -> str:
         """Return the key of a scan that its device did not number."""
         longest = self._second + UNANSWERED_SECONDS
-        # What is known for longer was kept by a clock that was set back since.
+        # A later end was stored before the clock was set back.
         self._db.execute(
             "DELETE FROM repeats WHERE until <= ? OR until > ?", (self._second, longest)
         )
@@ -77,7 +77,7 @@ class StoredRecentScans:
         return str(key)
 
     def answered(self, scan: Scan, dedupe_seconds: float) -> None:
-        """Forget the scan when its time is over: its device knows what became of it."""
+        """Shorten the memory of a scan: its device knows the outcome."""
         self._db.execute(
             "UPDATE repeats SET until = min(until, ?) WHERE identity = ?",
             (self._second + dedupe_seconds, scan.identity),

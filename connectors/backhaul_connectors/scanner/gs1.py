@@ -29,9 +29,9 @@ _NAMED_SEPARATOR = re.compile(
     r"[\[{<(](?:GS|FNC1|0x1D)[\]}>)]|\\x1d|\\u001d|\\F|\^\]|[\u241d\u2194\x1c-\x1e]",
     re.IGNORECASE,
 )
-"""How scanners and programs spell the separator, which does not print."""
+"""Spellings of the separator, which is not printable."""
 _FOREIGN = re.compile(r"[|~^@$#`\\{}]")
-"""Characters that no GS1 element holds: between two elements they are separators."""
+"""Characters that no GS1 element contains: between two elements they are separators."""
 SEPARATOR_HINT = (
     "the separator between its parts may be missing or replaced: set the scanner to "
     "send FNC1 as GS (ASCII 29)"
@@ -39,15 +39,15 @@ SEPARATOR_HINT = (
 
 
 class InvalidGs1Code(ScanRefused):
-    """A code begins like a GS1 code and is none."""
+    """A code that begins like a GS1 code but is not valid."""
 
 
 class Gs1Content(Struct, frozen=True):
     """What a GS1 code identifies.
 
-    `gtin` comes without the zeros that fill it up. `units` is the number of units that
-    the code states (37); `several`: it holds several and states no number that counts.
-    `sscc` has 18 digits. `postcode`: the code holds a postcode.
+    `gtin` comes without padding zeros. `units` is the number of units that the code
+    states (37); `several`: it holds several units and states no usable number. `sscc`
+    has 18 digits. `postcode`: the code contains a postcode.
     """
 
     gtin: str | None = None
@@ -64,9 +64,9 @@ def without_symbology(code: str) -> str:
 
 
 def content_of(code: str) -> Gs1Content | None:
-    """Read a GS1 code; None for a code that is none.
+    """Parse a GS1 code; None for any other code.
 
-    Raises Refused for a GS1 code that cannot be read, with what the scanner needs.
+    Raises ScanRefused, with a hint for the scanner, if a GS1 code is unreadable.
     """
     if _LINK.match(code):
         return _content_of_link(code)
@@ -83,17 +83,17 @@ def content_of(code: str) -> Gs1Content | None:
 
 
 def wrong_check_digit(text: str) -> str:
-    """Say that a number was misread."""
+    """Return the refusal of a misread number."""
     return f"the check digit of {text} is wrong: scan it again, or type it carefully"
 
 
 def is_link(code: str) -> bool:
-    """Tell whether the code is a web address."""
+    """Return True if the code is a web address."""
     return _LINK.match(code) is not None
 
 
 def _normalized(code: str) -> str:
-    """Spell brackets and separators in one way."""
+    """Return the code with uniform brackets and separators."""
     text = without_symbology(code)
     if _SQUARE.match(text):
         return _SQUARE.sub(r"(\1)", text)
@@ -110,7 +110,7 @@ def _starts_like_gs1(text: str) -> bool:
 def _content_of_link(code: str) -> Gs1Content | None:
     try:
         return _content(GS1DigitalLinkURI.parse(code).element_strings)
-    except (biip.ParseError, ValueError):  # the latter for no address at all
+    except (biip.ParseError, ValueError):  # the latter if it is not a web address
         return None
 
 
@@ -146,7 +146,7 @@ def _without_filling(gtin: Gtin) -> str:
 
 
 def _unreadable(text: str, error: Exception) -> str:
-    """Say what is wrong in words that print."""
+    """Return the refusal with a printable error text."""
     cause = str(error).rstrip(".").partition("\n")[0].replace(r"\x1d", "{GS}")
     words = cause[:MOST_WORDS]
     hint = SEPARATOR_HINT if len(text) > len("01") + 14 else "scan it again"

@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 NOT_STORED = "not stored, please try again in a moment"
-UNNUMBERED = "not numbered: sent again after a restart it counts again"
-"""What is true of a scan without `sequence` where there is no folder."""
+UNNUMBERED = "without a sequence number: a repeat after a restart counts again"
+"""The note on a scan without `sequence` if no folder is configured."""
 MOST_BYTES = 4_096
 _WORDS = {200: "OK", 503: "AGAIN"}
 
 
 class DeviceAnswer(Struct, frozen=True):
-    """What the device is told; `order` is the one that it is picking."""
+    """The answer to a device; `order` is the order that it is picking."""
 
     status: int
     what: str
@@ -59,7 +59,7 @@ class DeviceAnswer(Struct, frozen=True):
 
     @property
     def document(self) -> dict[str, object]:
-        """The answer as JSON has it."""
+        """The answer as JSON."""
         told: dict[str, object] = {
             "accepted": self.status == 200,
             "what": self.what,
@@ -68,14 +68,14 @@ class DeviceAnswer(Struct, frozen=True):
 
 
 def refusal_of(refused: ScanRefused) -> DeviceAnswer:
-    """Say why a scan cannot be used."""
+    """Return the answer for a scan that cannot be used."""
     return DeviceAnswer(refused.status, str(refused))
 
 
 class ScanIntake:
-    """Takes scans for the host, and keeps those that are collected until then.
+    """Submits scans to the host, and collects those of sessions first.
 
-    `find_in_store` asks the host what texts name in the shop.
+    `find_in_store` asks the host what texts name in the store.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class ScanIntake:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The modes that devices may use here."""
+        """The modes that devices can use with these settings."""
         if self._settings.folder is None:
             return tuple(mode for mode in MODES if mode not in ("count", "pick"))
         return MODES
 
     async def open(self) -> None:
-        """Open the folder of what is collected. Raises CheckFailed."""
+        """Open the folder of sessions. Raises CheckFailed."""
         if self._settings.folder is not None and self._thread is None:
             rules = SessionRules(
                 self._settings.first_mode,
@@ -122,16 +122,14 @@ class ScanIntake:
     async def take(
         self, document: Mapping[str, Any], device: str, raw: str
     ) -> DeviceAnswer:
-        """Keep one scan and say what became of it. Raises Refused for a bad one."""
+        """Store one scan and return the answer. Raises ScanRefused for a bad scan."""
         return await self._answered(normalized(scan_of(document, device, raw)))
 
     async def _answered(self, scan: Scan) -> DeviceAnswer:
         if self._settings.folder is not None:
             return await self._take_in_session(scan)
         if scan.mode in ("count", "pick") or scan.code in COMMANDS:
-            raise ScanRefused(
-                422, "nothing is picked or counted here: folder is not set"
-            )
+            raise ScanRefused(422, "picking and counting are off: folder is not set")
         scan = _in_mode(scan, self._settings.first_mode)
         action = self._action_of(scan, await self._shop_for(scan))
         key = scan.key
@@ -145,14 +143,14 @@ class ScanIntake:
 
     async def _take_in_session(self, scan: Scan) -> DeviceAnswer:
         try:
-            # A device's scans are kept in their order, though each is looked up first.
+            # A device's scans keep their order, though each needs a lookup first.
             async with self._turns[scan.device]:
                 shop = await self._shop_for(scan)
                 kept = self._open_thread().take(scan, shop)
             step = await kept
         except ScanRefused:
             raise
-        except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
+        except Exception:  # noqa: BLE001 - after any failure the device must keep the scan
             return DeviceAnswer(503, NOT_STORED)
         if isinstance(step, ScanCollected):
             return DeviceAnswer(200, step.what, step.order)
@@ -162,7 +160,7 @@ class ScanIntake:
             self._action_of(_in_mode(step.scan, ""), shop), step.key
         )
         if scan.key is None and answer.status != 503:
-            # If this fails it stays known for longer, and its device is told so.
+            # If this fails, the scan is only remembered for longer.
             with suppress(Exception):
                 await self._open_thread().answered(step.scan)
         return answer
@@ -173,7 +171,7 @@ class ScanIntake:
         return self._thread
 
     async def _shop_for(self, scan: Scan) -> StoreLookup:
-        """Return what the scan's texts name in the shop. Raises Refused."""
+        """Return what the scan's texts name in the store. Raises ScanRefused."""
         if scan.code in COMMANDS:
             return StoreLookup()
         names = names_in(scan, numeric_skus=self._settings.numeric_skus)
@@ -187,17 +185,17 @@ class ScanIntake:
     async def _store(self, action: ScanAction, key: str) -> DeviceAnswer:
         try:
             receipt = await self._emit()(action.record(key))
-        except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
+        except Exception:  # noqa: BLE001 - after any failure the device must keep the scan
             return DeviceAnswer(503, NOT_STORED)
         return _answer_to(receipt, action.what)
 
     def _emit(self) -> Emit:
         if self.emit is None:
-            raise OSError("nobody takes records yet")
+            raise OSError("the connector is still starting")
         return self.emit
 
     async def submit(self, session: Session) -> DeviceAnswer:
-        """Give a complete order to the host, or a complete count to people."""
+        """Submit a complete order to the host, or write a complete count to a file."""
         try:
             floor = self._open_thread()
             lines = await floor.lines(session)
@@ -210,7 +208,7 @@ class ScanIntake:
                 answer = _answer_to(receipt, done)
             state = "done" if answer.status == 200 else "refused"
             await floor.record_result(session, state, answer.what)
-        except Exception:  # noqa: BLE001 - whatever failed, the device must ask again
+        except Exception:  # noqa: BLE001 - after any failure the device must try again
             return DeviceAnswer(503, NOT_STORED)
         return answer
 
@@ -222,7 +220,7 @@ class ScanIntake:
         return f"the count of {len(lines)} articles is in {file}; stock is unchanged"
 
     async def submit_pending(self) -> None:
-        """Hand in what was complete when the program ended, or the host failed."""
+        """Submit complete sessions after a restart or a failure of the host."""
         if self._thread is not None and self.emit is not None:
             for session in await self._thread.owed():
                 await self.submit(session)
@@ -246,18 +244,18 @@ def _sentence(receipt: Receipt, done: str) -> str:
     if receipt.state == "waiting":
         return f"waiting, not done yet: {receipt.what} ({done})"
     if receipt.state == "duplicate":
-        return f"known already, nothing was done again: {done}"
+        return f"scanned before, nothing was repeated: {done}"
     return f"{done}: {receipt.what}" if receipt.what else done
 
 
 class DeviceReply(Struct, frozen=True):
-    """An answer, and which scan it is for, as the device numbered it."""
+    """An answer, and the device's number of the scan that it answers."""
 
     answer: DeviceAnswer
     sequence: object = None
 
     def formed_for(self, message: bytes) -> bytes:
-        """Write JSON for JSON, else a line that begins with `OK`, `NO` or `AGAIN`."""
+        """Return JSON for JSON, else a line that begins with `OK`, `NO` or `AGAIN`."""
         if not message.lstrip().startswith(b"{"):
             word = _WORDS.get(self.answer.status, "NO")
             return f"{word} {self.answer.what}".encode()
@@ -268,7 +266,7 @@ class DeviceReply(Struct, frozen=True):
 
 
 async def reply_to(message: bytes, device: str, intake: ScanIntake) -> DeviceReply:
-    """Take one message."""
+    """Process one message."""
     if len(message) > MOST_BYTES:
         what = f"the line is longer than {MOST_BYTES} bytes"
         return DeviceReply(DeviceAnswer(413, what))

@@ -1,4 +1,4 @@
-"""Recognizes codes that arrived through another keyboard layout than the scanner's.
+"""Recognizes codes that were typed through another keyboard layout.
 
 A scanner that acts as a keyboard sends keys, not characters. On a computer with another
 layout they become other characters: `BH-CLOSE` arrives as `BHßCLOSE`.
@@ -16,7 +16,7 @@ _ROWS = {
     "US with Shift": "!@#$%^&*()",
     "German with Shift": '!"§$%&/()=',
 }
-"""What the keys 1, 2, … 9, 0 type."""
+"""The characters of the keys 1, 2, … 9, 0."""
 _LETTERS = {
     "French": ("QWERTYUIOPASDFGHJKLZXCVBNM", "AZERTYUIOPQSDFGHJKLWXCVBN?"),
     **dict.fromkeys(("German", "Czech", "Slovak", "Hungarian"), ("YZ", "ZY")),
@@ -42,11 +42,11 @@ _MINUS = {
 }
 _SOME_ROW_CHARACTERS = 3
 _SEPARATORS = re.compile(r"[^0-9A-Za-z]|6")
-"""What the key of `-` may type; 6 where the scanner itself has the French layout."""
+"""The characters of the key `-`; 6 if the scanner itself has the French layout."""
 
 
 def command_in(code: str, commands: frozenset[str]) -> str | None:
-    """Return the control code that was scanned, whatever the layout made of it."""
+    """Return the control code that was scanned, in any layout."""
     text = "".join(c.upper() if len(c.upper()) == 1 else c for c in code)
     separator = text[2:3]
     for layout in ("", *_LETTERS):
@@ -57,10 +57,10 @@ def command_in(code: str, commands: frozenset[str]) -> str | None:
 
 
 def garbled(code: str) -> tuple[str, str] | None:
-    """Return layout and true text of a code whose digits came through a wrong layout.
+    """Return layout and true text of a code with digits in a wrong layout.
 
-    Only what can hardly be anything else counts: no digit, and half or more of the
-    characters are those that a layout types for digits.
+    Only certain cases count: no digit, and half or more of the characters are those
+    that a layout has on its digit keys.
     """
     if any(character.isdigit() for character in code):
         return None
@@ -72,14 +72,14 @@ def garbled(code: str) -> tuple[str, str] | None:
 
 
 def readings(code: str) -> list[tuple[str, str]]:
-    """Return (layout, text) of every other text that the same keys could have meant."""
+    """Return (layout, text) of every other meaning of the same keys."""
     names = dict.fromkeys((*_MINUS, *_ROWS, *_LETTERS))
     found = {_decoded(code, name): name for name in reversed(names)}
     return [(name, text) for text, name in found.items() if text != code]
 
 
 def words(code: str, layout: str, text: str) -> str:
-    """Say what happened and what to do, to the person with the scanner."""
+    """Return what happened and what to do, for the person with the scanner."""
     return (
         f"{code!r} looks like {text!r} sent through another keyboard layout "
         f"({layout}): set scanner and computer to the same layout, then scan it again"

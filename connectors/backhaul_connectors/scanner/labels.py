@@ -33,10 +33,10 @@ class Label(Struct, frozen=True):
 
 
 def label_of(code: str) -> Label | None:
-    """Return the label that was scanned; None for a code that is none.
+    """Return the label that was scanned; None for a code that is not a label.
 
-    An SSCC is written with 20 digits, as carriers print it. Raises Refused for a label
-    that was misread, or that is not the one with the tracking number.
+    An SSCC has 20 digits, as carriers print it. Raises ScanRefused for a misread label,
+    and for one without the tracking number.
     """
     text = _BLANKS.sub("", without_symbology(code)).strip(SEPARATOR).upper()
     if found := _postal(text.replace(SEPARATOR, "")):
@@ -50,9 +50,9 @@ def label_of(code: str) -> Label | None:
 
 
 def tracking_number(given: str) -> str:
-    """Return a tracking number without what the scanner or the symbol adds.
+    """Return a tracking number without additions of the scanner or the symbol.
 
-    Raises Refused for a number that was misread, and for a web address.
+    Raises ScanRefused for a misread number, and for a web address.
     """
     text = without_symbology(given).strip(_ENDS)
     bare = _BLANKS.sub("", text.replace(SEPARATOR, ""))
@@ -103,7 +103,7 @@ def _gs1_label(code: str) -> Label | None:
 
 
 def _is_sscc(text: str) -> bool:
-    """Tell whether 18 digits are an SSCC. Raises Refused for a wrong check digit."""
+    """Return True if 18 digits are an SSCC. Raises ScanRefused if misread."""
     if len(text) != 18 or not text.isascii() or not text.isdigit():
         return False
     if not _mod10(text):
@@ -112,7 +112,7 @@ def _is_sscc(text: str) -> bool:
 
 
 def _mod10(digits: str) -> bool:
-    """Verify the check digit of GS1, which USPS uses too."""
+    """Return True if the GS1 check digit is right; USPS uses it too."""
     weighed = sum(
         int(digit) * (1, 3)[place % 2] for place, digit in enumerate(reversed(digits))
     )
@@ -189,6 +189,6 @@ _KINDS: tuple[tuple[re.Pattern[str], str, Callable[[re.Match[str]], str]], ...] 
     (re.compile(r"(?:GM|YT)\d{16,18}"), "DHL eCommerce or YunExpress", _whole),
     (re.compile(r"SF\d{12,15}"), "SF Express", _whole),
 )
-"""Forms that no article or order number has, from what the carriers publish."""
+"""Forms that no article or order number has, as the carriers publish them."""
 _WITHIN_LONGER = 2
-"""The first of these hold the tracking number among other parts."""
+"""The first of these contain the tracking number among other parts."""

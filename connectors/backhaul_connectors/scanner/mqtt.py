@@ -25,7 +25,7 @@ LEAVE_SECONDS = 2.0
 
 
 class _Acknowledging(aiomqtt.Client):
-    """Leaves it to us when a message is acknowledged, which its base does at once."""
+    """Acknowledges messages when we say so; the base class does at once."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -35,12 +35,12 @@ class _Acknowledging(aiomqtt.Client):
         self._client.ack(message.mid, message.qos)
 
     def answer(self, topic: str, reply: bytes) -> None:
-        """Send and forget: who waited would not see the broker go, until a timeout."""
+        """Send without waiting: a wait would not notice a lost broker."""
         self._client.publish(topic, reply)
 
 
 class MqttListener:
-    """Keeps a session at the broker, which holds scans for us while we are away."""
+    """Keeps a session at the broker, which stores scans while we are down."""
 
     def __init__(self, instance: str, settings: Settings, intake: ScanIntake) -> None:
         self._settings = settings
@@ -55,7 +55,7 @@ class MqttListener:
         return f"Broker({self._settings.mqtt_host})"
 
     async def check(self) -> None:
-        """Connect once, with a session of its own that ends. Raises CheckFailed."""
+        """Connect once, with a temporary session. Raises CheckFailed."""
         if not self._settings.mqtt_host:
             return
         context = await asyncio.to_thread(self._tls)
@@ -66,7 +66,7 @@ class MqttListener:
             raise CheckFailed(self._words(error)) from None
 
     async def open(self) -> None:
-        """Begin to take messages; a broker that is away is tried again for ever."""
+        """Start to receive; an unreachable broker is retried forever."""
         if not self._settings.mqtt_host or self._task is not None:
             return
         context = await asyncio.to_thread(self._tls)
@@ -74,11 +74,11 @@ class MqttListener:
         self._task = loop.create_task(self._run(context))
 
     async def close(self) -> None:
-        """Leave; the broker keeps what comes meanwhile. Safe to call twice."""
+        """Disconnect; the broker stores new scans. Safe to call twice."""
         if self._task is None:
             return
         try:
-            # The library does not survive to be cancelled while it connects.
+            # The library breaks if it is cancelled while it connects.
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await self._decided.wait()
@@ -100,7 +100,7 @@ class MqttListener:
                     await self._take_all(client)
             except aiomqtt.MqttError as error:
                 self.problem = self._words(error)
-            except Exception as error:  # noqa: BLE001 - nobody sees how a task ends
+            except Exception as error:  # noqa: BLE001 - the end of a task is not awaited
                 self.problem = f"MQTT failed: {type(error).__name__}"
             self.connected.clear()
             self._decided.set()
@@ -125,7 +125,7 @@ class MqttListener:
                 client.answer(topic, reply)
 
     async def _take(self, message: aiomqtt.Message) -> bytes:
-        """Return the reply, when the scan is stored or refused for good."""
+        """Return the reply, once the scan is stored or refused for good."""
         line = bytes(message.payload or b"")
         reply = await self._reply_to(message, line)
         while reply.answer.status == 503:
@@ -136,10 +136,10 @@ class MqttListener:
     async def _reply_to(self, message: aiomqtt.Message, line: bytes) -> DeviceReply:
         device = self._device_of(message.topic.value)
         if device not in self._settings.mqtt_devices:
-            what = "this device is not known: name it in mqtt_devices"
+            what = "unknown device: add it to mqtt_devices"
             return DeviceReply(DeviceAnswer(401, what))
         if message.retain:
-            what = "a scan must not be retained: it would come again"
+            what = "a scan must not be a retained message: it would come again"
             return DeviceReply(DeviceAnswer(422, what))
         return await reply_to(line, device, self._intake)
 

@@ -1,4 +1,4 @@
-"""Checks scans against the known orders and articles of the store."""
+"""Checks scans against the orders and articles of the store."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ NOTHING = NameInStore()
 
 
 class StoreLookup:
-    """What the texts of one scan name in the shop; `None`: the host cannot say."""
+    """What the texts of one scan name in the store; `None`: unknown now."""
 
     def __init__(self, named: Mapping[str, NameInStore] | None = None) -> None:
         self._named = named or {}
         self.is_known = named is not None
 
     def named(self, text: str) -> NameInStore:
-        """Return what a text names; nothing where it was not looked up."""
+        """Return what a text names; nothing if it was not looked up."""
         return self._named.get(text, NOTHING)
 
     def order(self, name: str) -> OrderInStore | None:
-        """Return the one order with a name; None for none, or for several."""
+        """Return the only order with a name; None for none or several."""
         orders = self.named(name).orders
         return orders[0] if len(orders) == 1 else None
 
     def is_article(self, code: str) -> bool:
-        """Tell whether a code is an article's SKU or GTIN exactly as it was scanned."""
+        """Return True if a code is exactly an article's SKU or GTIN."""
         return bool(self.named(_text(code)).variant_ids)
 
     def name_of(self, article: ScannedArticle) -> str:
-        """Return the reading of a code that the shop knows, or else the likeliest."""
+        """Return the reading of a code that the store knows, else the likeliest."""
         known = (name for name in article.names if self.named(name).variant_ids)
         return next(known, article.name)
 
 
 def names_in(scan: Scan, *, numeric_skus: bool) -> Sequence[str]:
-    """Return every text that a scan may mean, to be looked up at once."""
+    """Return every text that a scan may mean, for a single lookup."""
     names = [_text(scan.code)]
     names += (text for _, text in keyboard_layouts.readings(scan.code))
     if scan.order is not None:
@@ -60,7 +60,7 @@ def names_in(scan: Scan, *, numeric_skus: bool) -> Sequence[str]:
 
 
 def refuse_wrong_layout(scan: Scan, shop: StoreLookup) -> None:
-    """Refuse a code whose digits came through another keyboard layout."""
+    """Refuse a code with digits from another keyboard layout."""
     known = shop.named(_text(scan.code))
     found = keyboard_layouts.garbled(scan.code)
     if found and not known.orders and not known.variant_ids:
@@ -68,10 +68,10 @@ def refuse_wrong_layout(scan: Scan, shop: StoreLookup) -> None:
 
 
 def order_named(code: str, shop: StoreLookup) -> str:
-    """Return the order that a code names. Raises Refused where it is certainly none.
+    """Return the order that a code names. Raises ScanRefused if it is certainly none.
 
-    An order that the shop knows by this name wins over every other reading. A name that
-    is not known yet may be an order that arrives in a moment.
+    An order that the store knows by this name wins over every other reading. An unknown
+    name may be an order that arrives in a moment.
     """
     text = _text(code)
     if shop.named(text).orders:
@@ -88,7 +88,7 @@ def order_named(code: str, shop: StoreLookup) -> str:
 
 
 def refuse_unfit_order(name: str, shop: StoreLookup) -> None:
-    """Refuse to begin an order that cannot ship. Raises Refused."""
+    """Refuse to start an order that cannot ship. Raises ScanRefused."""
     order = shop.order(name)
     if order is None:
         return
@@ -103,8 +103,8 @@ def fitting(
 ) -> Sequence[LineInStore]:
     """Return the order's lines that an article belongs to.
 
-    `lines` are those of the order, None where the order is not known yet. Raises
-    Refused for an article that the order, or the whole shop, does not have.
+    `lines` are those of the order, None if the order is not known yet. Raises
+    ScanRefused for an article that the order, or the whole store, does not have.
     """
     named = shop.named(name)
     if lines is not None:
@@ -122,19 +122,23 @@ def fitting(
             422, f"order {order} has no article {name}: put it back and go on"
         )
     if not named.variant_ids:
-        raise ScanRefused(422, f"the shop has no article {name}: put it back and go on")
+        raise ScanRefused(
+            422, f"the store has no article {name}: put it back and go on"
+        )
     return ()
 
 
 def refuse_surplus(
     order: str, name: str, lines: Sequence[LineInStore], before: int, units: int
 ) -> None:
-    """Refuse more units than the order's lines have left. Raises Refused."""
+    """Refuse more units than the order's lines have left. Raises ScanRefused."""
     left = sum(line.left for line in lines)
     if lines and before + units > left:
         so_far = f"{before} scanned so far" if before else "none scanned so far"
         what = f"order {order} has {left} x {name} left to ship, {so_far}"
-        raise ScanRefused(422, f"{what}: {units} more are too many; go on without")
+        raise ScanRefused(
+            422, f"{what}: {units} more are too many; continue without them"
+        )
 
 
 def _refuse_garbled(text: str, shop: StoreLookup) -> None:

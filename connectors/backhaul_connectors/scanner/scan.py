@@ -1,4 +1,4 @@
-"""A scan, and how it is parsed from what a device sends."""
+"""A scan, and its parser for the messages of devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_TEXT = 200
 MODES = ("count", "pack", "pick", "receive")
 SEPARATOR = "\x1d"
-"""What a GS1 code has between two of its elements; it does not print."""
+"""The separator between two elements of a GS1 code; it is not printable."""
 
 
 _SCANNED = ("code", "order", "trackingNumber")
@@ -29,7 +29,7 @@ _OTHER_NAMES = {
     "tracking": _SCANNED[2],
 }
 _OTHER_SPELLINGS = {name.casefold(): name for name in _FIELDS} | _OTHER_NAMES
-"""What other spellings of a field mean, without case and underscores."""
+"""Other spellings of a field, without case and underscores, and the field."""
 
 
 class ScanRefused(Exception):
@@ -43,7 +43,7 @@ class ScanRefused(Exception):
 class Scan(NamedTuple):
     """What a device read: `quantity` counts units, `at` is RFC 3339 in UTC.
 
-    `mode` is empty where the device says none. `raw` is the message as it came.
+    `mode` is empty if the device sends none. `raw` is the original message.
     """
 
     device: str
@@ -64,7 +64,7 @@ class Scan(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What two messages about one scan have in common."""
+        """The common part of two messages about one scan."""
         content = [
             self.device,
             self.mode,
@@ -78,10 +78,10 @@ class Scan(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """What makes the scan one, where the device numbers its scans.
+        """The key of a scan from a device that numbers its scans.
 
-        What was scanned is part of it: a device that counts from 1 again after a reset
-        must not have its new scans taken for old ones.
+        It includes the code: a device that counts from 1 again after a reset sends new
+        scans, not old ones.
         """
         if self.sequence is None:
             return None
@@ -89,7 +89,7 @@ class Scan(NamedTuple):
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """Return the JSON object. Raises Refused."""
+    """Return the JSON object. Raises ScanRefused."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -102,7 +102,7 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 
 def read_line(line: bytes) -> dict[str, Any]:
-    """Return the JSON object; a line of another form is the code alone."""
+    """Return the JSON object; any other line is a code."""
     if line.lstrip().startswith(b"{"):
         return read_json(line)
     try:
@@ -112,9 +112,9 @@ def read_line(line: bytes) -> dict[str, Any]:
 
 
 def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
-    """Read the members; those that are not known are passed over. Raises Refused.
+    """Return the scan in a message; unknown members are ignored. Raises ScanRefused.
 
-    A known one in another spelling is refused: a parcel would leave without its number.
+    A misspelled member is refused: a parcel would leave without its number.
     """
     _refuse_spellings(document)
     named = _text(document, "device")
@@ -147,7 +147,7 @@ def _refuse_spellings(document: Mapping[str, Any]) -> None:
 
 
 def bare(order: str) -> str:
-    """Return what the names of one order have in common: `#1001` and `1001`."""
+    """Return the common form of an order's names: `#1001` and `1001`."""
     return order.casefold().lstrip("#")
 
 
@@ -157,7 +157,7 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise ScanRefused(422, f"{name} must be text in quotation marks")
-    # Scanners end what they read with a line end or a tab.
+    # Scanners end a code with a line end or a tab.
     text = value.strip(" \t\r\n\x00\x02\x03")
     shown = text.replace(SEPARATOR, "") if name in _SCANNED else text
     if len(text) > MAX_TEXT or not shown.isprintable():
@@ -199,4 +199,6 @@ def _moment(document: Mapping[str, Any]) -> str | None:
             )
         return rfc3339(moment)
     except (ValueError, OverflowError):
-        raise ScanRefused(422, "at is no time such as 2026-03-31T14:05:00Z") from None
+        raise ScanRefused(
+            422, "at is not a time such as 2026-03-31T14:05:00Z"
+        ) from None

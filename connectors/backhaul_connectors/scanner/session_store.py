@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "sessions.db"
 KEPT_SESSIONS = 2_000
-"""Of what is done so much is remembered, for devices that ask again."""
+"""Finished sessions that are remembered, for devices that send a scan again."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS desks (device TEXT PRIMARY KEY, mode TEXT NOT NULL,
     session INTEGER);
@@ -43,11 +43,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Session(Struct, frozen=True):
-    """An order that is picked, or a count.
+    """A picked order, or a count.
 
-    `state` is `open`, `closed` (complete, on its way to the host or its file), `done`,
-    `refused` (set aside by the host) or `dropped`; `name` is unique for ever. `wanted`
-    holds the lines of the order as JSON, None where the order was not known.
+    `state` is `open`, `closed` (complete, not yet stored by the host or in its file),
+    `done`, `refused` (quarantined by the host) or `dropped`; `name` is unique forever.
+    `wanted` holds the lines of the order as JSON, None if the order was not known.
     """
 
     id: int
@@ -64,14 +64,14 @@ class Session(Struct, frozen=True):
 
     @property
     def lines_in_shop(self) -> tuple[LineInStore, ...] | None:
-        """The lines of the order as the shop had them when it was last looked up."""
+        """The lines of the order when they were last looked up in the store."""
         if self.wanted is None:
             return None
         return msgspec.json.decode(self.wanted, type=tuple[LineInStore, ...])
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """Open the file, made where it is missing, and forget what is long done."""
+    """Open the file, create it if missing, and delete old finished sessions."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     connection = sqlite3.connect(
         folder / FILE, isolation_level=None, check_same_thread=False
@@ -125,7 +125,7 @@ def sessions_in(
 
 
 def lines_of(connection: sqlite3.Connection, id_: int) -> tuple[Line, ...]:
-    """Return what was collected, each article once."""
+    """Return the collected units, each article once."""
     rows = connection.execute(
         """SELECT sku, sum(quantity) FROM scans WHERE session = ? AND quantity > 0
            GROUP BY sku ORDER BY min(id)""",
@@ -135,7 +135,7 @@ def lines_of(connection: sqlite3.Connection, id_: int) -> tuple[Line, ...]:
 
 
 def fulfillment_of(session: Session, lines: tuple[Line, ...]) -> Fulfillment:
-    """Return the one shipment that a picked order becomes."""
+    """Return the one shipment of a picked order."""
     return Fulfillment(
         key=f"picked:{session.name}",
         order=session.order,
@@ -149,7 +149,7 @@ def fulfillment_of(session: Session, lines: tuple[Line, ...]) -> Fulfillment:
 
 
 def write_count(folder: Path, session: Session, lines: tuple[Line, ...]) -> str:
-    """Write `sku,quantity`, whole or not at all; the same count is the same file."""
+    """Write `sku,quantity` atomically; the same count is the same file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("sku", "quantity"))
@@ -162,7 +162,7 @@ def write_count(folder: Path, session: Session, lines: tuple[Line, ...]) -> str:
 
 
 def _as_text(sku: str) -> str:
-    """Keep a spreadsheet from taking it for a formula."""
+    """Return the SKU in a form that no spreadsheet runs as a formula."""
     return f"'{sku}" if sku.startswith(_FORMULA) else sku
 
 

@@ -1,4 +1,4 @@
-"""The thread that owns the session store; many scans share a commit."""
+"""Runs the thread that owns the session store; many scans share a commit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class SessionJob:
-    """A piece of work on the connection, and who waits for it."""
+    """A piece of work on the database, and the caller that waits for it."""
 
     __slots__ = ("future", "loop", "work")
 
@@ -43,7 +43,7 @@ class SessionJob:
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
     def end(self, result: object) -> None:
-        """Tell whoever still waits."""
+        """Pass the result to the caller."""
         if self.loop.is_closed():
             return
         self.loop.call_soon_threadsafe(self._resolve, result)
@@ -58,7 +58,7 @@ class SessionJob:
 
 
 class SessionThread:
-    """What each device is at. A result is given after the commit; `close` is final."""
+    """Stores sessions. A result comes after the commit; `close` is final."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SessionThread:
         try:
             self._connection = connect(folder)
         except (OSError, sqlite3.Error) as error:
-            problem = f"{folder} cannot hold what is collected: {error}"
+            problem = f"{folder} cannot be used for sessions: {error}"
             raise CheckFailed(problem) from None
         self._thread = threading.Thread(
             target=self._work, name="scanner-floor", daemon=True
@@ -82,16 +82,16 @@ class SessionThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish what was handed in and close the file. Blocks."""
+        """Finish submitted work and close the file. Blocks."""
         self._jobs.put(None)
         self._thread.join()
 
     def take(
         self, scan: Scan, shop: StoreLookup
     ) -> Awaitable[ScanCollected | SessionComplete | StandaloneScan]:
-        """Keep a scan, after all that were handed in before.
+        """Store a scan, after all earlier ones.
 
-        Waiting raises Refused, or sqlite3.Error where it could not be kept.
+        Waiting raises ScanRefused, or sqlite3.Error if the scan could not be stored.
         """
 
         def work(
@@ -105,7 +105,7 @@ class SessionThread:
         return self._do(work)
 
     async def answered(self, scan: Scan) -> None:
-        """Remember that the device of a scan without a number is told of it now."""
+        """Record that the device of an unnumbered scan gets its answer now."""
 
         def work(connection: sqlite3.Connection) -> None:
             repeats = StoredRecentScans(connection, self._wall())
@@ -114,15 +114,15 @@ class SessionThread:
         await self._do(work)
 
     async def owed(self) -> list[Session]:
-        """Return what is complete and was not handed in."""
+        """Return the complete sessions that were not submitted."""
         return await self._do(lambda connection: sessions_in(connection, "closed"))
 
     async def lines(self, session: Session) -> tuple[Line, ...]:
-        """Return what was collected."""
+        """Return the collected lines of a session."""
         return await self._do(lambda connection: lines_of(connection, session.id))
 
     async def record_result(self, session: Session, state: str, what: str) -> None:
-        """Remember what became of it when it was handed in."""
+        """Store the outcome of a submitted session."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -148,7 +148,7 @@ class SessionThread:
                 self._commit([job for job in jobs if job is not None])
 
     def _commit(self, jobs: list[SessionJob]) -> None:
-        """Do all in one transaction, so that they share the wait for the disk."""
+        """Run all jobs in one transaction, so that they share the wait for the disk."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             results = [self._result(job) for job in jobs]
@@ -166,7 +166,7 @@ class SessionThread:
             result = job.work(self._connection)
         except sqlite3.OperationalError:
             raise
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+        except Exception as error:  # noqa: BLE001 - passed to the waiting caller
             self._connection.execute("ROLLBACK TO job")
             result = error
         self._connection.execute("RELEASE job")

@@ -45,27 +45,27 @@ if TYPE_CHECKING:
 
 
 class ScanCollected(Struct, frozen=True):
-    """The scan is kept, nothing else has to be done; `order` is the one at work."""
+    """The scan is stored and needs nothing else; `order` is the current one."""
 
     what: str
     order: str = ""
 
 
 class SessionComplete(Struct, frozen=True):
-    """An order or a count is complete and has to be handed in."""
+    """An order or a count is complete and has to be submitted."""
 
     session: Session
 
 
 class StandaloneScan(Struct, frozen=True):
-    """The scan stands for itself; `scan` says its mode, `key` makes it one."""
+    """A scan outside of a session; `scan` has its mode, `key` makes it unique."""
 
     scan: Scan
     key: str
 
 
 class SessionRules(Struct, frozen=True):
-    """The settings that matter here."""
+    """The settings for sessions."""
 
     first_mode: str
     dedupe_seconds: float
@@ -73,9 +73,9 @@ class SessionRules(Struct, frozen=True):
 
 
 class ScanCollector:
-    """One scan on one connection, at a moment in seconds that never go back.
+    """Applies one scan to its session, on one connection, at a time in seconds.
 
-    `shop` knows what the texts of this scan name.
+    `shop` knows what the texts of this scan name in the store.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ScanCollector:
         self._shop = shop
 
     def take(self, scan: Scan) -> ScanCollected | SessionComplete | StandaloneScan:
-        """Keep the scan, if it is one to be collected. Raises Refused."""
+        """Store the scan if it belongs to a session. Raises ScanRefused."""
         if known := self._known(scan):
             return known
         if scan.code in COMMANDS:
@@ -119,7 +119,7 @@ class ScanCollector:
         if found is not None and found.state == "refused":
             raise ScanRefused(422, found.what)
         order = found.order if found is not None and found.state == "open" else ""
-        return ScanCollected(f"known already, not counted again: {row[1]}", order)
+        return ScanCollected(f"scanned before, not counted again: {row[1]}", order)
 
     def _device_state(self, device: str) -> tuple[str, int | None]:
         row = self._db.execute(
@@ -146,7 +146,7 @@ class ScanCollector:
         return self._close(scan, found)
 
     def _at_work(self, scan: Scan) -> Session:
-        """Return what the device is at; if nothing, what it could not hand in."""
+        """Return the device's open session, or else one that was not submitted."""
         mode = scan.mode or self._device_state(scan.device)[0]
         if mode == "count":
             at_work = self._open_count(scan.device)
@@ -157,7 +157,9 @@ class ScanCollector:
         owed = sessions_in(self._db, "closed", "device = ?", scan.device)
         if owed and scan.code == CLOSE:
             return owed[0]
-        raise ScanRefused(422, f"nothing is begun on {scan.device}: nothing to finish")
+        raise ScanRefused(
+            422, f"no order or count is open on {scan.device}: nothing to finish"
+        )
 
     def _order_at_work(self, device: str) -> Session | None:
         at_work = self._device_state(device)[1]
@@ -171,7 +173,7 @@ class ScanCollector:
     def _close(self, scan: Scan, found: Session) -> SessionComplete:
         if found.state == "open" and not lines_of(self._db, found.id):
             raise ScanRefused(
-                422, f"{_called(found)}: nothing was scanned yet; {DROP} gives it up"
+                422, f"{_called(found)}: nothing was scanned yet; {DROP} discards it"
             )
         if scan.at and found.mode != "count":
             self._db.execute(
@@ -205,16 +207,16 @@ class ScanCollector:
         refuse_quantity(scan)
         order = order_named(scan.code, self._shop)
         if self._was_just_finished(scan, order):
-            return ScanCollected(f"known already: order {order} was just finished")
+            return ScanCollected(f"scanned before: order {order} was just finished")
         refuse_unfit_order(order, self._shop)
         found = self._order_session(scan.device, order, "pick")
         units = sum(line.quantity for line in lines_of(self._db, found.id))
-        state = f"taken up again, {units} units so far" if units else "begun"
+        state = f"resumed, {units} units so far" if units else "begun"
         what = f"order {found.order} {state}: scan its articles, then {CLOSE}"
         return self._remember(scan, found.id, what)
 
     def _order_session(self, device: str, name: str, mode: str) -> Session:
-        """Return the device's open session of an order, with its lines in the shop."""
+        """Return the device's open session of an order, with the order's lines."""
         name = order_named(name, self._shop)
         found = self._session("pick", device, name)
         self._put_device_state(device, mode, found.id)
@@ -237,7 +239,7 @@ class ScanCollector:
         return repeated and scan.sequence is None
 
     def _pack(self, scan: Scan) -> ScanCollected | SessionComplete | StandaloneScan:
-        """Collect an article for its order; the order itself, or its label, ends it."""
+        """Collect an article for its order; the order or a label completes it."""
         order = order_packed(scan, self._shop)
         if not names_the_parcel(scan, self._shop):
             found = self._order_session(scan.device, order, "pack")
@@ -253,7 +255,7 @@ class ScanCollector:
         return StandaloneScan(scan, scan.key or self._repeats.key_of(scan))
 
     def _gathered(self, order: str) -> Session | None:
-        """Make one of all that was collected for an order, with whatever device."""
+        """Join everything that all devices collected for an order."""
         condition = """order_bare = ? AND mode = 'pick' AND id IN
             (SELECT session FROM scans WHERE quantity > 0)"""
         found = sessions_in(self._db, "open", condition, bare(order))
@@ -275,7 +277,7 @@ class ScanCollector:
     def _session(
         self, mode: str, device: str, order: str, *, new: bool = False
     ) -> Session:
-        """Return the device's open session for an order, begun where there is none."""
+        """Return the device's open session for an order; begin one if needed."""
         condition = "mode = ? AND device = ? AND order_bare = ?"
         values = (mode, device, bare(order))
         found = [] if new else sessions_in(self._db, "open", condition, *values)
@@ -299,7 +301,7 @@ class ScanCollector:
         sku = next((line.sku for line in lines if line.sku), sku)
         if found.mode != "count" and self._was_just_scanned(scan, found, sku, units):
             what = f"{sku} was just scanned for order {found.order}, not counted again"
-            return ScanCollected(f"known already: {what}", found.order)
+            return ScanCollected(f"scanned before: {what}", found.order)
         before = self._units_of(found, sku)
         refuse_surplus(found.order, sku, lines, before, units)
         self._note_parcel(scan, found)
@@ -323,7 +325,7 @@ class ScanCollector:
         return fitting(found.order, sku, found.lines_in_shop, self._shop)
 
     def _units_of(self, found: Session, sku: str) -> int:
-        """Return the units that were scanned; for an order, with every device."""
+        """Return the scanned units; for an order, of every device."""
         condition = "id = ?" if found.mode == "count" else "order_bare = ?"
         value = found.id if found.mode == "count" else bare(found.order)
         sessions = sessions_in(

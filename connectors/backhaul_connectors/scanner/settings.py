@@ -35,7 +35,7 @@ OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 class Settings(BaseModel):
     """`[connectors.NAME]` with `type = "scanner"`."""
 
-    # Without hiding, a mistake in one token would print all of them.
+    # Otherwise an error in one token would print all of them.
     model_config = STRICT
 
     devices: dict[str, SecretStr] = Field(
@@ -89,15 +89,15 @@ class Settings(BaseModel):
     mqtt_host: str = Field(default="", description="The broker; empty: no MQTT.")
     mqtt_port: Port = Field(default=8883, description="The broker's port.")
     mqtt_tls: bool = Field(
-        default=True, description="Whether the broker is reached over TLS."
+        default=True, description="Whether TLS is used to the broker."
     )
     mqtt_ca_file: Path | None = Field(
         default=None,
         description="Certificates (PEM) that vouch for the broker; else the system's.",
     )
-    mqtt_username: str = Field(default="", description="Who we are to the broker.")
+    mqtt_username: str = Field(default="", description="User name at the broker.")
     mqtt_password: SecretStr = Field(
-        default=SecretStr(""), description="Our password at the broker."
+        default=SecretStr(""), description="Password at the broker."
     )
     mqtt_client_id: str = Field(
         default="",
@@ -158,15 +158,16 @@ def _problem_of_ways(settings: Settings) -> str:
     if named or settings.tcp_addresses or settings.mqtt_devices:
         return ""
     return (
-        "no device may post: set devices or tokens_file, tcp_addresses or mqtt_devices"
+        "no device is allowed: set devices or tokens_file, tcp_addresses or "
+        "mqtt_devices"
     )
 
 
 def _problem_of_lines(settings: Settings) -> str:
-    """Without TLS only known addresses are believed, and only on one network."""
+    """Return what is wrong with lines: without TLS only known addresses are safe."""
     if settings.tcp_port is None:
         unused = settings.tcp_addresses or settings.tcp_certificate
-        return "tcp_port is missing: it is where lines are taken" if unused else ""
+        return "tcp_port is missing: the port for lines" if unused else ""
     if settings.tcp_certificate is not None:
         return ""
     if not settings.tcp_addresses:
@@ -191,7 +192,7 @@ def _problem_of_broker(settings: Settings) -> str:
 
 
 def parse_tokens(text: str) -> dict[str, SecretStr]:
-    """Read lines of name=token; blank lines and those with # are passed over.
+    """Parse lines of name=token; skip blank lines and comments (#).
 
     Raises ValueError with the number of the line, never its content.
     """
@@ -207,7 +208,7 @@ def parse_tokens(text: str) -> dict[str, SecretStr]:
 
 
 def problem_of(devices: dict[str, SecretStr]) -> str:
-    """Say what is wrong with names or tokens; empty if nothing is."""
+    """Return what is wrong with names or tokens; empty if nothing is."""
     owners: dict[str, str] = {}
     for name, secret in devices.items():
         token = secret.get_secret_value()
@@ -225,7 +226,7 @@ def problem_of(devices: dict[str, SecretStr]) -> str:
 
 
 class Devices:
-    """The tokens of all devices; shows none of them."""
+    """The tokens of all devices; its repr shows none of them."""
 
     def __init__(self, tokens: Mapping[str, SecretStr]) -> None:
         self._tokens = tokens
@@ -234,7 +235,7 @@ class Devices:
         return f"Devices({', '.join(self._tokens)})"
 
     def of(self, headers: Mapping[str, str]) -> str | None:
-        """Return the device whose token is given, or None."""
+        """Return the device with the token in the headers, or None."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
         found = self.of_token(given)
         return found if scheme.lower() == "bearer" else None
@@ -243,7 +244,7 @@ class Devices:
         """Return the device that this token belongs to, or None."""
         presented = given.strip().encode("utf-8", "surrogateescape")
         found = None
-        # Every token is compared, so that the time tells nothing about any.
+        # Every token is compared, so that the duration reveals nothing.
         for name, token in self._tokens.items():
             expected = token.get_secret_value().encode("utf-8")
             if hmac.compare_digest(presented, expected):
@@ -269,7 +270,7 @@ def _read(file: Path) -> dict[str, SecretStr]:
         reason = error.strerror or "unknown"
         raise CheckFailed(f"{file} cannot be read: {reason.lower()}") from None
     except UnicodeDecodeError:
-        # The error itself would show the bytes around the place.
+        # The original error would show bytes of the file.
         raise CheckFailed(f"{file} is not UTF-8 text") from None
     if mode & OPEN_TO_OTHERS:
         raise CheckFailed(f"{file} is open to group or others: chmod 600 {file}")
@@ -278,5 +279,5 @@ def _read(file: Path) -> dict[str, SecretStr]:
     except ValueError as error:
         raise CheckFailed(f"{file}: {error}") from None
     if not tokens:
-        raise CheckFailed(f"{file} names no device; write a line name=token for each")
+        raise CheckFailed(f"{file} has no device; write a line name=token for each")
     return tokens

@@ -26,14 +26,14 @@ FAREWELL_SECONDS = 1.0
 REPLY_SECONDS = 30.0
 """How long a device may leave its answers unread."""
 QUIET_SECONDS, ASK_SECONDS, MOST_ASKED = 60, 15, 4
-"""When a device that is quiet is asked whether it is still there, and how often: one
-that was switched off says no goodbye, and would keep its place for ever."""
+"""TCP keepalive: the idle time, the interval and the number of probes. A device that
+was switched off does not close its connection, which would stay forever."""
 
 
 class LineServer:
-    """Devices connect, say who they are unless their address does, and send lines.
+    """Serves devices that connect, identify themselves if necessary, and send lines.
 
-    They may take `entrance_seconds` to say it.
+    They may take `entrance_seconds` to identify themselves.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class LineServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where lines are taken."""
+        """The address of the listener."""
         if self._server is None:
-            raise LookupError("no lines are taken")
+            raise LookupError("the server does not listen")
         host, port, *_ = self._server.sockets[0].getsockname()
         return host, port
 
@@ -71,11 +71,11 @@ class LineServer:
                 ssl_handshake_timeout=self._entrance_seconds if context else None,
             )
         except OSError as error:
-            problem = f"lines cannot be taken at {host} port {port}: {error.strerror}"
+            problem = f"cannot listen at {host} port {port}: {error.strerror}"
             raise CheckFailed(problem) from None
 
     async def close(self) -> None:
-        """Take no more lines. Safe to call twice."""
+        """Stop listening. Safe to call twice."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -93,7 +93,7 @@ class LineServer:
             return
         self._open.add(task)
         try:
-            # Whoever hangs up, stalls or talks nonsense concerns nobody else.
+            # A device that hangs up, stalls or sends garbage affects no other.
             with suppress(OSError, TimeoutError, asyncio.CancelledError):
                 _notice_who_is_gone(writer.get_extra_info("socket"))
                 await _DeviceConnection(reader, writer, self._intake).hold(
@@ -104,7 +104,7 @@ class LineServer:
             writer.close()
 
     def _who(self, address: str, first_line: bytes | None) -> str | None:
-        """Return the device at an address, or the one whose token was sent."""
+        """Return the device at an address, or the device of the sent token."""
         if first_line is None:
             return _device_at(address, self._settings.tcp_addresses)
         word, _, token = first_line.decode("utf-8", "replace").strip().partition(" ")
@@ -131,7 +131,7 @@ def _device_at(address: str, allowed: dict[str, str]) -> str | None:
 
 
 class _DeviceConnection:
-    """One connection: what comes in together shares a commit."""
+    """One connection: lines that arrive together share a commit."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _DeviceConnection:
         who: Callable[[str, bytes | None], str | None],
         entrance_seconds: float,
     ) -> None:
-        """Answer lines until the device leaves."""
+        """Answer lines until the device disconnects."""
         address = str(self._writer.get_extra_info("peername")[0])
         waiting: list[bytes] = []
         device = who(address, None)
@@ -160,7 +160,7 @@ class _DeviceConnection:
                 waiting = await self._lines()
             device = who(address, waiting.pop(0)) if waiting else None
             if device is None:
-                await self._reply([b"NO this device is not known: check its token"])
+                await self._reply([b"NO unknown device: check its token"])
                 return
             await self._reply([b"OK " + device.encode()])
         self._device = device
@@ -171,18 +171,18 @@ class _DeviceConnection:
             await self._let_it_read()
 
     async def _let_it_read(self) -> None:
-        """Take what still comes: who is hung up on while sending misses the answer."""
+        """Read remaining input: closing early would lose the last answer."""
         async with asyncio.timeout(FAREWELL_SECONDS):
             while await self._reader.read(CHUNK_BYTES):
                 pass
 
     async def _lines(self) -> list[bytes]:
-        """Return the next whole lines; none at the end.
+        """Return the next complete lines; none at the end.
 
-        What has no line end yet stays unanswered, so the device keeps it.
+        An incomplete line stays unanswered, so the device keeps it.
         """
         while not self._ended and (chunk := await self._reader.read(CHUNK_BYTES)):
-            # Many scanners end what they read with a carriage return alone.
+            # Many scanners end a code with a carriage return alone.
             *lines, self._rest = re.split(rb"[\r\n]", self._rest + chunk)
             if len(self._rest) > MOST_BYTES:
                 lines.append(self._rest)
@@ -202,7 +202,7 @@ class _DeviceConnection:
 
 
 def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """Return what TLS needs, or None. Raises CheckFailed."""
+    """Return the TLS context, or None. Raises CheckFailed."""
     certificate: Path | None = settings.tcp_certificate
     if certificate is None:
         return None

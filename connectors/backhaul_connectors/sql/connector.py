@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 KINDS = ("fulfillments", "cancellations", "stock_deltas", "stock_levels")
 MOST_REMEMBERED = 10_000
-"""Rows that cannot be read, of which is not told again at each look."""
+"""Unreadable rows that are remembered, so that they are reported once."""
 
 
 def shared(one: Settings, other: Settings, is_one_store: bool) -> str:
-    """Return which rows both instances would take for one store.
+    """Return which rows both connections would read for one store.
 
     Two stores may have the same stock, so a table may be read for each of them, unless
-    a row is marked once it was taken.
+    rows are marked after reading.
     """
     if one.url != other.url:
         return ""
@@ -62,7 +62,7 @@ SPEC = Spec(
 
 
 class Sql(Connector["Settings"]):
-    """A database of the back office. A source that fails holds up no other.
+    """A database of the back office. A failing source does not stop the others.
 
     `clock` returns seconds that never go back.
     """
@@ -134,7 +134,7 @@ class Sql(Connector["Settings"]):
             raise CheckFailed("; ".join(failed))
 
     def topics(self) -> frozenset[str]:
-        """Return the news that there is a table for."""
+        """Return the change topics that have a table in the settings."""
         return frozenset(topic for each in self.settings.write for topic in each.news)
 
     async def push(self, change: Change) -> Pushed:
@@ -174,19 +174,19 @@ class Sql(Connector["Settings"]):
                 yield each
 
     async def _unplaced(self, reader: SourceReader) -> list[Bad]:
-        """Return, once after `open`, the rows of which no page would ever tell."""
+        """Return, once after `open`, the rows that no page would ever contain."""
         if reader.kind in self._told:
             return []
         self._told.add(reader.kind)
-        # Without an index it can take too long; that must not keep rows from us.
+        # Without an index this may time out; that must not stop the reading.
         with suppress(SQLAlchemyError):
             return await self._database.run(reader.without_order)
         return []
 
     def _remember(self, bad: list[Bad]) -> None:
-        """Tell of these no more, now that they are kept.
+        """Remember reported rows, now that they are stored.
 
-        What does not fit in is told again, and known by its key.
+        Rows beyond the limit are reported again; the host ignores their known keys.
         """
         room = MOST_REMEMBERED - len(self._unread)
         self._unread.update(each.key for each in bad[:room])
@@ -215,7 +215,7 @@ class Sql(Connector["Settings"]):
     async def _late(
         self, reader: SourceReader, read: SqlCursor
     ) -> AsyncGenerator[tuple[Batch, SqlCursor]]:
-        """Hand over the rows that were committed late; the place stays."""
+        """Submit the rows that were committed late; the position stays."""
         place, overlap = read.places.get(reader.kind), self._overlaps[reader.kind]
         if place is None or not overlap.is_due(place):
             return

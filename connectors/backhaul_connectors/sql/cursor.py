@@ -1,8 +1,8 @@
-"""How far each source was read, and which rows of its overlap window are known.
+"""Keeps how far each source was read, and the known rows of its overlap window.
 
 A long transaction commits a row with an earlier time than rows that were already read.
-The rows of a window before the cursor are therefore read again for a while; only those
-that were not handed over in the same form go to the host.
+The rows of a window before the cursor are therefore read again for a while; only new or
+changed rows go to the host.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 8
 MOST_REMEMBERED = 50_000
-"""Rows of one source. Others are handed over again, and the host knows their keys."""
+"""Remembered rows of one source. Other rows are submitted again, and the host ignores
+their keys."""
 MOST_KEPT = 2_000
-"""Rows that are also known after a restart: the cursor stays below 30 kB."""
+"""Rows that are remembered after a restart: the cursor stays below 30 kB."""
 REST_SECONDS = 10.0
-"""How long the window is left alone after it was read."""
+"""The pause between two readings of the window."""
 
 
 class RowPosition(Struct, frozen=True):
-    """The row read last: its time and id. `at` is the row's `changed_at`.
+    """The row read last: its time and id.
 
-    Of levels that are read as a whole, `at` is when the reading began. `recent` holds
-    the digests of the last rows that were handed over, of DIGEST_BYTES each.
+    `at` is the row's `changed_at`; for a full stock list it is when the reading began.
+    `recent` holds the digests of the last submitted rows, DIGEST_BYTES each.
     """
 
     at: Any
@@ -47,18 +48,18 @@ class RowPosition(Struct, frozen=True):
     recent: bytes = b""
 
     def plain(self) -> list[Any]:
-        """Return the place as it is kept."""
+        """Return the position in its stored form."""
         place = [self.at, self.id]
         return [*place, b64encode(self.recent).decode()] if self.recent else place
 
 
 class SqlCursor(Struct, frozen=True):
-    """The place in each source, by its kind."""
+    """The position in each source, by its kind."""
 
     places: dict[str, RowPosition]
 
     def moved(self, kind: str, place: RowPosition | None) -> SqlCursor:
-        """Return the cursor with another place; None forgets it."""
+        """Return the cursor with another position; None removes it."""
         others = {name: each for name, each in self.places.items() if name != kind}
         return SqlCursor(others if place is None else {**others, kind: place})
 
@@ -67,9 +68,9 @@ class SqlCursor(Struct, frozen=True):
 
     @classmethod
     def from_text(cls, text: str | None) -> SqlCursor:
-        """Read the host's text; anything else means from the beginning.
+        """Parse the host's text; invalid text means from the beginning.
 
-        That is safe: what was taken before has the same keys.
+        That is safe: rows that were read before have the same keys.
         """
         try:
             found = json.loads(text or "{}")
@@ -86,7 +87,7 @@ class SqlCursor(Struct, frozen=True):
 
 
 class OverlapWindow:
-    """The window of one source: what was handed over, and when to read it again.
+    """The window of one source: the submitted rows, and when to read it again.
 
     `clock` returns seconds that never go back.
     """
@@ -99,32 +100,32 @@ class OverlapWindow:
         self._finished: tuple[Any, Any] | None = None
 
     def resume(self, place: RowPosition) -> None:
-        """Take over what the cursor knows, unless more is known already."""
+        """Restore the rows of the cursor, unless more rows are known already."""
         if not self._handed_over:
             kept = place.recent
             for start in range(0, len(kept), DIGEST_BYTES):
                 self._handed_over[kept[start : start + DIGEST_BYTES]] = place.at
 
     def is_due(self, place: RowPosition) -> bool:
-        """Tell whether the window before a place is to be read now."""
+        """Return True if the window before a position should be read now."""
         if not self.seconds or (place.at, place.id) == self._finished:
             return False
         read_at = self._read_at
         return read_at is None or self._clock() - read_at >= REST_SECONDS
 
     def was_read(self, place: RowPosition, *, is_past: bool) -> None:
-        """Note that the window was read; `is_past`: nothing can be added to it."""
+        """Record that the window was read; `is_past`: no row can be added to it."""
         self._read_at = self._clock()
         if is_past:
             self._finished = (place.at, place.id)
 
     def new(self, rows: Sequence[Row]) -> list[Record | Bad]:
-        """Return the records of the rows that were not handed over in this form."""
+        """Return the records of new or changed rows."""
         known = self._handed_over
         return [record for _, record in rows if _digest(record) not in known]
 
     def remember(self, rows: Sequence[Row], place: RowPosition) -> RowPosition:
-        """Note that these rows are handed over; return the place that says so."""
+        """Record submitted rows; return the position that includes them."""
         if not self.seconds:
             return place
         for at, record in rows:
@@ -138,7 +139,7 @@ class OverlapWindow:
         return RowPosition(place.at, place.id, b"".join(reversed(recent)))
 
     def _drop_old(self, start: Any) -> None:
-        """Forget the oldest rows: those before the window, or beyond the limit."""
+        """Drop the oldest rows: those before the window, or beyond the limit."""
         while self._handed_over:
             digest, at = next(iter(self._handed_over.items()))
             if len(self._handed_over) <= MOST_REMEMBERED and not _is_before(at, start):

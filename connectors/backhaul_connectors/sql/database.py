@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Database:
-    """Runs what blocks, one after the other; never more than one connection."""
+    """Runs blocking work in one thread, on at most one connection."""
 
     def __init__(self, instance: str, settings: Settings) -> None:
         self._instance = instance
@@ -40,25 +40,25 @@ class Database:
         self._connection: Any = None
 
     async def open(self) -> None:
-        """Get ready; nothing connects yet."""
+        """Start the thread; nothing connects yet."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, f"sql-{self._instance}")
             self._engine = self._new_engine()
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         thread, engine = self._thread, self._engine
         self._thread = self._engine = None
         if thread is not None and engine is not None:
             thread.submit(engine.dispose)
-            # Whatever runs was waited for, or told to stop: this takes no time.
+            # Running work has ended or was cancelled: this takes no time.
             thread.shutdown(wait=True)
 
     async def run(self, work: Callable[[Engine], T]) -> T:
-        """Return what `work` returns in the thread; nothing of it is left behind.
+        """Return the result of `work` in the thread; a cancellation waits for its end.
 
-        Raises CheckFailed when the database cannot be reached, is lost or too slow,
-        and SQLAlchemyError for what it answered.
+        Raises CheckFailed when the database cannot be reached, is lost or too slow, and
+        SQLAlchemyError for the database's errors.
         """
         if self._thread is None or self._engine is None:
             raise CheckFailed(f"the database {self.shown} is closed")
@@ -81,7 +81,7 @@ class Database:
             raise
 
     def is_lost(self, error: SQLAlchemyError) -> bool:
-        """Tell whether there is no connection, rather than an answer."""
+        """Return True if the connection failed, rather than the statement."""
         if not isinstance(error, DBAPIError):
             return True
         return error.connection_invalidated or error.statement is None
@@ -117,9 +117,9 @@ class Database:
 
 
 def _pooling(family: str) -> dict[str, Any]:
-    """A server's connection is kept and tried before use; a file is opened anew.
+    """A server's connection is kept and tested before use; a file is reopened.
 
-    What was opened of a file that was moved away would go on being read.
+    Otherwise a file that was moved away would be read further.
     """
     if family == SQLITE:
         return {"poolclass": NullPool}
@@ -127,7 +127,7 @@ def _pooling(family: str) -> dict[str, Any]:
 
 
 def words(error: SQLAlchemyError) -> str:
-    """Return what the database said, without the statement and its values."""
+    """Return the database's error text, without the statement and its values."""
     orig = error.orig if isinstance(error, DBAPIError) else error
     primary = getattr(getattr(orig, "diag", None), "message_primary", None)
     return primary or " ".join(str(orig).split()) or type(orig).__name__
@@ -154,7 +154,7 @@ def split(name: str) -> tuple[str | None, str]:
 
 
 def lack(connection: Connection, name: str, columns: Iterable[str]) -> str:
-    """Say which table or column is not there; empty if all is."""
+    """Return the missing table or column; empty if there is none."""
     schema, own = split(name)
     found = inspect(connection)
     if own not in (*found.get_table_names(schema), *found.get_view_names(schema)):
@@ -167,7 +167,7 @@ def lack(connection: Connection, name: str, columns: Iterable[str]) -> str:
 
 
 def is_unique(connection: Connection, name: str, key: str) -> bool:
-    """Tell whether the table keeps a value from standing in the column twice."""
+    """Return True if the table has a unique index on the column."""
     schema, own = split(name)
     found = inspect(connection)
     unique: list[object] = [

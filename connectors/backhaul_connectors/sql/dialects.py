@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, ColumnElement, Connection
 
 POSTGRES, MYSQL, MARIADB, SQLITE = "postgresql", "mysql", "mariadb", "sqlite"
-# Not by now(): in local time an hour comes twice, and would be taken for its second.
+# now() is local time, in which an hour comes twice.
 _SINCE_1970 = "SELECT timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6"
 CLOCKS = {
     POSTGRES: "SELECT extract(epoch FROM clock_timestamp())",
@@ -31,22 +31,22 @@ CLOCKS = {
     MARIADB: _SINCE_1970,
     SQLITE: "SELECT (julianday('now') - 2440587.5) * 86400.0",
 }
-"""Seconds since 1970, as the database's own clock has them."""
+"""Seconds since 1970 by the database's own clock."""
 _WINTER_AND_SUMMER = (
     "SELECT time(from_unixtime(1577836800)) != time(from_unixtime(1593561600))"
 )
-"""Midnight, UTC, of a first of January and of a first of July."""
+"""Midnight, UTC, of January 1 and of July 1."""
 _TEXTS = ("text", "varchar", "bpchar", "name")
 _TIMES = ("timestamp", "timestamptz", "date")
 
 
 def arguments(url: URL, connect_seconds: float, statement_seconds: float) -> Any:
-    """Return what the driver is given beside the address."""
+    """Return the driver's arguments besides the URL."""
     family = url.get_backend_name()
     if family == SQLITE:
         return {"timeout": statement_seconds}
     if family == POSTGRES:
-        # A peer that vanished is noticed while we wait, not when the kernel tires.
+        # Detects a vanished peer before the kernel's timeout.
         alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
         return {"connect_timeout": int(connect_seconds), **alive}
     patience = int(statement_seconds) + 5
@@ -58,7 +58,7 @@ def arguments(url: URL, connect_seconds: float, statement_seconds: float) -> Any
 
 
 def existing(url: URL) -> URL:
-    """Return the address so that connecting never makes a new, empty file."""
+    """Return the URL in a form that never creates a new, empty file."""
     if url.get_backend_name() != SQLITE:
         return url
     file = quote(url.database or "")
@@ -66,7 +66,7 @@ def existing(url: URL) -> URL:
 
 
 def prepare(family: str, connection: Any, statement_seconds: float) -> None:
-    """Limit statements, and keep text that is not UTF-8 apart from text that is."""
+    """Limit statements, and mark text that is not UTF-8."""
     milliseconds = int(statement_seconds * 1000)
     if family == SQLITE:
         connection.text_factory = lenient
@@ -86,7 +86,7 @@ def prepare(family: str, connection: Any, statement_seconds: float) -> None:
 
 
 def lenient(text: bytes) -> str | Bytes:
-    """Return the text, or its bytes where they are no text."""
+    """Return the text, or its bytes if they are not UTF-8."""
     try:
         return bytes(text).decode()
     except UnicodeDecodeError:
@@ -94,7 +94,7 @@ def lenient(text: bytes) -> str | Bytes:
 
 
 def _load_leniently(connection: Any) -> None:
-    """Let no single value, such as a date of infinity, spoil a whole page."""
+    """Prevent a single value, such as an infinite date, from breaking a page."""
     for name in _TEXTS:
         _wrap(connection, name, lenient)
     for name in _TIMES:
@@ -123,7 +123,7 @@ def _wrap(connection: Any, name: str, otherwise: Callable[[bytes], Any]) -> None
 
 
 def bound(family: str, value: Any) -> ColumnElement[Any]:
-    """Return a value as a parameter that the database compares as it keeps it."""
+    """Return a value as a parameter that the database compares in its own type."""
     if isinstance(value, Bytes):
         raw = bindparam(None, bytes(value), type_=LargeBinary(), unique=True)
         if family == POSTGRES:
@@ -135,7 +135,7 @@ def bound(family: str, value: Any) -> ColumnElement[Any]:
 def later(
     family: str, at: ColumnElement[Any], id_: ColumnElement[Any], place: Any
 ) -> ColumnElement[bool]:
-    """Return the condition for rows behind a place, in the form that uses an index."""
+    """Return the condition for rows after a position, in a form that uses an index."""
     last_at, last_id = bound(family, place.at), bound(family, place.id)
     if family in (POSTGRES, SQLITE):
         return tuple_(at, id_) > tuple_(last_at, last_id)
@@ -151,13 +151,13 @@ def is_shown_in_summer_time(family: str, connection: Connection, kind: Any) -> b
 
 
 def lock_number(text: str) -> int:
-    """Return a number of 64 bits for a lock that is named by a text."""
+    """Return a 64-bit number for a lock with a text as its name."""
     digest = hashlib.sha256(text.encode()).digest()[:8]
     return int.from_bytes(digest, "big", signed=True)
 
 
 def stop(family: str, connection: Any) -> None:
-    """Make the statement that runs in another thread end. Never raises."""
+    """Cancel the statement that runs in another thread. Never raises."""
     with contextlib.suppress(Exception):
         if family == SQLITE:
             connection.interrupt()

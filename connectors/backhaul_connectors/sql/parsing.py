@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from backhaul_sdk import Record
 
 Values: TypeAlias = "Mapping[str, Any]"
-"""What a row holds, by what it means; columns that are absent are absent here."""
+"""A row's values by their meaning; absent columns are absent here."""
 
 LONGEST_KEY = 120
 _NO_ARTICLE = (
-    "the row has no article ({} is empty), so nobody knows what was shipped; name the "
+    "the row has no article ({} is empty), so it is unknown what was shipped; name the "
     "articles, or read shipments of whole orders without a column of articles"
 )
 
 
 class ParsingRules(Struct, frozen=True):
-    """What the settings say about values, whichever table they are in."""
+    """The settings for values, the same for every table."""
 
     negative_is_zero: bool = True
     reason_map: Mapping[str, str] = {}
@@ -54,10 +54,10 @@ DEFAULT_RULES = ParsingRules()
 
 
 class RowOrigin(Struct, frozen=True):
-    """Which row it was: its place, its id, when it changed, and the zone of times.
+    """Where a row came from: its place, its id, its change time, and the default zone.
 
-    `read_at` (RFC 3339) is when the list was read that the row is part of. Rows that
-    are read once each, `in_order` of their ids, are entries of a journal.
+    `read_at` (RFC 3339) is when the list with the row was read. Rows that are read once
+    each, `in_order` of their ids, are entries of a journal.
     """
 
     place: str
@@ -74,14 +74,14 @@ class RowOrigin(Struct, frozen=True):
 
 
 def record_of(kind: str, values: Values, origin: RowOrigin) -> Record | Bad:
-    """Return what the row says."""
+    """Return the record of a row."""
     raw = to_json(values)
     try:
         if origin.id is None:
             raise Unusable("the id is empty")
         return _BUILDERS[kind](values, origin, raw)
     except Unusable as error:
-        # With the content: a row that is wrong again after a correction is told again.
+        # With the content: a corrected row that is still wrong is reported again.
         content = hashlib.sha256(raw.encode("utf-8", "replace")).hexdigest()[:16]
         key = key_of("bad", kind, origin.id, content)
         return Bad(key=key, raw=raw, reason=str(error), locator=origin.locator)
@@ -115,9 +115,9 @@ def _carrier(values: Values) -> str:
 
 
 def _shipped_at(values: Values, origin: RowOrigin) -> str | None:
-    """Return when the parcel left; None also for a time that may be two.
+    """Return when the parcel left; None for an ambiguous time too.
 
-    The platform is not told of it, so it keeps no shipment back.
+    The platform does not receive this time, so an ambiguous one delays no shipment.
     """
     value = values.get("shipped_at")
     if value is None:
@@ -131,7 +131,7 @@ def _shipped_at(values: Values, origin: RowOrigin) -> str | None:
 
 
 def _lines(values: Values) -> tuple[Line, ...]:
-    """Return what left; empty only where no column could name an article."""
+    """Return the lines; empty only if no column could name an article."""
     if values.get("lines") is not None:
         return tuple(map(_line, _listed(values["lines"])))
     if _text(values, "sku"):
@@ -194,7 +194,7 @@ def _stock_level(values: Values, origin: RowOrigin, raw: str) -> StockLevel:
     quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
     as_of = _counted_at(values, origin)
     return StockLevel(
-        # The same row says something new whenever it changes.
+        # A changed row is a new record.
         key=key_of("stock-level", origin.id, as_of, quantity),
         sku=_code(values, "sku"),
         quantity=quantity,
@@ -214,7 +214,7 @@ def _counted_at(values: Values, origin: RowOrigin) -> str:
     if times.day_alone(counted) is not None:
         raise Unusable(
             f"as of is a day without a time of day: {shown(counted)!r}; two counts of"
-            " one day could not be told apart, so name a column with a time"
+            " one day have no order, so name a column with a time"
         )
     return rfc3339(moment(counted, origin.zone, "as of"))
 
@@ -246,9 +246,11 @@ def _reason(
 
 
 def _letters(value: object, name: str) -> object:
-    """Return the value. Raises Unusable for bytes, which may be in any encoding."""
+    """Return the value. Raises Unusable for bytes of an unknown encoding."""
     if isinstance(value, bytes):
-        raise Unusable(f"the {name} holds bytes that are no letters: {shown(value)}")
+        raise Unusable(
+            f"the {name} holds bytes that are not UTF-8 text: {shown(value)}"
+        )
     return value
 
 

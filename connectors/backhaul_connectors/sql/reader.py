@@ -52,14 +52,15 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 100
 FAR_AHEAD = timedelta(days=1)
-"""A row that is further ahead than any zone or clock makes it is told of."""
+"""A row further in the future than any time zone or clock error explains is
+reported."""
 _COLON = re.compile(r"(?<!:):(?!:)(?=\w)")
 
 
 class RowPage(Struct, frozen=True):
-    """Rows as records, the place behind them, and whether there may be more.
+    """Rows as records, the position after them, and whether there may be more.
 
-    `unread` are rows that are told of only; more is to be asked for `behind` them.
+    `unread` are rows that are only reported; the next page starts `behind` them.
     """
 
     records: Sequence[Record | Bad]
@@ -78,7 +79,7 @@ class RowPage(Struct, frozen=True):
 
 
 class SourceReader:
-    """The statements of one source. Every method blocks."""
+    """Runs the statements of one source. Every method blocks."""
 
     def __init__(
         self,
@@ -123,10 +124,10 @@ class SourceReader:
         behind: RowPosition | None,
         lag: timedelta,
     ) -> RowPage:
-        """Return the next rows by `changed_at` that have been there for `lag`.
+        """Return the next rows by `changed_at` that have existed for `lag` seconds.
 
-        They are those behind the page before, `behind`, else behind the kept place.
-        Without a row to read the page has no place: the kept one stays.
+        They follow `behind`, the last row of the previous page, else the stored
+        position. A page without rows has no position: the stored one stays.
         """
         with engine.connect() as connection:
             now = self._now(connection)
@@ -145,11 +146,11 @@ class SourceReader:
         seconds: float,
         lag: timedelta,
     ) -> RowPage:
-        """Return the next rows that lie up to `seconds` before the place, and its own.
+        """Return the next rows up to `seconds` before the position, and its own.
 
-        The pages begin at the earliest row, then go on `behind` the page before. The
-        page without more has `is_past` where no later commit can add a row: by the
-        database's clock the place is longer ago than `seconds`.
+        The pages begin at the earliest row, then continue after `behind`. The last page
+        has `is_past` if no later commit can add a row: by the database's clock the
+        position is older than `seconds`.
         """
         start = earlier(place.at, seconds)
         with engine.connect() as connection:
@@ -169,13 +170,13 @@ class SourceReader:
         return replace(page, behind=last, is_past=is_past and not waits)
 
     def unprocessed(self, engine: Engine, place: RowPosition | None) -> RowPage:
-        """Return the next rows that nobody has taken."""
+        """Return the next rows that are not marked as processed."""
         with engine.connect() as connection:
             rows = self._rows(connection, place)
         return self._page(rows, len(rows) == self._limit, None)
 
     def begin_list(self, engine: Engine) -> StockListRows:
-        """Return when a whole list begins to be read, and what it names twice."""
+        """Return the start time of a full list, and its repeated articles."""
         with engine.connect() as connection:
             now = self._now(connection)
             every = select(func.count()).select_from(self._from)
@@ -193,7 +194,7 @@ class SourceReader:
     def whole(
         self, engine: Engine, place: RowPosition | None, listed: StockListRows
     ) -> RowPage:
-        """Return the next rows of all, as of when the list began to be read."""
+        """Return the next rows of the full list, as of its start time."""
         with engine.connect() as connection:
             rows = self._rows(connection, place)
         dated = [(row[0], listed.at, *row[2:]) for row in rows]
@@ -204,7 +205,7 @@ class SourceReader:
         return replace(page, records=records)
 
     def mark(self, engine: Engine, ids: Sequence[Any]) -> None:
-        """Say in the table that these rows were taken."""
+        """Mark rows in the table as processed."""
         source = self.source
         into = table_of(source.table, {source.processed_at: 0, source.id: 0})
         processed, id_ = into.c[source.processed_at], into.c[source.id]
@@ -221,9 +222,9 @@ class SourceReader:
                     connection.execute(marking.where(is_row))
 
     def without_order(self, engine: Engine) -> list[Bad]:
-        """Return rows that are never read, since nothing tells where they stand.
+        """Return rows that are never read because their position is unknown.
 
-        What is no time may also stand before all others, and so before our place.
+        An invalid time may also sort before all others, and so before our position.
         """
         missing = or_(self._at.is_(None), self._id.is_(None))
         statement = self._base().where(missing).limit(MOST_TOLD)
@@ -237,7 +238,7 @@ class SourceReader:
         return found
 
     def problem(self, engine: Engine) -> str:
-        """Read one row; say what keeps it from being read, empty if nothing does."""
+        """Read one row; return what prevents reading, empty if nothing does."""
         with engine.connect() as connection:
             try:
                 with connection.execute(self._base().limit(1)) as rows:
@@ -279,16 +280,16 @@ class SourceReader:
         )
 
     def _place(self) -> FromClause:
-        """Return where the rows are, with the columns that are read.
+        """Return the table with the columns that are read.
 
-        Each is named with its table: of one that is not there, SQLite would otherwise
-        make a text.
+        Each column is qualified with its table: SQLite would read the name of an absent
+        column as a text.
         """
         named = [self.source.id, self.source.changed_at, self.source.processed_at]
         names = sorted({*filter(None, named), *self._meanings.values()})
         if self.source.table:
             return table_of(self.source.table, names)
-        # A colon in the query, as in '12:30', is no parameter.
+        # A colon in the query, as in '12:30', is not a parameter.
         query = text(_COLON.sub(r"\\:", self.source.query))
         return query.columns(*map(quoted_column, names)).subquery("source")
 
@@ -320,10 +321,10 @@ class SourceReader:
         return datetime.fromtimestamp(float(seconds), UTC)
 
     def _trusted(self, place: RowPosition | None, now: datetime) -> RowPosition | None:
-        """Return the kept place; the beginning if no row can have stood there.
+        """Return the stored position; the beginning if it lies in the future.
 
-        That was read before it had been there for long: the clock was set back since,
-        or it is no time, and rows that come later would stand before it.
+        Then the clock was set back, or the time is invalid, and later rows would sort
+        before the position.
         """
         try:
             ahead = place is not None and self._latest(place.at) > now
@@ -334,11 +335,11 @@ class SourceReader:
     def _judged(
         self, rows: Sequence[Any], now: datetime, lag: timedelta
     ) -> tuple[list[Any], list[Bad], bool]:
-        """Return the rows to read, those to tell of, and whether one is to wait for.
+        """Return the rows to read, those to report, and whether one must wait.
 
-        They come in order, so none is read behind one that waits. In the hour that
-        comes twice in autumn rows of the second time stand among those of the first:
-        these wait until both are there.
+        Rows come in order, so none is read after one that waits. In the hour that comes
+        twice in autumn, rows of the second hour mix with those of the first: they wait
+        until both hours are over.
         """
         settled: list[Any] = []
         unread: list[Bad] = []
@@ -354,7 +355,7 @@ class SourceReader:
                 continue
             if at > now + FAR_AHEAD:
                 said = f"{self.source.changed_at} lies ahead: {shown(row[1])!r}"
-                unread.append(self._unread(row, f"{said}, so the row waits till then"))
+                unread.append(self._unread(row, f"{said}, so the row waits until then"))
                 continue
             waits = waits or at > now - lag
             if not waits:

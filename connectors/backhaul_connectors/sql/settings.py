@@ -45,18 +45,20 @@ REASON = (
 
 
 def column_named(name: str) -> str:
-    """Return the name of a column as it stands. Raises ValueError for none."""
+    """Return the name of a column, unchanged. Raises ValueError if invalid."""
     if not name or not name.isprintable() or len(name) > LONGEST_NAME:
         raise ValueError(f"{name!r} cannot be the name of a column or table")
     return name
 
 
 def table_named(name: str) -> str:
-    """Return `table` or `schema.table` as it stands. Raises ValueError for neither."""
+    """Return `table` or `schema.table`, unchanged. Raises ValueError if invalid."""
     for part in name.split("."):
         column_named(part)
     if name.count(".") > 1:
-        raise ValueError(f"{name!r} is no table; write it as table or schema.table")
+        raise ValueError(
+            f"{name!r} is not a table name; write it as table or schema.table"
+        )
     return name
 
 
@@ -76,7 +78,7 @@ Table: TypeAlias = Annotated[str, AfterValidator(table_named)]
 
 
 class FulfillmentColumns(BaseModel):
-    """What the columns of shipments are called; an empty name means there is none."""
+    """The names of the columns of shipments; an empty name means none."""
 
     model_config = STRICT
 
@@ -106,7 +108,7 @@ class FulfillmentColumns(BaseModel):
 
 
 class CancellationColumns(BaseModel):
-    """What the columns of cancellations are called."""
+    """The names of the columns of cancellations."""
 
     model_config = STRICT
 
@@ -120,7 +122,7 @@ class CancellationColumns(BaseModel):
 
 
 class StockDeltaColumns(BaseModel):
-    """What the columns of movements of stock are called."""
+    """The names of the columns of stock changes."""
 
     model_config = STRICT
 
@@ -132,7 +134,7 @@ class StockDeltaColumns(BaseModel):
 
 
 class StockLevelColumns(BaseModel):
-    """What the columns of stock are called."""
+    """The names of the columns of stock levels."""
 
     model_config = STRICT
 
@@ -148,7 +150,7 @@ class StockLevelColumns(BaseModel):
 
 
 class Source(BaseModel):
-    """Where rows of one kind are, and how new ones are told from known ones."""
+    """A table or query with rows of one kind, and how new rows are recognized."""
 
     model_config = STRICT
 
@@ -187,12 +189,12 @@ class _Followed(Source):
     @model_validator(mode="after")
     def _has_order(self) -> _Followed:
         if not self.changed_at and not self.processed_at:
-            raise ValueError("set changed_at or processed_at, to tell what is new")
+            raise ValueError("set changed_at or processed_at, which identify new rows")
         return self
 
 
 class Fulfillments(_Followed):
-    """Shipments that left the house."""
+    """Shipments that left the warehouse."""
 
     columns: FulfillmentColumns = Field(
         default=FulfillmentColumns(), description="What the columns are called."
@@ -216,7 +218,7 @@ class StockDeltas(_Followed):
 
 
 class StockLevels(Source):
-    """What is in stock. With neither `changed_at` nor `processed_at` all is read."""
+    """Stock levels. Without `changed_at` and `processed_at` all rows are read."""
 
     columns: StockLevelColumns = Field(
         default=StockLevelColumns(), description="What the columns are called."
@@ -230,12 +232,12 @@ class StockLevels(Source):
 
 
 class WriteTarget(BaseModel):
-    """A table that news of the store are written to."""
+    """A table that changes of the store are written to."""
 
     model_config = STRICT
 
     news: tuple[str, ...] = Field(
-        min_length=1, description='Which news it takes, such as "order.placed".'
+        min_length=1, description='Change topics that it takes, such as "order.placed".'
     )
     table: Table = Field(description="Table, or schema.table.")
     change_column: Column = Field(
@@ -305,7 +307,7 @@ class Settings(BaseModel):
         default=None, description="Where levels of stock are read from."
     )
     write: tuple[WriteTarget, ...] = Field(
-        default=(), description="Tables that news of the store are written to."
+        default=(), description="Tables that changes of the store are written to."
     )
     lag_seconds: float = Field(
         default=10.0,
@@ -400,7 +402,7 @@ class Settings(BaseModel):
         return self
 
     def sources(self) -> dict[str, Source]:
-        """Return what is read, by kind."""
+        """Return the sources, by kind."""
         all_sources: dict[str, Source | None] = {
             "fulfillments": self.fulfillments,
             "cancellations": self.cancellations,
@@ -410,7 +412,7 @@ class Settings(BaseModel):
         return {kind: each for kind, each in all_sources.items() if each is not None}
 
     def address(self) -> URL:
-        """Return the address with the password, for the driver alone."""
+        """Return the URL with the password, for the driver only."""
         url = parsed(self.url.get_secret_value())
         if self.password is None or url.get_backend_name() == "sqlite":
             return url
@@ -418,12 +420,14 @@ class Settings(BaseModel):
 
 
 def parsed(text: str) -> URL:
-    """Return the address with our driver. Raises ValueError that shows no secret."""
+    """Return the URL with our driver. Raises ValueError that shows no secret."""
     try:
         url = make_url(text)
         family = url.get_backend_name()
     except (ArgumentError, ValueError):
-        problem = "url is no address of a database; write postgresql://USER@HOST/NAME"
+        problem = (
+            "url is not the address of a database; write postgresql://USER@HOST/NAME"
+        )
         raise ValueError(problem) from None
     if family not in DRIVERS:
         known = ", ".join(f"{name}://" for name in DRIVERS)
@@ -442,7 +446,7 @@ def zone(name: str) -> tzinfo:
 
 
 def columns_of(source: Any) -> dict[str, str]:
-    """Return the columns that a source has for sure, by what they mean."""
+    """Return the columns that a source certainly has, by their meaning."""
     return {
         meaning: name
         for meaning, name in source.columns.model_dump().items()
@@ -451,6 +455,6 @@ def columns_of(source: Any) -> dict[str, str]:
 
 
 def seeks_reason(source: Any) -> bool:
-    """Return True where the column of the reason is read only if it exists."""
+    """Return True if the reason's column is read only if it exists."""
     known, written = type(source.columns).model_fields, source.columns.model_fields_set
     return "reason" in known and "reason" not in written

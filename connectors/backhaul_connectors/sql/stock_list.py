@@ -26,7 +26,7 @@ MOST_NAMED = 5
 
 
 class ListProgress(Struct):
-    """How far a whole list was read, from its beginning or not."""
+    """How far a full list was read, and whether from its beginning."""
 
     from_beginning: bool
     rows: int = 0
@@ -40,9 +40,10 @@ class ListProgress(Struct):
     def end_of(
         self, listed: StockListRows, rules: ParsingRules, name: str
     ) -> list[FullList]:
-        """Return the end of a full list; none of one that may lack an article.
+        """Return the end of a full list; None if the list may lack an article.
 
-        Rows that have no id, or that came or went meanwhile, make another number.
+        Rows without an id, or that appeared or vanished during the reading, change the
+        number.
         """
         is_whole = self.from_beginning and not self.bad and self.rows == listed.rows
         if rules.absent != "zero" or not is_whole:
@@ -64,9 +65,10 @@ class _Row(NamedTuple):
 
 
 class StockListRows(Struct, frozen=True):
-    """When a list is read, and its articles that stand in several rows.
+    """When a list was read, and its articles that have several rows.
 
-    `rows` is how many rows the source has at that moment, those without an id too.
+    `rows` is the number of rows of the source at that time, including rows without an
+    id.
     """
 
     at: datetime
@@ -76,7 +78,7 @@ class StockListRows(Struct, frozen=True):
     def each_once(
         self, ids: Sequence[Any], records: Sequence[Record | Bad], same_sku: str
     ) -> list[Record | Bad]:
-        """Return the records of a page; of a repeated article one sum, or none."""
+        """Return the records of a page; for a repeated article one sum, or none."""
         found = [
             self._once(id_, record, same_sku)
             for id_, record in zip(ids, records, strict=True)
@@ -129,10 +131,10 @@ def repeated_in(
     source: FromClause,
     columns: Mapping[str, ColumnElement[Any]],
 ) -> dict[str, list[_Row]]:
-    """Return the rows of every article that the source names more than once.
+    """Return the rows of every article that the source lists more than once.
 
-    `columns` are `id`, `sku` and `quantity`. Articles are compared as the database
-    does; what differs only in writing the host finds.
+    `columns` are `id`, `sku` and `quantity`. The database compares articles by its own
+    rules; the host finds different spellings.
     """
     sku = columns["sku"]
     twice: Select[Any] = (

@@ -1,4 +1,4 @@
-"""Converts database values to cursor text, and to what records need."""
+"""Converts database values to cursor text and to the values of records."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 MILLISECONDS_FROM = 1e11
-"""A number of seconds above this is one of milliseconds: no clock shows year 5138."""
+"""A number above this is in milliseconds: in seconds it would be the year 5138."""
 _DAY = timedelta(days=1)
 _SORTABLE = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d)?|$)")
-"""How times begin that stand in the order of their texts."""
+"""Text forms of times that sort like the times."""
 _TO_SECOND = len("2026-03-31 14:05:00")
 
 
 class Bytes(bytes):
-    """Text whose bytes are no letters: compared as text, kept apart as bytes."""
+    """Bytes that are not UTF-8 text: compared as text, stored as bytes."""
 
     __slots__ = ()
 
 
 def to_plain(value: object) -> Any:
-    """Return a value as JSON that `from_plain` turns into the same value again."""
+    """Return a value as JSON that `from_plain` converts back."""
     name = _KINDS.get(type(value))
     return value if name is None else {name: _written(value)}
 
 
 def from_plain(plain: Any) -> Any:
-    """Return the value. Raises ValueError, TypeError or KeyError for any other JSON."""
+    """Return the value. Raises ValueError, TypeError or KeyError for invalid JSON."""
     if not isinstance(plain, dict):
         return plain
     ((name, text),) = plain.items()
@@ -71,7 +71,7 @@ def _written(value: Any) -> str:
 
 
 def to_json(value: object) -> str:
-    """Return anything a row may hold as text; equal rows give equal texts."""
+    """Return any database value as text; equal rows give equal texts."""
     return _ENCODER.encode(value)
 
 
@@ -86,37 +86,37 @@ _ENCODER = json.JSONEncoder(
 
 
 def shown(value: object) -> str:
-    """Return a value for a person to read."""
+    """Return a value in a readable form."""
     if isinstance(value, bytes):
         return f"x'{value.hex()}'" if len(value) <= 64 else f"{len(value)} bytes"
     return str(value)
 
 
 def moment(value: object, zone: tzinfo, name: str) -> datetime:
-    """Return a time in UTC. A number is one of seconds or milliseconds since 1970.
+    """Return a time in UTC; a number is in seconds or milliseconds since 1970.
 
-    Raises Unusable for a local time of the hour that clocks skip or repeat.
+    Raises Unusable for a local time in the hour that clock changes skip or repeat.
     """
     try:
         found = _moment(value, zone)
         return (found if found.tzinfo else in_zone(found, zone, name)).astimezone(UTC)
     except (ValueError, OverflowError, OSError, ArithmeticError):
-        raise Unusable(f"{name} is no time: {shown(value)!r}") from None
+        raise Unusable(f"{name} is not a time: {shown(value)!r}") from None
 
 
 def latest(value: object, zone: tzinfo, name: str) -> datetime:
-    """Return in UTC when it is behind that time, whatever was done to the clock.
+    """Return the latest time in UTC that a local time can mean.
 
-    Where the clock is set back a time comes twice, and this is the second.
+    When the clock is set back an hour comes twice; this is the second one.
     """
     return max(_moments(value, zone, name))
 
 
 def earlier(value: object, seconds: float) -> Any:
-    """Return a value of the same kind and spelling that lies so many seconds earlier.
+    """Return a value of the same type and format, so many seconds earlier.
 
-    None for a value of which no earlier one can be written. The result may lie up to a
-    second earlier still, that of a day alone up to a day.
+    None if no earlier value can be written. The result may be up to a second earlier
+    still, or up to a day for a date.
     """
     try:
         if isinstance(value, str):
@@ -133,7 +133,7 @@ def earlier(value: object, seconds: float) -> Any:
 
 
 def _earlier_text(text: str, seconds: float) -> str | None:
-    """Return a text that stands before those of the time in the order of texts."""
+    """Return a text that sorts before the texts of the time."""
     if not _SORTABLE.match(text):
         return None
     found = parse_time(text[:_TO_SECOND]) - timedelta(seconds=seconds)
@@ -146,9 +146,9 @@ def _earlier_number(number: Any, seconds: float) -> Any:
 
 
 def is_long_before(value: object, moment: datetime) -> bool:
-    """Tell quickly that a time is before a moment in any zone; False if unsure.
+    """Return True if a time is certainly before a moment, in any zone.
 
-    No zone is as far from another as a day.
+    No two zones are a day apart.
     """
     if isinstance(value, str):
         try:
@@ -162,7 +162,7 @@ def is_long_before(value: object, moment: datetime) -> bool:
 
 
 def _moments(value: object, zone: tzinfo, name: str) -> tuple[datetime, datetime]:
-    """Return what the time may mean, in UTC: twice the same but in two nights."""
+    """Return the possible times in UTC: two that differ only on clock changes."""
     try:
         found = _moment(value, zone)
         if found.tzinfo:
@@ -170,7 +170,7 @@ def _moments(value: object, zone: tzinfo, name: str) -> tuple[datetime, datetime
         first, second = (found.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
         return first.astimezone(UTC), second.astimezone(UTC)
     except (ValueError, OverflowError, OSError, ArithmeticError):
-        raise Unusable(f"{name} is no time: {shown(value)!r}") from None
+        raise Unusable(f"{name} is not a time: {shown(value)!r}") from None
 
 
 def _moment(value: object, zone: tzinfo) -> datetime:

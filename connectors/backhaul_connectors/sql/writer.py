@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 10
 CHECK_FAILED = (3819, 4025)
-"""How MySQL and MariaDB say that a CHECK refuses a row; PyMySQL has no class for it."""
+"""The error code of MySQL and MariaDB for a violated CHECK; PyMySQL has no class for
+it."""
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,6})?)Z")
 
 
 class TableWriter:
-    """The tables that a topic goes to; all are written in one transaction."""
+    """The tables of a topic; a change is written to all in one transaction."""
 
     def __init__(self, targets: Sequence[WriteTarget], family: str) -> None:
         self._targets = targets
         self._family = family
 
     def push(self, engine: Engine, change: Change) -> Pushed:
-        """Write the change. What the database answered says what became of it."""
+        """Write the change. The database's answer determines the outcome."""
         targets = self._of(change)
         if not targets:
             return Rejected(f"no table is set for {change.topic}")
@@ -63,7 +64,7 @@ class TableWriter:
             return self._commit(connection, change)
 
     def lookup(self, engine: Engine, change: Change) -> LookedUp:
-        """Look for the change, after whatever still writes it has ended."""
+        """Search for the change, after any unfinished write of it has ended."""
         with engine.connect() as connection:
             if not self._lock(connection, change):
                 return Unknown("the database is still busy with it")
@@ -72,7 +73,7 @@ class TableWriter:
         return Found(change.object_id) if any(found) else Absent()
 
     def problems(self, engine: Engine) -> list[str]:
-        """Return what would keep tables from being written; nothing is written."""
+        """Return what would prevent writing; nothing is written."""
         with engine.connect() as connection:
             found = [_problem(connection, target) for target in self._targets]
         return [problem for problem in found if problem]
@@ -137,7 +138,7 @@ class TableWriter:
     def _lock(self, connection: Connection, change: Change) -> bool:
         """Wait until nobody else writes this change: a lost connection may still."""
         if self._family == SQLITE:
-            return True  # what another thread or process writes is not ours
+            return True  # other threads and processes write other changes
         if self._family == POSTGRES:
             locking = text("SELECT pg_advisory_xact_lock(:number)")
             connection.execute(locking, {"number": lock_number(change.id)})
@@ -162,7 +163,7 @@ def _into(target: WriteTarget) -> TableClause:
 
 
 def filled(target: WriteTarget, change: Change, family: str) -> dict[str, Any]:
-    """Return what each column is set to."""
+    """Return the value of each column."""
     values = {target.change_column: change.id}
     if target.object_column:
         values[target.object_column] = change.object_id
@@ -172,7 +173,7 @@ def filled(target: WriteTarget, change: Change, family: str) -> dict[str, Any]:
 
 
 def picked(change: Change, source: str) -> Any:
-    """Return what a path of the document leads to; None where it ends early."""
+    """Return the value at a path of the document; None if the path ends early."""
     special = {
         "@topic": change.topic,
         "@store": change.store,
@@ -192,7 +193,7 @@ def picked(change: Change, source: str) -> Any:
 
 
 def storable(value: Any, family: str) -> Any:
-    """Return a value as a column can hold it: parts of a document as JSON."""
+    """Return a value in a form that a column can hold: objects as JSON."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if not isinstance(value, str):
@@ -205,7 +206,10 @@ def storable(value: Any, family: str) -> Any:
 
 
 def _classified(error: DBAPIError) -> Pushed:
-    """Sort a failure before the commit. An answer means that nothing was written."""
+    """Classify a failure before the commit.
+
+    An answer of the database means that nothing was written.
+    """
     if error.connection_invalidated:
         return Uncertain(f"the connection broke: {words(error)}")
     number = error.orig.args[0] if error.orig and error.orig.args else None

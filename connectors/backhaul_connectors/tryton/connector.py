@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SPEC = Spec(
     name="tryton",
     version="1.0",
-    summary="Stock and shipments out of Tryton, orders into it, by JSON-RPC.",
+    summary="Reads stock and shipments from Tryton and writes orders to it.",
     capabilities=frozenset({Capability.PULL, Capability.PUSH}),
     settings=Settings,
     secret_fields=frozenset({"password"}),
@@ -97,12 +97,12 @@ class Tryton(Connector["Settings"]):
             yield Batch(records=page.records, cursor=read.to_text())
 
     def topics(self) -> frozenset[str]:
-        """Return the news that become sales: none without a party to write for."""
+        """Return the change topics that become sales: none without a customer party."""
         return self.spec.topics if self.settings.customer else frozenset()
 
     async def push(self, change: Change) -> Pushed:
         if not self.settings.customer:
-            return Rejected("set customer: the party that sales are written for")
+            return Rejected("set customer: the party of the sales")
         try:
             if change.topic == "order.cancelled":
                 sale = await self._orders.cancel(change)

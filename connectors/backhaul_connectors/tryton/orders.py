@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 STEPS = {"draft": (), "quotation": ("quote",), "confirmed": ("quote", "confirm")}
 STATES = ("draft", "quotation", "confirmed", "processing", "done")
-"""How far a sale may be, in order; `cancelled` stands apart."""
+"""The states of a sale, in order; `cancelled` is not in the order."""
 
 
 class TrytonSales:
-    """The sales of one party. What cannot be done for good raises Refused."""
+    """The sales of one party. Raises RequestRefused for permanent errors."""
 
     def __init__(self, server: TrytonClient, settings: Settings) -> None:
         self._server = server
         self._settings = settings
 
     async def find(self, order_id: str) -> dict[str, Any] | None:
-        """Return the order's sale, or the first where there are several."""
+        """Return the order's sale, or the first of several."""
         found = await self._server.call(
             "model.sale.sale.search_read",
             [
@@ -37,13 +37,13 @@ class TrytonSales:
         return found[0] if found else None
 
     def is_complete(self, sale: dict[str, Any]) -> bool:
-        """Tell whether a sale is as far as it is brought, or a person cancelled it."""
+        """Return True if a sale has its final state, or a person cancelled it."""
         wanted = STATES.index(self._settings.sale_state)
         state = sale["state"]
         return state == "cancelled" or STATES.index(state) >= wanted
 
     async def place(self, change: Change) -> int:
-        """Have a sale for the order, as far as the settings say; return its id."""
+        """Create or advance the order's sale as the settings say; return its id."""
         sale = await self.find(change.object_id)
         if sale is None:
             values = await self._values(change)
@@ -53,7 +53,7 @@ class TrytonSales:
         return int(sale["id"])
 
     async def cancel(self, change: Change) -> int | None:
-        """Cancel the order's sale; None where there is none."""
+        """Cancel the order's sale; return None if there is none."""
         sale = await self.find(change.object_id)
         if sale is None:
             return None
@@ -120,7 +120,7 @@ class TrytonSales:
         return currency
 
     async def _products(self, change: Change) -> dict[str, dict[str, Any]]:
-        """Return every product that the sale names, by its code."""
+        """Return every product of the sale, by its code."""
         wanted = {_sku(item) for item in change.document.get("items", ())}
         if self._settings.shipping_product:
             wanted.add(self._settings.shipping_product)
@@ -152,7 +152,7 @@ def _line(product: dict[str, Any], quantity: int, price: Decimal) -> dict[str, A
 
 
 def _unit_price(item: Any) -> Decimal:
-    """Return what one unit costs after its share of the discount."""
+    """Return the price of one unit after its share of the discount."""
     quantity = Decimal(item["quantity"])
     discount = _amount(item.get("discount") or 0)
     price = _amount(item.get("unitPrice") or 0) - discount / quantity
@@ -163,10 +163,10 @@ def _amount(value: object) -> Decimal:
     try:
         return Decimal(str(value))
     except InvalidOperation:
-        raise RequestRefused(f"{value!r} is no amount of money") from None
+        raise RequestRefused(f"{value!r} is not an amount of money") from None
 
 
 def _delivery(document: Any) -> str:
-    """Return who gets it and where, for a person to read."""
+    """Return the recipient and the address as a text."""
     address = document.get("shippingAddress") or {}
     return "\n".join(str(value) for value in address.values() if value)

@@ -26,10 +26,10 @@ MOVES_AT_ONCE = 1_000
 
 
 class TrytonCursor(Struct, frozen=True):
-    """How far was read: the shipment written last, and the stock.
+    """How far was read: the last shipment, and the stock.
 
-    `product` is the one read last while the stock is being read, `counted` is when the
-    last reading of it began, in seconds since 1970.
+    `product` is the last product while the stock is being read, `counted` is when the
+    last stock reading began, in seconds since 1970.
     """
 
     written: str = ""
@@ -42,7 +42,7 @@ class TrytonCursor(Struct, frozen=True):
 
     @classmethod
     def from_text(cls, text: str | None) -> TrytonCursor:
-        """Read the host's text; anything else means from the beginning."""
+        """Read the host's text; invalid text means from the beginning."""
         try:
             written, shipment, product, counted = json.loads(text or "")
             datetime.fromisoformat(written or "2000-01-01")
@@ -52,7 +52,7 @@ class TrytonCursor(Struct, frozen=True):
 
 
 class RecordPage(Struct, frozen=True):
-    """Records, the place behind them, and whether there may be more."""
+    """Records, the cursor after them, and whether there may be more."""
 
     records: Sequence[Record | Bad]
     cursor: TrytonCursor
@@ -60,17 +60,17 @@ class RecordPage(Struct, frozen=True):
 
 
 class TrytonReader:
-    """What is read of one database."""
+    """Reads shipments and stock of one database."""
 
     def __init__(self, server: TrytonClient, settings: Settings) -> None:
         self._server = server
         self._settings = settings
 
     async def shipments(self, cursor: TrytonCursor) -> RecordPage:
-        """Return the next shipments that are done.
+        """Return the next finished shipments.
 
-        Where the server's clock was set back, what is written from now on sorts
-        before the cursor: all are read anew, and what was taken is known by its key.
+        If the server's clock was set back, new shipments sort before the cursor: then
+        all are read again, and the host ignores known keys.
         """
         settings, size = self._settings, self._settings.batch_rows
         await self._server.call("model.res.user.get_preferences", True)
@@ -100,10 +100,10 @@ class TrytonReader:
         return RecordPage(records, place, len(rows) == size)
 
     async def _carriers(self, shipments: list[int]) -> dict[int, str]:
-        """Return by shipment who carries it, where Tryton knows.
+        """Return the carrier of each shipment, if Tryton knows it.
 
-        It does with the module stock_shipment_cost; a user who may not read carriers
-        still ships.
+        It does with the module stock_shipment_cost; a user without access to carriers
+        can still ship.
         """
         model = f"model.{SHIPMENT}"
         if not await self._server.call(f"{model}.fields_get", ["carrier"]):
@@ -116,14 +116,14 @@ class TrytonReader:
         return {row["id"]: said for row in rows if (said := _carrier(row))}
 
     def is_stock_due(self, cursor: TrytonCursor) -> bool:
-        """Tell whether the stock is to be read, or to be read on."""
+        """Return True if a stock reading is due, or has not ended."""
         every = self._settings.stock_seconds
         since = self._server.now.timestamp() - cursor.counted
-        # A clock that was set back must not put the stock off until the old time.
+        # A clock that was set back must not delay the stock until the old time.
         return bool(every) and (cursor.product > 0 or abs(since) >= every)
 
     async def stock(self, cursor: TrytonCursor) -> RecordPage:
-        """Return the next levels, as of the moment they are asked for."""
+        """Return the next stock levels, as of the time of the request."""
         places = await self._house()
         as_of, size = self._server.now, self._settings.batch_rows
         rows = await self._server.call(
@@ -144,7 +144,7 @@ class TrytonReader:
         return RecordPage([_level(row, as_of) for row in rows], behind, more)
 
     async def _house(self) -> list[int]:
-        """Return the locations where goods are until they leave: stored, or picked."""
+        """Return the locations of goods that have not left: stored or picked."""
         name = self._settings.warehouse
         named: list[Any] = [["type", "=", "warehouse"]]
         if name:
@@ -156,11 +156,11 @@ class TrytonReader:
         if len(found) == 1:
             return [found[0]["storage_location"], found[0]["output_location"]]
         if name:
-            raise CheckFailed(f"there is no one warehouse called {name!r}")
+            raise CheckFailed(f"there is not exactly one warehouse called {name!r}")
         raise CheckFailed("there is not exactly one warehouse: set warehouse")
 
     async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:
-        """Return by shipment what went to customers, with the sale's line."""
+        """Return what each shipment sent to customers, with the sale's line."""
         moves: list[dict[str, Any]] = []
         references = [f"{SHIPMENT},{id_}" for id_ in shipments]
         while True:
@@ -205,7 +205,7 @@ class TrytonReader:
     def _of(
         self, row: Mapping[str, Any], sold: Mapping[int, list[dict[str, Any]]]
     ) -> Iterator[Record | Bad]:
-        """Yield what one shipment says: a parcel for each of our sales in it."""
+        """Yield the records of a shipment: a parcel for each of our sales in it."""
         by_sale: dict[str, list[dict[str, Any]]] = {}
         for move in sold.get(row["id"], []):
             sale = move["sale"] or {}
@@ -275,14 +275,16 @@ def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
         if not each["code"]:
             return "a product of the shipment has no code; give it the store's SKU"
         if not _is_whole(each["quantity"]) or each["quantity"] < 1:
-            return f"{each['quantity']} of {each['code']} is no number of pieces"
+            return (
+                f"{each['quantity']} of {each['code']} is not a whole number of units"
+            )
     return ""
 
 
 def _is_whole(quantity: Any) -> bool:
     try:
         return bool(quantity == int(quantity))
-    except (TypeError, ValueError, OverflowError):  # no number, or an infinite one
+    except (TypeError, ValueError, OverflowError):  # not a number, or infinite
         return False
 
 
@@ -292,7 +294,7 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
     raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
     locator = f"product {row['code']}"
     if not _is_whole(quantity):
-        reason = f"{quantity} of {row['code']} is no number of pieces"
+        reason = f"{quantity} of {row['code']} is not a whole number of units"
         return Bad(key=key, raw=raw, reason=reason, locator=locator)
     try:
         # Tryton may have shipped what it has not received yet.

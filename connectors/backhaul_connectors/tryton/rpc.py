@@ -21,18 +21,16 @@ if TYPE_CHECKING:
     from backhaul_sdk.calls import Answer
 
 LOGIN_REST_SECONDS = 300.0
-"""For so long Tryton counts each login that it turns away, unless it is set otherwise.
-
-Who asks more often than that is never let in again.
-"""
+"""How long Tryton counts each failed login by default. A client that logs in more often
+is locked out."""
 
 
 class RequestRefused(CheckFailed):
-    """The server understood and refused; nothing was done. The text is its own."""
+    """The server understood and refused the request; nothing was done."""
 
 
 class NotNow(CheckFailed):
-    """Nothing was done, and the same call may do later; None leaves it open when."""
+    """Nothing was done; the same call may work later. None: no wait was stated."""
 
     def __init__(self, words: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(words)
@@ -40,7 +38,7 @@ class NotNow(CheckFailed):
 
 
 class ServerFailed(CheckFailed):
-    """The server broke while it worked, or answered what nobody understands."""
+    """The server broke during the request, or its answer is unreadable."""
 
 
 class LoginRefused(CheckFailed):
@@ -48,11 +46,11 @@ class LoginRefused(CheckFailed):
 
 
 class SessionExpired(LoginRefused):
-    """The session is no more; nothing was done."""
+    """The session has expired; nothing was done."""
 
 
 class TrytonClient:
-    """A database of a server, with a session that is renewed when it has expired.
+    """A database on a server, with a session that is renewed after it expires.
 
     `clock` returns seconds that never go back.
     """
@@ -73,18 +71,18 @@ class TrytonClient:
         self._context: dict[str, Any] = {}
         self._numbers = count()
         self.now = datetime.min.replace(tzinfo=UTC)
-        """What the server's clock showed when it gave its last answer."""
+        """The server's clock at its last answer."""
 
     async def open(self) -> None:
         await self._caller.open()
 
     async def close(self) -> None:
-        """Forget the session; the server lets it expire."""
+        """Drop the session; it expires at the server."""
         self._session = None
         await self._caller.close()
 
     async def call(self, method: str, *parameters: Any, **context: Any) -> Any:
-        """Call a method that only reads: with a session that expired, a second time."""
+        """Call a method that only reads; after an expired session, once more."""
         try:
             return await self.write(method, *parameters, **context)
         except SessionExpired:
@@ -123,7 +121,8 @@ class TrytonClient:
             raise NotNow("too many logins failed; wait a while", rest)
         if answer.status in (401, 403):
             raise LoginRefused(
-                f"{self._base} does not let {settings.user} in: check user and password"
+                f"{self._base} refuses the login of {settings.user}: check user and "
+                "password"
             )
         user_id, key, *_ = self._result(answer)
         token = f"{settings.user}:{user_id}:{key}"
@@ -165,7 +164,7 @@ class TrytonClient:
         try:
             self.now = parsedate_to_datetime(answer.headers.get("date", ""))
         except (ValueError, TypeError):
-            raise ServerFailed("the server does not say what time it is") from None
+            raise ServerFailed("the server's answer has no Date header") from None
 
     def _result(self, answer: Answer) -> Any:
         if not answer.is_success:
@@ -175,14 +174,14 @@ class TrytonClient:
         except NotJson as error:
             raise ServerFailed(f"{self._base}: {error}") from None
         if not isinstance(document, dict) or not {"result", "error"} & {*document}:
-            raise ServerFailed(f"{self._base} answered what is no JSON-RPC")
+            raise ServerFailed(f"{self._base} sent an answer that is not JSON-RPC")
         if "error" in document:
             raise _refusal(document["error"])
         return document["result"]
 
 
 def _failure(where: str, answer: Answer) -> CheckFailed:
-    """Return what a status that is no success means."""
+    """Return the exception for an HTTP status that is not a success."""
     said = outcome_of(answer)
     if isinstance(said, NotSent):
         return NotNow(f"{where}: {said.reason}", said.retry_after_seconds)
@@ -197,11 +196,11 @@ _MEANINGS: dict[object, type[CheckFailed]] = {
     "ConcurrencyException": NotNow,
     "LoginException": LoginRefused,
 }
-"""What may be raised on purpose; all else is a fault in the server."""
+"""Errors that Tryton raises on purpose; all others are faults of the server."""
 
 
 def _refusal(error: Any) -> CheckFailed:
-    """Return what the server's error means: its own words, or that it broke."""
+    """Return the exception for the server's error, with its text."""
     kind, *more = error if isinstance(error, list) and error else [error]
     meaning = _MEANINGS.get(kind) if isinstance(kind, str) else None
     if meaning is None:
@@ -213,7 +212,7 @@ def _refusal(error: Any) -> CheckFailed:
 
 
 def typed(value: object) -> Any:
-    """Return a value as Tryton writes it in JSON."""
+    """Return a value in Tryton's JSON form."""
     if isinstance(value, Decimal):
         return {"__class__": "Decimal", "decimal": str(value)}
     if isinstance(value, datetime):
@@ -227,7 +226,7 @@ def typed(value: object) -> Any:
 
 
 def untyped(value: Any) -> Any:
-    """Return what Tryton wrote in JSON; times are in UTC."""
+    """Return a value from Tryton's JSON form; times are in UTC."""
     if isinstance(value, list):
         return [untyped(each) for each in value]
     if not isinstance(value, dict):
@@ -242,10 +241,10 @@ def untyped(value: Any) -> Any:
         if kind == "date":
             return date(**parts)
     except (TypeError, ValueError, KeyError, ArithmeticError):
-        raise NotJson(f"a {kind} in the answer is none") from None
+        raise NotJson(f"a {kind} in the answer is invalid") from None
     return {name: untyped(each) for name, each in value.items()}
 
 
 def may_have_arrived(error: CheckFailed) -> bool:
-    """Tell whether a call that failed may have taken effect, or still may."""
+    """Return True if a failed call may have taken effect, or still may."""
     return isinstance(error, NoAnswer | ServerFailed)

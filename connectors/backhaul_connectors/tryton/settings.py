@@ -1,4 +1,4 @@
-"""The settings of a Tryton server: where it is, and what is exchanged with it."""
+"""The settings of a Tryton server: its address, and the data to exchange."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Settings(BaseModel):
     database: str = Field(
         pattern=r"^[A-Za-z0-9_.-]+$", description="Name of the database."
     )
-    user: str = Field(description="Login of the user that the connector is.")
+    user: str = Field(description="Login of the connector's user.")
     password: SecretStr = Field(description="The user's password.")
     customer: str = Field(
         default="",
@@ -29,7 +29,7 @@ class Settings(BaseModel):
         "shipments are read. Needed to write orders.",
     )
     sale_state: Literal["draft", "quotation", "confirmed"] = Field(
-        default="quotation", description="How far a sale is brought by itself."
+        default="quotation", description="State that a new sale is advanced to."
     )
     shipping_product: str = Field(
         default="",
@@ -37,7 +37,7 @@ class Settings(BaseModel):
         "price of shipping is not written.",
     )
     shipments: bool = Field(
-        default=True, description="Whether shipments that are done are read."
+        default=True, description="Whether finished shipments are read."
     )
     tracking_number_field: str = Field(
         default="reference",
@@ -62,10 +62,10 @@ class Settings(BaseModel):
         "read: as long as the longest transaction of the server.",
     )
     batch_rows: int = Field(
-        default=200, ge=1, le=1_000, description="Rows that are read at once."
+        default=200, ge=1, le=1_000, description="Rows per request."
     )
     answer_seconds: float = Field(
-        default=60.0, gt=0, le=600, description="How long an answer may take."
+        default=60.0, gt=0, le=600, description="Timeout of an answer, in seconds."
     )
     settle_seconds: float = Field(
         default=30.0,
@@ -76,7 +76,7 @@ class Settings(BaseModel):
     )
     network: Network = Field(
         default=Network(),
-        description="What may be reached besides public HTTPS servers.",
+        description="Addresses that are allowed besides public HTTPS servers.",
     )
 
     @model_validator(mode="after")

@@ -29,7 +29,7 @@ KEY_BYTES = (24, 64)
 
 
 def key_of(secret: SecretStr) -> bytes:
-    """Return the key in a secret. Raises ValueError, which does not show it."""
+    """Return the key of a secret. Raises ValueError, which does not show the secret."""
     text = secret.get_secret_value().removeprefix(PREFIX)
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -55,21 +55,24 @@ def signatures(
 class Settings(BaseModel):
     """`[connectors.NAME]` with `type = "webhook_out"`."""
 
-    # Without hiding, a mistake in one secret would print all of them.
+    # Otherwise an error in one secret would print all of them.
     model_config = STRICT
 
-    url: str = Field(description="Where the news is posted to.")
+    url: str = Field(description="URL that change notifications are posted to.")
     secrets: tuple[SecretStr, ...] = Field(
         min_length=1,
         description="Secrets (whsec_ and Base64) that each message is signed with; "
         "two while one replaces the other.",
     )
     answer_seconds: float = Field(
-        default=15.0, gt=0, le=120, description="Seconds that the receiver may take."
+        default=15.0,
+        gt=0,
+        le=120,
+        description="Timeout of the receiver's answer, in seconds.",
     )
     network: Network = Field(
         default=Network(),
-        description="What may be reached besides public HTTPS servers.",
+        description="Addresses that are allowed besides public HTTPS servers.",
     )
 
     @field_validator("secrets", mode="before")
@@ -94,20 +97,20 @@ class Settings(BaseModel):
 SPEC = Spec(
     name="webhook_out",
     version="1.0",
-    summary="Forwards the store's news to a URL with Standard Webhooks signatures.",
+    summary="Forwards the store's changes to a URL with Standard Webhooks signatures.",
     capabilities=frozenset({Capability.PUSH}),
     settings=Settings,
     secret_fields=frozenset({"secrets"}),
     topics=frozenset(TOPICS),
-    # The specification asks so of every receiver.
+    # The specification requires this of every receiver.
     takes_once=True,
 )
 
 
 class WebhookOut(Connector["Settings"]):
-    """A receiver somewhere that takes news.
+    """A receiver of change notifications.
 
-    `clock` returns the seconds since 1970, which a message is stamped with.
+    `clock` returns the seconds since 1970 for the timestamp of each message.
     """
 
     spec = SPEC
@@ -157,7 +160,7 @@ class WebhookOut(Connector["Settings"]):
 
 def _outcome(answer: Answer) -> Pushed:
     if answer.status == 410:
-        return Rejected("the receiver wants no more messages (410)")
+        return Rejected("the receiver refuses all further messages (410)")
     return outcome_of(answer)
 
 

@@ -43,7 +43,7 @@ MODES = b"data-modes"
 def routes(modes: Sequence[str]) -> list[Route]:
     """Return the routes of the page, which offers these modes.
 
-    The page itself is no secret: what it sends needs a device's token.
+    The page itself is public: every scan that it sends needs a device's token.
     """
     return [Route("GET", path, _serve(path, modes)) for path in FILES]
 

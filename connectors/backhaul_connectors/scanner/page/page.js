@@ -176,7 +176,7 @@ async function sendAll() {
 function settle(key, message, answer) {
   if (answer.status === 401) {
     keep("token", "");
-    show("bad", "This device is not known: enter its token. The scan is kept.");
+    show("bad", "Unknown device: enter its token. The scan is kept.");
     refresh();
     focusOnCode();
     return false;
