@@ -46,7 +46,7 @@ def main(around: Sequence[Middleware] = ()) -> int:
         uvloop.run(serve(options, around))
     except tuple(REFUSALS) as error:
         code, words = REFUSALS[type(error)]
-        say(sys.stderr.fileno(), words.format(error))
+        print_line(sys.stderr.fileno(), words.format(error))
         return code
     return 0
 
@@ -58,24 +58,24 @@ async def serve(options: Options, around: Sequence[Middleware]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     running = await start(options, around=around)
-    _spare_what_stays()
-    say(sys.stdout.fileno(), f"public {running.access.public_url}")
-    say(sys.stdout.fileno(), f"control {running.access.control_url}")
+    _freeze_loaded_objects()
+    print_line(sys.stdout.fileno(), f"public {running.access.public_url}")
+    print_line(sys.stdout.fileno(), f"control {running.access.control_url}")
     await asked.wait()
     await running.stop()
 
 
-def _spare_what_stays() -> None:
-    """Modules and routes live as long as the process: never look through them again.
+def _freeze_loaded_objects() -> None:
+    """Exclude modules and routes, which live as long as the process, from collection.
 
-    A full collection goes through them all, and everybody waits for it.
+    A full collection would visit them all while every request waits.
     """
     gc.collect()
     gc.freeze()
 
 
-def say(descriptor: int, line: str) -> None:
-    """One line for whoever started us; a closed pipe is no reason to stop."""
+def print_line(descriptor: int, line: str) -> None:
+    """Print a line to stdout; a closed pipe does not stop the server."""
     try:
         os.write(descriptor, f"{line}\n".encode())
     except BrokenPipeError:

@@ -31,7 +31,7 @@ class FolderInUseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoreKey:
-    """A store and a key to it that may do everything."""
+    """A store and an API key with every scope."""
 
     subdomain: str
     id: str
@@ -40,7 +40,7 @@ class StoreKey:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a running server; the fixture's store comes first."""
+    """The contents of access.json: URLs, tokens and stores, the fixture's first."""
 
     public_url: str
     control_url: str
@@ -67,7 +67,7 @@ class Folder:
         return self.path / "reference.db"
 
     def lock(self) -> int:
-        """Hold the folder; the descriptor is closed to let it go."""
+        """Lock the folder; closing the descriptor releases it."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, SECRET_MODE)
         try:
@@ -78,7 +78,7 @@ class Folder:
         return descriptor
 
     def token_key(self) -> bytes:
-        """The key of all tracking tokens, made at the first start."""
+        """Return the key of all tracking tokens; it is created at the first start."""
         path = self.path / "token.key"
         if not path.exists():
             write_private(path, secrets.token_bytes(32))
@@ -97,7 +97,7 @@ class Folder:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, readable by its owner only."""
+    """Write a file atomically with mode 0600."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
@@ -113,7 +113,7 @@ Stores = tuple[StoreKey, ...]
 
 @dataclass(slots=True)
 class StoreRegistry:
-    """Keeps access.json as the stores come and go."""
+    """Updates access.json when stores are added."""
 
     folder: Folder
     access: Access
@@ -138,7 +138,7 @@ STORE_REGISTRY: web.AppKey[StoreRegistry] = web.AppKey("roll", StoreRegistry)
 def load_registry(
     tx: Tx, options: Options, platform: Platform, folder: Folder
 ) -> Stores:
-    """Every store with a key that works, the fixture's first; it is loaded if new."""
+    """Return the stores, each with a valid key; loads the fixture if new."""
     words, ids = platform.quirks, platform.ids
     listed: list[dict[str, str]] = folder.read_access().get("stores") or [{}]
     if stores.by_subdomain(tx, loader.SUBDOMAIN) is None:
@@ -153,7 +153,7 @@ def load_registry(
 
 
 def _keyed(tx: Tx, store: Store, known: str | None, ids: IdSource) -> StoreKey:
-    """The key that access.json names, or a new one where it works no more."""
+    """Return the store with its key in access.json, or a new key if that is invalid."""
     if known is None or api_keys.find(tx, known) is None:
         known = ids.api_key()
         api_keys.add(tx, store.id, known, name="fixture")

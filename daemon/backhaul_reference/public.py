@@ -9,7 +9,7 @@ from aiohttp.typedefs import Middleware
 from backhaul_reference.openapi.document import document
 from backhaul_reference.platform.context import PLATFORM, Platform
 from backhaul_reference.platform.http.endpoint import MAX_BODY_BYTES
-from backhaul_reference.platform.http.fault_injection import fail_as_asked
+from backhaul_reference.platform.http.fault_injection import inject_failure
 from backhaul_reference.platform.http.middleware import answer_problems
 from backhaul_reference.platform.http.quirk_adapter import LEVERS, answer_by_quirks
 from backhaul_reference.platform.http.responses import json_answer, raw_answer
@@ -29,7 +29,7 @@ def public_app(
         middlewares=[
             *around,
             storefront_routes.allow_browsers,
-            fail_as_asked,
+            inject_failure,
             answer_by_quirks,
             answer_problems,
         ],

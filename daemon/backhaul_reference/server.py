@@ -29,17 +29,17 @@ from backhaul_reference.data_folder import (
 )
 from backhaul_reference.fixtures import loader
 from backhaul_reference.fixtures.loader import Identity
-from backhaul_reference.mail.outbox_worker import Courier, Office
-from backhaul_reference.mail.texts import Desk, Tokens
+from backhaul_reference.mail.outbox_worker import MailServices, MailWorker
+from backhaul_reference.mail.texts import MailRenderer, Tokens
 from backhaul_reference.mail.transports import (
-    FolderSink,
-    Login,
+    FolderTransport,
     MailLoginError,
-    NoTokens,
-    PrintingSink,
-    Sink,
-    SmtpSink,
+    RedactedTokens,
+    SmtpLogin,
+    SmtpTransport,
+    StdoutTransport,
     Tls,
+    Transport,
     login_of,
 )
 from backhaul_reference.platform import quirks, tasks
@@ -69,23 +69,23 @@ from backhaul_reference.platform.webhooks.ssrf_guard import PublicResolver
 from backhaul_reference.public import public_app
 
 
-def sink_of(options: Options) -> Sink:
+def transport_of(options: Options) -> Transport:
     if options.mails == "stdout":
-        return PrintingSink()
+        return StdoutTransport()
     if options.smtp is None:
-        return FolderSink(Path(options.data) / "mails")
+        return FolderTransport(Path(options.data) / "mails")
     host, port = options.smtp
     login = login_of(options.smtp_login, os.environ)
-    return SmtpSink(host, port, _tls_for(host, options.smtp_tls, login), login)
+    return SmtpTransport(host, port, _tls_for(host, options.smtp_tls, login), login)
 
 
 def tokens_of(options: Options, tokens: Tokens) -> Tokens:
-    """A buyer's link is for the buyer: it is in mails, and nowhere else."""
-    return NoTokens() if options.mails == "stdout" else tokens
+    """Return the tokens for mails; printed mails get fake ones."""
+    return RedactedTokens() if options.mails == "stdout" else tokens
 
 
-def _tls_for(host: str, wanted: Tls, login: Login | None) -> Tls:
-    """A password never leaves the machine in the clear."""
+def _tls_for(host: str, wanted: Tls, login: SmtpLogin | None) -> Tls:
+    """Return the TLS mode; a login to another machine requires TLS."""
     if login is None:
         return wanted
     if wanted == "off" and not is_loopback(host):
@@ -93,12 +93,14 @@ def _tls_for(host: str, wanted: Tls, login: Login | None) -> Tls:
     return "starttls" if wanted == "auto" else wanted
 
 
-async def start_courier(office: Office, stack: AsyncExitStack) -> Courier:
-    """A running courier; the stack ends it, and what is unsent waits in the outbox."""
-    courier = Courier(office)
-    task = tasks.start(courier.run())
+async def start_mail_worker(
+    services: MailServices, stack: AsyncExitStack
+) -> MailWorker:
+    """Start the mail worker; the stack stops it, and unsent mails stay queued."""
+    mail_worker = MailWorker(services)
+    task = tasks.start(mail_worker.run())
     stack.push_async_callback(_end, task)
-    return courier
+    return mail_worker
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -172,16 +174,16 @@ def close_descriptor(descriptor: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What a simulation replaces: time and chance."""
+class Environment:
+    """The clock and the sources of randomness, which a simulation replaces."""
 
     clock: Clock
     random_bytes: RandomBytes
     chance: Callable[[], float]
 
 
-def real_world() -> World:
-    return World(SystemClock(), secrets.token_bytes, random.SystemRandom().random)
+def real_environment() -> Environment:
+    return Environment(SystemClock(), secrets.token_bytes, random.SystemRandom().random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +199,26 @@ class Running:
 
 
 async def start(
-    options: Options, world: World | None = None, around: Sequence[Middleware] = ()
+    options: Options,
+    environment: Environment | None = None,
+    around: Sequence[Middleware] = (),
 ) -> Running:
-    """Bind, open the state, serve; raises before anything is served.
+    """Start the server; raises before it serves anything.
 
-    `around` is put around every request to the public listener, the first outermost.
+    `around` are middlewares of the public listener, the first outermost.
     """
     async with AsyncExitStack() as stack:
-        return await _start(options, world or real_world(), around, stack)
+        return await _start(options, environment or real_environment(), around, stack)
 
 
 async def _start(
     options: Options,
-    world: World,
+    environment: Environment,
     around: Sequence[Middleware],
     stack: AsyncExitStack,
 ) -> Running:
-    clock = VirtualClock(world.clock)
-    world = replace(world, clock=clock)
+    clock = VirtualClock(environment.clock)
+    environment = replace(environment, clock=clock)
     words, faults = quirks.parse(options.quirks), Faults()
     folder = Folder(options.data)
     stack.callback(close_descriptor, folder.lock())
@@ -222,34 +226,36 @@ async def _start(
     stack.callback(public.close)
     control = bind(options.control_host, options.control_port)
     stack.callback(control.close)
-    ids = IdSource(world.clock, world.random_bytes)
+    ids = IdSource(environment.clock, environment.random_bytes)
     writer = Writer(open_writer(folder.database), ids)
     stack.callback(writer.close)
     reader = Reader(open_reader(folder.database))
     stack.callback(reader.connection.close)
-    dispatcher = await _dispatcher(options, world, writer, reader, faults, stack)
+    dispatcher = await _dispatcher(options, environment, writer, reader, faults, stack)
     tokens = TrackingTokens(folder.token_key())
-    desk = Desk(
+    renderer = MailRenderer(
         tokens_of(options, tokens),
         url_of(public),
         url_of(control),
     )
-    sink, sender = sink_of(options), options.mail_from
-    office = Office(writer, reader, world.clock, desk, sink, sender)
-    courier = await start_courier(office, stack)
+    transport, sender = transport_of(options), options.mail_from
+    services = MailServices(
+        writer, reader, environment.clock, renderer, transport, sender
+    )
+    mail_worker = await start_mail_worker(services, stack)
     platform = Platform(
-        clock=world.clock,
+        clock=environment.clock,
         ids=ids,
         database=folder.database,
         writer=writer,
         reader=reader,
         tokens=tokens,
-        limits=Limits(world.clock, enabled=options.limits, quotas=options.quotas),
+        limits=Limits(environment.clock, enabled=options.limits, quotas=options.quotas),
         allow_private_targets=options.allow_private_webhook_targets,
         quirks=words,
         faults=faults,
-        key_uses=KeyUses(writer, world.clock),
-        wake_dispatcher=lambda: _wake(dispatcher, courier),
+        key_uses=KeyUses(writer, environment.clock),
+        wake_dispatcher=lambda: _wake(dispatcher, mail_worker),
     )
     listed = await writer.run(lambda tx: load_registry(tx, options, platform, folder))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
@@ -267,14 +273,14 @@ async def _start(
     return Running(access, platform, stack.pop_all())
 
 
-def _wake(dispatcher: Dispatcher, courier: Courier) -> None:
+def _wake(dispatcher: Dispatcher, mail_worker: MailWorker) -> None:
     dispatcher.wake()
-    courier.wake()
+    mail_worker.wake()
 
 
 async def _dispatcher(
     options: Options,
-    world: World,
+    environment: Environment,
     writer: Writer,
     reader: Reader,
     faults: Faults,
@@ -283,13 +289,13 @@ async def _dispatcher(
     session = await stack.enter_async_context(_session(options))
     sender = Sender(
         session=session,
-        clock=world.clock,
+        clock=environment.clock,
         schedule=options.retry_schedule,
-        chance=world.chance,
+        chance=environment.chance,
         allow_private=options.allow_private_webhook_targets,
-        mischief=DeliveryFaults(faults, world.clock),
+        delivery_faults=DeliveryFaults(faults, environment.clock),
     )
-    dispatcher = Dispatcher(writer, reader, world.clock, sender)
+    dispatcher = Dispatcher(writer, reader, environment.clock, sender)
     task = tasks.start(dispatcher.run())
     stack.push_async_callback(_stop, task, dispatcher)
     return dispatcher
@@ -324,7 +330,7 @@ def _control_app(
             lambda tx: loader.reload(tx, fixture, identity, words, tokens)
         )
         platform.faults.by_store.clear()
-        platform.limits.forget()
+        platform.limits.reset()
         platform.retirement.take_back()
         await roll.keep_first()
 

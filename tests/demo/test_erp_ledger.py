@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backhaul.demo.books import Cause, Kind
-from backhaul.demo.erp import Told
+from backhaul.demo.erp import ReceivedByErp
 from demo.world import (
     CANCEL,
     CANCELLED,
@@ -53,7 +53,7 @@ def world_with_an_erp() -> World:
     happen(world, move("adj_6", -3, 405, "MANUAL_ADJUSTMENT", note=f"bh:{STEP}"))
     orders = world.state["orders"]
     news = [("order.placed", each["id"]) for each in orders]
-    world.told = Told(
+    world.told = ReceivedByErp(
         [
             {"order_id": each["id"], "number": each["number"], "status": each["status"]}
             for each in orders
@@ -192,7 +192,7 @@ def test_the_newest_count_of_an_article_holds() -> None:
     assert (Kind.DIFFERING, LEVEL) in found_after(change)
 
 
-def told_of(world: World) -> Told:
+def told_of(world: World) -> ReceivedByErp:
     assert world.told is not None
     return world.told
 

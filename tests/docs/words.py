@@ -21,13 +21,11 @@ CODE = ("daemon", "connectors")
 NOT_YET = (
     "daemon/backhaul/alerting",
     "daemon/backhaul/app",
-    "daemon/backhaul/demo",
     "daemon/backhaul/ingest",
     "daemon/backhaul/maintenance",
     "daemon/backhaul/platform",
     "daemon/backhaul/store",
     "daemon/backhaul/sync",
-    "daemon/backhaul_reference",
 )
 """Folders whose names and prose are not held to the glossary yet."""
 

@@ -6,7 +6,7 @@ from email.message import EmailMessage
 import pytest
 
 from backhaul_reference.mail.mime import compose
-from backhaul_reference.mail.texts import Letter
+from backhaul_reference.mail.texts import MailText
 
 SENDER, MAIL_ID, AT_MS = "shop@x.example", "mail_1", 1_700_000_000_123
 TEXTS = (
@@ -21,7 +21,7 @@ TEXTS = (
 )
 
 
-def read(letter: Letter) -> EmailMessage:
+def read(letter: MailText) -> EmailMessage:
     raw = compose(letter, SENDER, MAIL_ID, AT_MS)
     assert max(map(len, raw.split(b"\n"))) <= 998
     message = message_from_bytes(raw, policy=policy.default)
@@ -39,7 +39,7 @@ def text_of(message: EmailMessage, kind: str) -> str:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_text_arrives_as_it_was_written(text: str) -> None:
-    message = read(Letter(to="a@x.example", subject="Order", opening=[text]))
+    message = read(MailText(to="a@x.example", subject="Order", opening=[text]))
     written = text.replace("\r\n", "\n").replace("\r", "\n")
     assert text_of(message, "plain").rstrip("\n") == written.rstrip("\n")
     assert written.rstrip("\n").replace("&", "&amp;") in (
@@ -49,12 +49,12 @@ def test_a_text_arrives_as_it_was_written(text: str) -> None:
 
 @pytest.mark.parametrize("subject", ["New order #1", "Új rendelés: ₹ 1.499", "ü" * 300])
 def test_a_subject_arrives_as_it_was_written(subject: str) -> None:
-    message = read(Letter(to="a@x.example", subject=subject, opening=[]))
+    message = read(MailText(to="a@x.example", subject=subject, opening=[]))
     assert message["Subject"] == subject
 
 
 def test_headers_say_who_when_and_which() -> None:
-    message = read(Letter(to="a@x.example", subject="S", opening=[]))
+    message = read(MailText(to="a@x.example", subject="S", opening=[]))
     assert (message["From"], message["To"]) == (SENDER, "a@x.example")
     assert message["Date"].datetime.timestamp() == AT_MS // 1000
     assert message["Message-ID"] == "<mail_1@x.example>"

@@ -7,8 +7,8 @@ import pytest
 
 from backhaul_reference.platform.state.order_lifecycle import (
     FULFILLMENT_STATUSES,
-    Move,
-    Standing,
+    OrderStatuses,
+    Transition,
     financial_move,
     fulfillment_after,
     status_of,
@@ -21,24 +21,24 @@ FINANCIAL = ("PENDING", "PAID", "REFUNDED", "VOIDED")
 @pytest.mark.parametrize(
     ("now", "trigger", "cancelled", "expected"),
     [
-        ("PENDING", "mark_paid", False, Move("PAID")),
-        ("PENDING", "mark_paid", True, Move(None, "ORDER_CANCELLED")),
-        ("PENDING", "cancel", False, Move("VOIDED")),
-        ("PENDING", "cancel_refund", False, Move("VOIDED")),
-        ("PENDING", "refund", False, Move(None, "ORDER_NOT_PAID")),
-        ("PAID", "cancel", False, Move("PAID")),
-        ("PAID", "cancel_refund", False, Move("REFUNDED")),
-        ("PAID", "refund", False, Move("REFUNDED")),
-        ("PAID", "refund", True, Move("REFUNDED")),
-        ("PAID", "mark_paid", False, Move("PAID")),
-        ("REFUNDED", "refund", False, Move(None, "PAYMENT_SETTLED")),
-        ("REFUNDED", "mark_paid", False, Move(None, "PAYMENT_SETTLED")),
-        ("VOIDED", "refund", True, Move(None, "PAYMENT_SETTLED")),
-        ("VOIDED", "mark_paid", True, Move(None, "ORDER_CANCELLED")),
+        ("PENDING", "mark_paid", False, Transition("PAID")),
+        ("PENDING", "mark_paid", True, Transition(None, "ORDER_CANCELLED")),
+        ("PENDING", "cancel", False, Transition("VOIDED")),
+        ("PENDING", "cancel_refund", False, Transition("VOIDED")),
+        ("PENDING", "refund", False, Transition(None, "ORDER_NOT_PAID")),
+        ("PAID", "cancel", False, Transition("PAID")),
+        ("PAID", "cancel_refund", False, Transition("REFUNDED")),
+        ("PAID", "refund", False, Transition("REFUNDED")),
+        ("PAID", "refund", True, Transition("REFUNDED")),
+        ("PAID", "mark_paid", False, Transition("PAID")),
+        ("REFUNDED", "refund", False, Transition(None, "PAYMENT_SETTLED")),
+        ("REFUNDED", "mark_paid", False, Transition(None, "PAYMENT_SETTLED")),
+        ("VOIDED", "refund", True, Transition(None, "PAYMENT_SETTLED")),
+        ("VOIDED", "mark_paid", True, Transition(None, "ORDER_CANCELLED")),
     ],
 )
 def test_financial_moves(
-    now: str, trigger: str, cancelled: bool, expected: Move
+    now: str, trigger: str, cancelled: bool, expected: Transition
 ) -> None:
     assert financial_move(now, trigger, cancelled=cancelled) == expected
 
@@ -98,5 +98,7 @@ def test_the_status_column_equals_the_function() -> None:
         sql_status = connection.execute(
             "SELECT status FROM orders WHERE id = ?", (str(number),)
         ).fetchone()[0]
-        assert sql_status == status_of(Standing(money, goods, confirmed, cancelled))
+        assert sql_status == status_of(
+            OrderStatuses(money, goods, confirmed, cancelled)
+        )
     connection.close()

@@ -11,8 +11,8 @@ import pytest
 from backhaul_reference.mail.transports import (
     PASSWORD,
     USER,
-    Login,
     MailLoginError,
+    SmtpLogin,
     Tls,
     login_of,
 )
@@ -145,8 +145,8 @@ def test_what_is_no_login(tmp_path: Path, login: Path) -> None:
     with pytest.raises(MailLoginError, match="together"):
         login_of(None, {USER: "shop"})
     assert login_of(None, {}) is None
-    assert login_of(login, {USER: "x", PASSWORD: "y"}) == Login(*WHO)
-    assert WHO[1] not in repr(Login(*WHO))
+    assert login_of(login, {USER: "x", PASSWORD: "y"}) == SmtpLogin(*WHO)
+    assert WHO[1] not in repr(SmtpLogin(*WHO))
 
 
 def test_the_process_says_what_is_wrong(tmp_path: Path, login: Path) -> None:

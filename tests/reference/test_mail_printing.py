@@ -9,8 +9,8 @@ import pytest
 
 from backhaul_reference.arguments import parse
 from backhaul_reference.mail.mime import compose
-from backhaul_reference.mail.texts import Letter
-from backhaul_reference.mail.transports import Post, PrintingSink, shown
+from backhaul_reference.mail.texts import MailText
+from backhaul_reference.mail.transports import ComposedMail, StdoutTransport, shown
 from scenes.loop_guard import on_purpose
 from scenes.reference_process import ReferenceProcess, reference
 from scenes.reference_shop import CUSTOMER, cart
@@ -43,10 +43,10 @@ def test_mails_are_printed_without_the_buyers_link(tmp_path: Path) -> None:
     assert not (tmp_path / "mails").exists()
 
 
-def post(words: str) -> Post:
-    letter = Letter("a@b.example", words, [words], sender="Shop")
+def post(words: str) -> ComposedMail:
+    letter = MailText("a@b.example", words, [words], sender="Shop")
     message = compose(letter, "shop@b.example", "mail_1", 0)
-    return Post("mail_1", "shop@b.example", letter.to, message)
+    return ComposedMail("mail_1", "shop@b.example", letter.to, message)
 
 
 def test_what_buyers_write_stays_text() -> None:
@@ -60,7 +60,7 @@ def test_what_buyers_write_stays_text() -> None:
 
 
 async def test_an_output_that_is_closed_is_a_failed_attempt() -> None:
-    [outcome] = await PrintingSink(descriptor=999_999).send([post("Hello")])
+    [outcome] = await StdoutTransport(descriptor=999_999).send([post("Hello")])
     assert outcome.error == "OSError"
     assert not outcome.hopeless
 

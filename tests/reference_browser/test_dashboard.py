@@ -71,7 +71,7 @@ async def test_a_delivery_is_seen_and_sent_again(
     await attempts_shown(page, 1)
     await page.get_by_role("link", name="orders/create").click()
     await page.get_by_role("button", name="Redeliver").click()
-    await is_told(page, "queued to be sent again")
+    await is_told(page, "queued again")
     _, second = await created(receiver, 2)
     check_pair(first, second, secret)
     await page.get_by_role("link", name=receiver.url).click()

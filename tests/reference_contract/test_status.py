@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from backhaul_reference.platform.state.order_lifecycle import Standing, status_of
+from backhaul_reference.platform.state.order_lifecycle import OrderStatuses, status_of
 from reference_contract.moves import (
     cancel,
     fulfill,
@@ -49,13 +49,17 @@ def test_open_orders(money: str, goods: str, confirmed: bool) -> None:
     expected = OPEN[money, goods]
     if confirmed and expected == "PENDING":
         expected = "CONFIRMED"
-    assert status_of(Standing(money, goods, confirmed, cancelled=False)) == expected
+    assert (
+        status_of(OrderStatuses(money, goods, confirmed, cancelled=False)) == expected
+    )
 
 
 @pytest.mark.parametrize("confirmed", [False, True], ids=["unconfirmed", "confirmed"])
 @pytest.mark.parametrize(("money", "goods"), COMBINATIONS)
 def test_cancelled_orders(money: str, goods: str, confirmed: bool) -> None:
-    assert status_of(Standing(money, goods, confirmed, cancelled=True)) == "CANCELLED"
+    assert (
+        status_of(OrderStatuses(money, goods, confirmed, cancelled=True)) == "CANCELLED"
+    )
 
 
 @pytest.mark.parametrize("confirmed", [False, True], ids=["unconfirmed", "confirmed"])

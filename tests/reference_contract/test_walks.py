@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from backhaul_reference.platform.clock import SystemClock
-from backhaul_reference.server import World
+from backhaul_reference.server import Environment
 from reference_contract import agreement
 from reference_contract.canonical import canonical
 from reference_contract.walk import STEPS, Values, Walk, random_steps
@@ -140,14 +140,14 @@ def test_the_shop_agrees_with_its_books() -> None:
     run_state_machine_as_test(ShopAndBooks, settings=WALKS)
 
 
-def counting_world() -> World:
+def counting_world() -> Environment:
     """Real time, and ids that ascend within a millisecond: lines sort by them."""
     numbers = count(1)
 
     def counted(size: int) -> bytes:
         return (next(numbers) % 200 if size == 1 else next(numbers)).to_bytes(size)
 
-    return World(SystemClock(), counted, lambda: 0.5)
+    return Environment(SystemClock(), counted, lambda: 0.5)
 
 
 async def walked(folder: Path, seed: int) -> list[Any]:

@@ -70,7 +70,7 @@ async def test_what_is_absent_is_a_404(browser: Browser) -> None:
 async def test_what_fails_is_a_page_too(browser: Browser) -> None:
     page = await browser.get("/dashboard/nowhere/at/all")
     assert page.status == 404
-    assert "There is no such page." in page.text
+    assert "This page does not exist." in page.text
     browser.shop.running.platform.reader.connection.close()
     page = await browser.get(filled("/orders"))
     assert page.status == 500

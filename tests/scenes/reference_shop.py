@@ -18,7 +18,7 @@ from backhaul_reference.mail.transports import Tls
 from backhaul_reference.platform.state.database import open_writer
 from backhaul_reference.platform.state.events import TOPICS
 from backhaul_reference.platform.webhooks.retry_schedule import Schedule
-from backhaul_reference.server import Running, World, start
+from backhaul_reference.server import Environment, Running, start
 from scenes import leftovers as test_session
 from scenes import tracking_tokens
 from scenes.recorded_exchanges import HERE, Recorder, recording
@@ -150,7 +150,7 @@ async def open_shop(
     quotas: Mapping[str, int] | None = None,
     delays: tuple[float, ...] = (0.0, 0.05, 0.05, 0.05),
     private: bool = True,
-    world: World | None = None,
+    world: Environment | None = None,
     smtp_port: int | None = None,
     smtp_tls: Tls = "auto",
     smtp_login: Path | None = None,

@@ -25,7 +25,7 @@ from backhaul_reference.platform.state import stores, subscriptions
 from backhaul_reference.platform.state.api_keys import KeyUses
 from backhaul_reference.platform.state.database import Row, open_reader, open_writer
 from backhaul_reference.platform.state.events import TOPICS
-from backhaul_reference.platform.state.writer import Job, Tx, Writer, _tell
+from backhaul_reference.platform.state.writer import Job, Tx, Writer, _notify
 from backhaul_reference.public import public_app
 from simulation.loop import Served
 from simulation.wire import Answer, request_bytes, talk
@@ -61,7 +61,7 @@ class LoopWriter(Writer):
     async def run(self, operation: Callable[[Tx], T]) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         outcomes, _ = self._round(Job(operation, future))
-        _tell(outcomes)
+        _notify(outcomes)
         return await future
 
     def post(self, operation: Callable[[Tx], object]) -> None:

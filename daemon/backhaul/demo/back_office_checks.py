@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from backhaul.demo.books import Books, Cause, Row
-    from backhaul.demo.erp import Told
+    from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State as StoreState
 
 
-def check_told(orders: Mapping[str, Row], told: Told) -> Iterator[Finding]:
+def check_received(orders: Mapping[str, Row], told: ReceivedByErp) -> Iterator[Finding]:
     """Yield orders and news that the ERP lacks, has twice, or that are not so."""
     rows = {row["order_id"]: row for row in told.orders}
     for order_id, order in orders.items():
@@ -32,15 +32,17 @@ def check_told(orders: Mapping[str, Row], told: Told) -> Iterator[Finding]:
             yield Finding(Kind.DIFFERING, name, what)
     for order_id in rows:
         yield Finding(Kind.UNEXPECTED, f"order {order_id} in the ERP", "is not ours")
-    yield from _check_news(orders, told)
+    yield from _check_notifications(orders, told)
 
 
 def _is_off(order: Row) -> bool:
-    """Tell whether an order is cancelled: the ERP is told of no other change."""
+    """Return whether an order is cancelled, the only change that the ERP receives."""
     return bool(order["status"] == "CANCELLED")
 
 
-def _check_news(orders: Mapping[str, Row], told: Told) -> Iterator[Finding]:
+def _check_notifications(
+    orders: Mapping[str, Row], told: ReceivedByErp
+) -> Iterator[Finding]:
     """Each order is placed once, and cancelled once if it is."""
     heard = Counter((row["topic"], row["order_id"]) for row in told.news)
     due = {("order.placed", order_id) for order_id in orders}
@@ -55,7 +57,7 @@ def _check_news(orders: Mapping[str, Row], told: Told) -> Iterator[Finding]:
 
 
 def check_deliveries(books: Books) -> Iterator[Finding]:
-    """Yield news that did not get through to whoever is told of them."""
+    """Yield news that did not reach their connector."""
     for row in books.deliveries:
         name = f"{row['topic']} of {row['object_id']} to {row['instance']}"
         if row["state"] == State.PARKED:
@@ -129,12 +131,12 @@ def check_standing(command: Row, cause: str) -> Iterator[Finding]:
 
 
 def _check_level(state: StoreState, books: Books, cause: Cause) -> Iterator[Finding]:
-    """Reckon the level from the count and what was sold and returned since."""
+    """Calculate the level from the count and what was sold and returned since."""
     asked_at = _returns(books)
     should = cause.quantity + sum(
         entry["adjustment"]
         for entry in state["history"]
-        if entry["sku"] == cause.sku and _is_news(entry, asked_at, cause)
+        if entry["sku"] == cause.sku and _is_notification(entry, asked_at, cause)
     )
     for level in state["levels"]:
         if level["sku"] == cause.sku and level["stock"] != should:
@@ -142,7 +144,7 @@ def _check_level(state: StoreState, books: Books, cause: Cause) -> Iterator[Find
             yield Finding(Kind.DIFFERING, f"counted stock of {cause.sku}", what)
 
 
-def _is_news(entry: Row, asked_at: Mapping[str, str], cause: Cause) -> bool:
+def _is_notification(entry: Row, asked_at: Mapping[str, str], cause: Cause) -> bool:
     """Tell whether the one who counted could not know of it.
 
     What we were asked to put back before the count was on the shelf then, whenever the
@@ -240,7 +242,7 @@ def _check_sale(name: str, order: Row, sale: Sale) -> Iterator[Finding]:
 
 
 def _check_levels(state: StoreState, on_hand: Mapping[str, int]) -> Iterator[Finding]:
-    """Reckon each level: what is in the house, and not sold to somebody."""
+    """Calculate each level: what is in the house, and not sold to somebody."""
     sold = Counter[str]()
     for order in state["orders"]:
         if order["status"] != "CANCELLED":

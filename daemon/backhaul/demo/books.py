@@ -88,7 +88,7 @@ def read_progress(database: Path) -> Progress:
 
 
 def counted_since(database: Path, instance: str, at: str) -> int:
-    """Return of how many articles a back office has told anew since all was done.
+    """Return of how many articles a back office has counted again since the end.
 
     That is what the store knows of, and what the back office did itself until `at`.
     """
@@ -224,7 +224,7 @@ class Finding(Struct, frozen=True):
 
 
 class Placement(Struct, frozen=True):
-    """An order that a shopper was told is placed; `lines` is units by variant id."""
+    """An order that a shopper placed; `lines` are units by variant id."""
 
     order_id: str
     number: int

@@ -257,12 +257,12 @@ def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
         return
     for order in store.orders.values():
         if order["cancellation"] and order["cancellation"]["note"] not in tags:
-            what = "is cancelled, and not by a command of ours"
+            what = "is cancelled, and not by our command"
             yield Finding(Kind.UNEXPECTED, f"order {order['name']}", what)
     for entry in store.history:
         if entry["reason"] not in GIVEN and entry["note"] not in tags:
             name = f"stock of {entry['sku']}"
-            what = f"moved by {entry['adjustment']}, and not by a command of ours"
+            what = f"moved by {entry['adjustment']}, and not by our command"
             yield Finding(Kind.UNEXPECTED, name, what)
 
 
@@ -275,7 +275,7 @@ def _check_noteless(store: StoreBooks, books: Books) -> Iterator[Finding]:
     }
     for (product, delta), entries in store.noteless.items():
         if (product, delta) not in asked:
-            what = f"moved by {delta}, and not by a command of ours"
+            what = f"moved by {delta}, and not by our command"
             yield Finding(Kind.UNEXPECTED, f"stock of {entries[0]['sku']}", what)
 
 

@@ -24,8 +24,8 @@ PATIENCE_SECONDS = 10.0
 """How long to wait while the connector writes."""
 
 
-class Told(Struct, frozen=True):
-    """What the ERP was told: its orders, and each of the news that came in."""
+class ReceivedByErp(Struct, frozen=True):
+    """What the ERP received: its orders, and each change notification."""
 
     orders: Sequence[dict[str, Any]]
     news: Sequence[dict[str, Any]]
@@ -75,12 +75,12 @@ class Erp:
         with closing(self._connect()) as connection:
             return int(connection.execute(_UNTAKEN).fetchone()[0])
 
-    def told(self) -> Told:
+    def received(self) -> ReceivedByErp:
         """Return what the daemon has written."""
         with closing(self._connect()) as connection:
             orders = connection.execute("SELECT * FROM shop_orders").fetchall()
             news = connection.execute("SELECT * FROM shop_news").fetchall()
-        return Told([dict(row) for row in orders], [dict(row) for row in news])
+        return ReceivedByErp([dict(row) for row in orders], [dict(row) for row in news])
 
     def _insert(self, statement: str, values: Sequence[object]) -> int:
         with closing(self._connect()) as connection, connection:

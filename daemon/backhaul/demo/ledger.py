@@ -12,7 +12,7 @@ from backhaul.core.clock import from_text
 from backhaul.demo.back_office_checks import (
     check_counts,
     check_deliveries,
-    check_told,
+    check_received,
     check_tryton,
 )
 from backhaul.demo.books import Finding, Kind
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from backhaul.demo.back_office_checks import TrytonBooks
     from backhaul.demo.books import Books, Cause, Placement
-    from backhaul.demo.erp import Told
+    from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State
 
 
@@ -73,12 +73,13 @@ def draw_up(
     books: Books,
     causes: Sequence[Cause],
     placements: Sequence[Placement] | None = None,
-    told: Told | None = None,
+    told: ReceivedByErp | None = None,
     tryton: TrytonBooks | None = None,
 ) -> Ledger:
-    """Compare. `placements` are the orders that shoppers were told of, if known.
+    """Compare the store, the mirror and the back office.
 
-    `told` is what an ERP was told of, `tryton` what Tryton holds, if there are such.
+    `placements` are the orders that shoppers placed, if known. `told` is what an ERP
+    received and `tryton` what Tryton holds; None without an ERP or Tryton.
     """
     store = StoreBooks(state)
     found = chain(
@@ -91,7 +92,7 @@ def draw_up(
         check_deliveries(books),
         _check_stock(state, store),
         [] if placements is None else _check_placements(store, placements),
-        [] if told is None else check_told(store.orders, told),
+        [] if told is None else check_received(store.orders, told),
         [] if tryton is None else check_tryton(state, books, tryton),
     )
     return Ledger(
@@ -145,7 +146,7 @@ def _lines(items: Iterable[dict[str, str | int]]) -> dict[str, int]:
 
 
 def _check_stock(state: State, store: StoreBooks) -> Iterator[Finding]:
-    """Work out every stock level anew from what was ordered, returned and adjusted."""
+    """Calculate every stock level from orders, restocks and adjustments."""
     expected = Counter[str]()
     for entry in store.history:
         if entry["reason"] not in {"ORDER_PLACED", "ORDER_CANCELLED"}:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
 
 START_SECONDS = 90.0
-"""A disk may stand still for half a minute; a program that ended is told at once."""
+"""A disk may hang for half a minute; a program that ended is reported at once."""
 STOP_SECONDS = 2.0
 POLL_SECONDS = 0.05
 

@@ -79,7 +79,7 @@ def _busy(
         "events to fold": progress.to_fold,
         "records that wait for their order or article": progress.waiting_records,
         "commands neither settled nor parked": progress.open_commands,
-        "news still to be told": progress.untold,
+        "change notifications still to be delivered": progress.untold,
         "webhooks still to be delivered": state["deliveries"]["PENDING"],
     }
     yield from (f"{what}: {count}" for what, count in counts.items() if count)
@@ -106,11 +106,11 @@ class Result(Struct, frozen=True):
 
 
 async def conclude(pair: Pair, floor: ShopFloor, clock: Clock) -> Result:
-    """Wait until both sides are quiet, and hold them against each other."""
+    """Wait until both sides are quiet, and compare them."""
     patience = TRYTON_SECONDS if pair.tryton else QUIET_SECONDS
     state, busy = await until_quiet(pair, clock, patience)
     books = read_books(pair.home.database, STORE, SCANNER)
-    told = pair.erp.told() if pair.erp else None
+    told = pair.erp.received() if pair.erp else None
     tryton = await pair.tryton.books() if pair.tryton else None
     ledger = draw_up(state, books, floor.causes, floor.placements, told, tryton)
     return Result(ledger, tuple(busy))

@@ -153,14 +153,14 @@ class ShopFloor:
         attempt = 0
         while True:
             attempt += 1
-            cart = fill_cart(self._rng, self._shelf(), self._customers)
+            cart = fill_cart(self._rng, self._articles_on_sale(), self._customers)
             try:
                 return await storefront.place(cart, f"shopper-{number}-{attempt}")
             except SoldOut:
                 self._count()
                 await self._pause(self._pace.shopper_pause)
 
-    def _shelf(self) -> Sequence[Article]:
+    def _articles_on_sale(self) -> Sequence[Article]:
         """Choose where a shopper looks: an order is shipped from one place."""
         if self._of_tryton and self._rng.random() < TRYTON_SHARE:
             return self._of_tryton

@@ -31,7 +31,7 @@ async def health(request: web.Request) -> web.Response:
 
 
 async def reset(request: web.Request) -> web.Response:
-    """Back to the fixture; store id, key and tokens stay what they were."""
+    """Reset the store to its fixture; store id, API key and tokens stay the same."""
     check_token(request)
     await request.app[RESET]()
     return data_answer({"reset": True})

@@ -168,7 +168,7 @@ class ChangedDiscount(DiscountFields):
 
 
 def discount_value(kind: str, value: Any, exponent: int) -> int:
-    """What the type makes of a value: hundredths of a percent, or minor units."""
+    """Return a discount's value: hundredths of a percent, or minor units."""
     if kind == "FREE_SHIPPING":
         return 0
     if value is None:

@@ -37,16 +37,16 @@ from backhaul_reference.platform.v1.webhooks import NewWebhook, check
 
 CHUNK_BYTES = 128 * 1024
 STALLED_SECONDS = 60.0
-"""Who takes nothing for so long is given up: what they read would be kept for them."""
+"""The stream ends if the client reads nothing for so long (its snapshot stays open)."""
 log = logging.getLogger(__name__)
 
 
 async def stream_json(
     request: web.Request, parts: Iterator[bytes]
 ) -> web.StreamResponse:
-    """Answer with the parts, made in another thread; a Problem of the first one counts.
+    """Stream the parts, made in another thread; a Problem of the first is returned.
 
-    After a later failure the connection ends early, which a client cannot miss.
+    A later failure ends the connection early, so that the client notices.
     """
     chunk = await _next_chunk(parts)
     response = web.StreamResponse(headers=request[EXTRA_HEADERS])
@@ -85,7 +85,7 @@ async def _next_chunk(parts: Iterator[bytes]) -> bytes:
 
 
 def _gather(parts: Iterator[bytes]) -> bytes:
-    """As many parts as fill a chunk; empty at the end."""
+    """Return the parts of one chunk, joined; empty at the end."""
     chunk = bytearray()
     for part in parts:
         chunk += part
@@ -95,9 +95,9 @@ def _gather(parts: Iterator[bytes]) -> bytes:
 
 
 def snapshot(rows: Rows, subdomain: str) -> Iterator[bytes]:
-    """Everything a ledger checker compares, as parts of one JSON document.
+    """Return everything that a ledger check compares, as parts of one JSON document.
 
-    Take them all inside one read transaction; none is large, whatever the store is.
+    All parts must be read in one read transaction; no part is large.
     """
     store = stores.by_subdomain(rows, subdomain)
     if store is None:
@@ -119,7 +119,7 @@ def _list(documents: Iterator[Document]) -> Iterator[bytes]:
 
 
 def _members(rows: Rows, store: Store) -> Document:
-    """By name; what may be long is an iterator, asked when its turn comes."""
+    """Return the members of the document by name; long lists are iterators."""
     return {
         "sequence": rows.value(
             "SELECT sequence FROM counter WHERE store_id = ?", (store.id,)
@@ -139,7 +139,7 @@ def _members(rows: Rows, store: Store) -> Document:
 
 
 async def list_mails(request: web.Request) -> web.Response:
-    """Mails of all stores, newest first; their text is in the mails alone."""
+    """List the mails of all stores, newest first, without their text."""
     platform = check_token(request)
     window = query_params.window(request.query)
     found = platform.reader.read(lambda rows: mail_outbox.page(rows, window))

@@ -88,7 +88,7 @@ class StoreSettings(Body):
     tracking_page: TrackingPage | None = None
 
     def columns(self) -> dict[str, Any]:
-        """The members sent, as the store's columns; null clears what may be empty."""
+        """Return the sent members as columns; null clears an optional one."""
         sent = self.model_dump(
             exclude_unset=True, exclude={"payment_settings", "customer_accounts"}
         )
@@ -144,7 +144,7 @@ async def create_store(request: web.Request) -> web.Response:
 async def add_store(
     platform: Platform, roll: StoreRegistry, body: NewStore
 ) -> tuple[Store, str]:
-    """The new store and its first key, which is shown this once."""
+    """Create a store and return it with its first API key, which is shown only once."""
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
     tokens = platform.tokens
     created = await platform.writer.run(
@@ -157,7 +157,7 @@ async def add_store(
 def _create(
     tx: Tx, body: NewStore, quirks: list[str], secret: str, tokens: TrackingTokens
 ) -> Store:
-    """The store with its fixture and a key that may do everything."""
+    """Create the store, load its fixture and add a key with every scope."""
     values = {"name": body.subdomain, "quirks": quirks, **body.columns()}
     try:
         store = stores.create(tx, values)

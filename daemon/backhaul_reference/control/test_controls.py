@@ -42,7 +42,7 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class Strict(Body):
-    """A lever's body: a member that does not exist is a mistake, not a novelty."""
+    """A body of a test control; unknown members are an error."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", alias_generator=to_camel, frozen=True
@@ -109,7 +109,7 @@ async def get_retirement(request: web.Request) -> web.Response:
 
 
 async def put_retirement(request: web.Request) -> web.Response:
-    """From now on every answer of v1 says when it ends."""
+    """Announce the end of v1: from now on every v1 response has its date."""
     platform = check_token(request)
     sent = request_bodies.parse(
         Ending, json_codec.decode_object(await read_raw(request))
@@ -145,7 +145,7 @@ async def get_quirks(call: Call) -> web.Response:
 
 
 async def put_quirks(call: Call) -> web.Response:
-    """Put these in the place of the store's quirks; an empty list takes all away."""
+    """Replace the store's quirks; an empty list removes them all."""
     chosen = chosen_quirks(call.body)
 
     def change(tx: Tx) -> Answer:
@@ -195,7 +195,7 @@ async def load_fixture(call: Call) -> web.Response:
 
 
 async def reset_store(call: Call) -> web.Response:
-    """Back to the fixture that was loaded last; id, keys and name stay."""
+    """Reset the store to the fixture loaded last; id, keys and name stay."""
     return await _answer_refilled(call, call.store.fixture)
 
 
@@ -205,14 +205,14 @@ async def _answer_refilled(call: Call, fixture: str) -> web.Response:
 
 
 async def refill(platform: Platform, store: Store, fixture: str) -> Store:
-    """Empty a store and fill it anew; no fault and no spent limit outlives it."""
+    """Empty a store and fill it again; clears its faults and the rate limits."""
     platform.faults.disarm(store.id)
     words, tokens = platform.quirks, platform.tokens
     filled = await platform.writer.run(
         lambda tx: loader.refill(tx, store, fixture, words, tokens)
     )
     platform.wake_dispatcher()
-    platform.limits.forget()
+    platform.limits.reset()
     return filled
 
 
@@ -222,7 +222,7 @@ async def get_clock(request: web.Request) -> web.Response:
 
 
 async def move_clock(request: web.Request) -> web.Response:
-    """Go ahead by `advance` seconds; `freeze` holds the clock or lets it go on."""
+    """Advance the clock by `advance` seconds; `freeze` stops or restarts it."""
     check_token(request)
     clock = request.app[CLOCK]
     move = request_bodies.parse(

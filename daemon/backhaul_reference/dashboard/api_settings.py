@@ -33,35 +33,35 @@ def _keys(rows: Rows, store_id: str, now_ms: int) -> list[Document]:
     ]
 
 
-async def show_api(visit: PageContext) -> web.Response:
-    return _page(visit)
+async def show_api(context: PageContext) -> web.Response:
+    return _page(context)
 
 
-def _page(visit: PageContext, shown_once: Document | None = None) -> web.Response:
-    store_id, now_ms = visit.store.id, visit.platform.clock.now_ms()
-    return visit.render(
+def _page(context: PageContext, shown_once: Document | None = None) -> web.Response:
+    store_id, now_ms = context.store.id, context.platform.clock.now_ms()
+    return context.render(
         "api.html",
-        keys=visit.read(lambda rows: _keys(rows, store_id, now_ms)),
-        subscriptions=visit.read(lambda rows: subscriptions.every(rows, store_id)),
+        keys=context.read(lambda rows: _keys(rows, store_id, now_ms)),
+        subscriptions=context.read(lambda rows: subscriptions.every(rows, store_id)),
         scopes=api_keys.SCOPES,
         topics=TOPICS,
         shown_once=shown_once,
     )
 
 
-async def create_key(visit: PageContext) -> web.Response:
-    """The key's text is in this one answer and nowhere else."""
-    forms.require(visit.form, "name")
-    document = forms.document(visit.form, words=("name", "expiresAt"))
-    ends = forms.instant(document.get("expiresAt"), visit.store.timezone)
+async def create_key(context: PageContext) -> web.Response:
+    """Create an API key; only this response shows it."""
+    forms.require(context.form, "name")
+    document = forms.document(context.form, words=("name", "expiresAt"))
+    ends = forms.instant(document.get("expiresAt"), context.store.timezone)
     document["expiresAt"] = ends
-    document["scopes"] = forms.texts(visit.form, "scopes")
+    document["scopes"] = forms.texts(context.form, "scopes")
     if not document["scopes"]:
         raise invalid([Flaw("/scopes", "REQUIRED", "choose at least one scope")])
-    body = visit.body(NewKey, document)
-    body.require_future(visit.platform.clock.now_ms())
-    secret, store_id = visit.platform.ids.api_key(), visit.store.id
-    made = await visit.change(
+    body = context.body(NewKey, document)
+    body.require_future(context.platform.clock.now_ms())
+    secret, store_id = context.platform.ids.api_key(), context.store.id
+    made = await context.change(
         lambda tx: api_keys.add(
             tx,
             store_id,
@@ -71,29 +71,31 @@ async def create_key(visit: PageContext) -> web.Response:
             expires_ms=body.expires_at,
         )
     )
-    return _page(visit, {"kind": "API key", "name": made["name"], "text": made["key"]})
+    return _page(
+        context, {"kind": "API key", "name": made["name"], "text": made["key"]}
+    )
 
 
-async def revoke_key(visit: PageContext) -> web.Response:
-    key_id = visit.path("id")
-    await visit.change(lambda tx: api_keys.revoke(tx, visit.store.id, key_id))
-    return visit.go("api", notice="The key is revoked.")
+async def revoke_key(context: PageContext) -> web.Response:
+    key_id = context.path("id")
+    await context.change(lambda tx: api_keys.revoke(tx, context.store.id, key_id))
+    return context.go("api", notice="The key is revoked.")
 
 
-async def create_webhook(visit: PageContext) -> web.Response:
-    """The signing secret, too, is shown this once."""
-    forms.require(visit.form, "address")
-    document = forms.document(visit.form, words=("address", "description"))
-    document["topics"] = forms.texts(visit.form, "topics")
-    body = visit.body(NewWebhook, document)
-    values = check(body, allow_private=visit.platform.allow_private_targets)
-    made = await visit.change(
+async def create_webhook(context: PageContext) -> web.Response:
+    """Create a webhook; only this response shows its signing secret."""
+    forms.require(context.form, "address")
+    document = forms.document(context.form, words=("address", "description"))
+    document["topics"] = forms.texts(context.form, "topics")
+    body = context.body(NewWebhook, document)
+    values = check(body, allow_private=context.platform.allow_private_targets)
+    made = await context.change(
         lambda tx: subscriptions.add(
-            tx, visit.store.id, body.address, body.topics, values.get("description")
+            tx, context.store.id, body.address, body.topics, values.get("description")
         )
     )
     shown = {"kind": "signing secret", "name": made["address"], "text": made["secret"]}
-    return _page(visit, shown)
+    return _page(context, shown)
 
 
 ROUTES = (

@@ -1,4 +1,4 @@
-"""Collections: products grouped by hand or by tag."""
+"""Collections: products grouped manually or by tag."""
 
 from aiohttp import web
 
@@ -19,39 +19,43 @@ SPARE = 3
 """Empty rows under the rules, and how many products can be added at once."""
 
 
-async def show_collections(visit: PageContext) -> web.Response:
-    window = visit.window()
-    listing = visit.read(lambda rows: collections.page(rows, visit.store, window))
-    return visit.render("collections.html", listing=listing, window=window)
+async def show_collections(context: PageContext) -> web.Response:
+    window = context.window()
+    listing = context.read(lambda rows: collections.page(rows, context.store, window))
+    return context.render("collections.html", listing=listing, window=window)
 
 
-async def new_collection(visit: PageContext) -> web.Response:
-    return _page(visit, None)
+async def new_collection(context: PageContext) -> web.Response:
+    return _page(context, None)
 
 
-async def show_collection(visit: PageContext) -> web.Response:
-    return _page(visit, _found(visit))
+async def show_collection(context: PageContext) -> web.Response:
+    return _page(context, _found(context))
 
 
-def _found(visit: PageContext) -> Document:
-    return visit.read(
-        lambda rows: collections.view(rows, visit.store, visit.path("id"))
+def _found(context: PageContext) -> Document:
+    return context.read(
+        lambda rows: collections.view(rows, context.store, context.path("id"))
     )
 
 
-def _page(visit: PageContext, collection: Document | None) -> web.Response:
+def _page(context: PageContext, collection: Document | None) -> web.Response:
     held = _held(collection)
-    return visit.render(
+    return context.render(
         "collections_one.html",
         collection=collection,
         relations=RELATIONS,
-        held=visit.read(
-            lambda rows: page_context.titled(rows, visit.store.id, held[:SHOWN])
+        held=context.read(
+            lambda rows: page_context.product_titles(
+                rows, context.store.id, held[:SHOWN]
+            )
         ),
         unseen=len(held[SHOWN:]),
         offered={
             one: title
-            for one, title in page_context.goods(visit, _added(visit)).items()
+            for one, title in page_context.product_choices(
+                context, _added(context)
+            ).items()
             if one not in held
         },
         spare=SPARE,
@@ -64,43 +68,45 @@ def _held(collection: Document | None) -> list[str]:
     return held
 
 
-async def add_collection(visit: PageContext) -> web.Response:
-    kept = _kept_rules(visit)
-    document = _document(visit, kept, clearing=False)
-    if forms.text(visit.form, "type") == "AUTOMATIC":
-        forms.require(visit.form, *(f"condition{n}" for n in kept or [0]))
-        document |= {"type": "AUTOMATIC", "rules": _rules(visit, kept)}
+async def add_collection(context: PageContext) -> web.Response:
+    kept = _kept_rules(context)
+    document = _document(context, kept, clearing=False)
+    if forms.text(context.form, "type") == "AUTOMATIC":
+        forms.require(context.form, *(f"condition{n}" for n in kept or [0]))
+        document |= {"type": "AUTOMATIC", "rules": _rules(context, kept)}
     else:
-        document["productIds"] = _added(visit)
+        document["productIds"] = _added(context)
     try:
-        values = visit.body(NewCollection, document).values()
+        values = context.body(NewCollection, document).values()
     except Problem as problem:
         raise forms.renumbered(problem, "rules", kept) from None
-    made = await visit.change(lambda tx: collections.create(tx, visit.store, values))
-    return visit.go("collections", made["id"], notice="The collection is created.")
+    made = await context.change(
+        lambda tx: collections.create(tx, context.store, values)
+    )
+    return context.go("collections", made["id"], notice="The collection is created.")
 
 
-async def save_collection(visit: PageContext) -> web.Response:
-    before, kept, store = _found(visit), _kept_rules(visit), visit.store
-    forms.require(visit.form, "handle")
-    document = _document(visit, kept, clearing=True)
+async def save_collection(context: PageContext) -> web.Response:
+    before, kept, store = _found(context), _kept_rules(context), context.store
+    forms.require(context.form, "handle")
+    document = _document(context, kept, clearing=True)
     if before["type"] == "AUTOMATIC":
-        forms.require(visit.form, *(f"condition{n}" for n in kept or [0]))
-        document["rules"] = _rules(visit, kept)
+        forms.require(context.form, *(f"condition{n}" for n in kept or [0]))
+        document["rules"] = _rules(context, kept)
     else:
-        ticked = forms.texts(visit.form, "productIds")
+        ticked = forms.texts(context.form, "productIds")
         unseen = before["productIds"][SHOWN:]
-        document["productIds"] = [*ticked, *unseen, *_added(visit)]
+        document["productIds"] = [*ticked, *unseen, *_added(context)]
     try:
-        values = visit.body(ChangedCollection, document).values()
+        values = context.body(ChangedCollection, document).values()
     except Problem as problem:
         raise forms.renumbered(problem, "rules", kept) from None
-    await visit.change(lambda tx: collections.change(tx, store, before["id"], values))
-    return visit.go("collections", before["id"], notice="The collection is saved.")
+    await context.change(lambda tx: collections.change(tx, store, before["id"], values))
+    return context.go("collections", before["id"], notice="The collection is saved.")
 
 
-def _document(visit: PageContext, kept: list[int], *, clearing: bool) -> Document:
-    form = visit.form
+def _document(context: PageContext, kept: list[int], *, clearing: bool) -> Document:
+    form = context.form
     forms.require(form, "title")
     document = forms.document(
         form, words=WORDS, flags=("published",), clearing=clearing
@@ -110,23 +116,25 @@ def _document(visit: PageContext, kept: list[int], *, clearing: bool) -> Documen
     return document
 
 
-def _kept_rules(visit: PageContext) -> list[int]:
-    return forms.rows(visit.form, "condition")
+def _kept_rules(context: PageContext) -> list[int]:
+    return forms.rows(context.form, "condition")
 
 
-def _rules(visit: PageContext, kept: list[int]) -> list[Document]:
-    return [forms.row(visit.form, n, "relation", "condition") for n in kept]
+def _rules(context: PageContext, kept: list[int]) -> list[Document]:
+    return [forms.row(context.form, n, "relation", "condition") for n in kept]
 
 
-def _added(visit: PageContext) -> list[str]:
-    chosen = (forms.text(visit.form, f"add{n}") for n in range(SPARE))
+def _added(context: PageContext) -> list[str]:
+    chosen = (forms.text(context.form, f"add{n}") for n in range(SPARE))
     return list(dict.fromkeys(one for one in chosen if one))
 
 
-async def delete_collection(visit: PageContext) -> web.Response:
-    collection_id = visit.path("id")
-    await visit.change(lambda tx: collections.delete(tx, visit.store, collection_id))
-    return visit.go("collections", notice="The collection is deleted.")
+async def delete_collection(context: PageContext) -> web.Response:
+    collection_id = context.path("id")
+    await context.change(
+        lambda tx: collections.delete(tx, context.store, collection_id)
+    )
+    return context.go("collections", notice="The collection is deleted.")
 
 
 COLLECTIONS, NEW = STORE + "/collections", STORE + "/new-collection"

@@ -18,86 +18,92 @@ ADDRESS = (
 )
 
 
-async def show_customers(visit: PageContext) -> web.Response:
-    email = visit.query.get("email", "").strip().casefold() or None
-    window = visit.window()
+async def show_customers(context: PageContext) -> web.Response:
+    email = context.query.get("email", "").strip().casefold() or None
+    window = context.window()
     filters = {"email_key": email}
-    listing = visit.read(
-        lambda rows: customers.page(rows, visit.store, filters, window)
+    listing = context.read(
+        lambda rows: customers.page(rows, context.store, filters, window)
     )
-    return visit.render("customers.html", listing=listing, window=window)
+    return context.render("customers.html", listing=listing, window=window)
 
 
-async def show_customer(visit: PageContext) -> web.Response:
-    store, customer_id = visit.store, visit.path("id")
-    customer = visit.read(lambda rows: customers.view(rows, store, customer_id))
+async def show_customer(context: PageContext) -> web.Response:
+    store, customer_id = context.store, context.path("id")
+    customer = context.read(lambda rows: customers.view(rows, store, customer_id))
     filters: dict[str, str | None] = {"customer_id": customer_id}
-    orders = visit.read(lambda rows: order_views.page(rows, store, filters, RECENT))
-    return visit.render("customers_one.html", customer=customer, orders=orders)
+    orders = context.read(lambda rows: order_views.page(rows, store, filters, RECENT))
+    return context.render("customers_one.html", customer=customer, orders=orders)
 
 
-async def new_customer(visit: PageContext) -> web.Response:
-    return visit.render("customers_edit.html", customer=None)
+async def new_customer(context: PageContext) -> web.Response:
+    return context.render("customers_edit.html", customer=None)
 
 
-async def edit_customer(visit: PageContext) -> web.Response:
-    customer = visit.read(
-        lambda rows: customers.view(rows, visit.store, visit.path("id"))
+async def edit_customer(context: PageContext) -> web.Response:
+    customer = context.read(
+        lambda rows: customers.view(rows, context.store, context.path("id"))
     )
-    return visit.render("customers_edit.html", customer=customer)
+    return context.render("customers_edit.html", customer=customer)
 
 
-async def create(visit: PageContext) -> web.Response:
-    kept = _kept_addresses(visit)
-    document = _document(visit, kept)
+async def create(context: PageContext) -> web.Response:
+    kept = _kept_addresses(context)
+    document = _document(context, kept)
     filled = {name: value for name, value in document.items() if value is not None}
     try:
-        values = visit.body(NewCustomer, filled).values()
+        values = context.body(NewCustomer, filled).values()
     except Problem as problem:
         raise _placed(problem, kept) from None
-    made = await visit.change(lambda tx: customers.create(tx, visit.store, values))
-    return visit.go("customers", made["id"], notice="The customer is added.")
+    made = await context.change(lambda tx: customers.create(tx, context.store, values))
+    return context.go("customers", made["id"], notice="The customer is added.")
 
 
-async def save(visit: PageContext) -> web.Response:
-    store, customer_id, kept = visit.store, visit.path("id"), _kept_addresses(visit)
+async def save(context: PageContext) -> web.Response:
+    store, customer_id, kept = (
+        context.store,
+        context.path("id"),
+        _kept_addresses(context),
+    )
     try:
-        values = visit.body(ChangedCustomer, _document(visit, kept)).values()
-        await visit.change(lambda tx: customers.update(tx, store, customer_id, values))
+        values = context.body(ChangedCustomer, _document(context, kept)).values()
+        await context.change(
+            lambda tx: customers.update(tx, store, customer_id, values)
+        )
     except Problem as problem:
         raise _placed(problem, kept) from None
-    return visit.go("customers", customer_id, notice="The customer is saved.")
+    return context.go("customers", customer_id, notice="The customer is saved.")
 
 
-async def delete(visit: PageContext) -> web.Response:
-    customer_id = visit.path("id")
-    await visit.change(lambda tx: customers.delete(tx, visit.store, customer_id))
-    return visit.go("customers", notice="The customer is deleted.")
+async def delete(context: PageContext) -> web.Response:
+    customer_id = context.path("id")
+    await context.change(lambda tx: customers.delete(tx, context.store, customer_id))
+    return context.go("customers", notice="The customer is deleted.")
 
 
 def _placed(problem: Problem, kept: list[int]) -> Problem:
-    """The schema tells of the whole body that neither email nor phone is there."""
+    """Move the schema's error about a missing email and phone to a form field."""
     for flaw in problem.members.get("errors") or ():
         flaw["pointer"] = flaw["pointer"] or "/email"
     return forms.renumbered(problem, "addresses", kept)
 
 
-def _kept_addresses(visit: PageContext) -> list[int]:
-    listed = forms.rows(visit.form, *ADDRESS)
-    return [n for n in listed if f"remove{n}" not in visit.form]
+def _kept_addresses(context: PageContext) -> list[int]:
+    listed = forms.rows(context.form, *ADDRESS)
+    return [n for n in listed if f"remove{n}" not in context.form]
 
 
-def _document(visit: PageContext, kept: list[int]) -> Document:
-    form = visit.form
+def _document(context: PageContext, kept: list[int]) -> Document:
+    form = context.form
     flags = ("acceptsMarketing",)
     document = forms.document(form, words=WORDS, flags=flags, clearing=True)
     document["tags"] = forms.lines(form, "tags")
-    document["addresses"] = [_address(visit, n) for n in kept]
+    document["addresses"] = [_address(context, n) for n in kept]
     return document
 
 
-def _address(visit: PageContext, n: int) -> Document:
-    form = visit.form
+def _address(context: PageContext, n: int) -> Document:
+    form = context.form
     found = forms.row(form, n, *ADDRESS, clearing=True)
     found["isDefault"] = forms.text(form, "default") == str(n)
     known = forms.text(form, f"id{n}")

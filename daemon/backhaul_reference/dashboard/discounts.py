@@ -15,60 +15,69 @@ NUMBERS = ("usageLimit", "usageLimitPerCustomer")
 TIMES = ("startsAt", "endsAt")
 
 
-async def show_discounts(visit: PageContext) -> web.Response:
-    window = visit.window()
-    listing = visit.read(lambda rows: discounts.page(rows, visit.store, window))
-    return visit.render("discounts.html", listing=listing, window=window)
+async def show_discounts(context: PageContext) -> web.Response:
+    window = context.window()
+    listing = context.read(lambda rows: discounts.page(rows, context.store, window))
+    return context.render("discounts.html", listing=listing, window=window)
 
 
-async def new_discount(visit: PageContext) -> web.Response:
-    return visit.render("discounts_one.html", discount=None, types=TYPES)
+async def new_discount(context: PageContext) -> web.Response:
+    return context.render("discounts_one.html", discount=None, types=TYPES)
 
 
-async def show_discount(visit: PageContext) -> web.Response:
-    found = visit.read(lambda rows: discounts.view(rows, visit.store, visit.path("id")))
-    return visit.render("discounts_one.html", discount=found, types=TYPES)
+async def show_discount(context: PageContext) -> web.Response:
+    found = context.read(
+        lambda rows: discounts.view(rows, context.store, context.path("id"))
+    )
+    return context.render("discounts_one.html", discount=found, types=TYPES)
 
 
-def _document(visit: PageContext) -> Document:
-    forms.require(visit.form, "code", *(("value",) if _has_a_value(visit) else ()))
+def _document(context: PageContext) -> Document:
+    forms.require(context.form, "code", *(("value",) if _has_a_value(context) else ()))
     document = forms.document(
-        visit.form, words=WORDS, numbers=NUMBERS, flags=("active",), clearing=True
+        context.form, words=WORDS, numbers=NUMBERS, flags=("active",), clearing=True
     )
     for name in TIMES:
-        document[name] = forms.instant(document.get(name), visit.store.timezone)
+        document[name] = forms.instant(document.get(name), context.store.timezone)
     return document
 
 
-def _has_a_value(visit: PageContext) -> bool:
-    return forms.text(visit.form, "type") != "FREE_SHIPPING"
+def _has_a_value(context: PageContext) -> bool:
+    return forms.text(context.form, "type") != "FREE_SHIPPING"
 
 
-async def add_discount(visit: PageContext) -> web.Response:
-    body = visit.body(NewDiscount, _document(visit))
-    await visit.change(lambda tx: create_discount(tx, visit.store, body))
-    return visit.go("discounts", notice=f"{body.code} is added.")
+async def add_discount(context: PageContext) -> web.Response:
+    body = context.body(NewDiscount, _document(context))
+    await context.change(lambda tx: create_discount(tx, context.store, body))
+    return context.go("discounts", notice=f"{body.code} is added.")
 
 
-async def save_discount(visit: PageContext) -> web.Response:
-    body, discount_id = visit.body(ChangedDiscount, _document(visit)), visit.path("id")
-    await visit.change(lambda tx: change_discount(tx, visit.store, discount_id, body))
-    return visit.go("discounts", notice=f"{body.code} is saved.")
+async def save_discount(context: PageContext) -> web.Response:
+    body, discount_id = (
+        context.body(ChangedDiscount, _document(context)),
+        context.path("id"),
+    )
+    await context.change(
+        lambda tx: change_discount(tx, context.store, discount_id, body)
+    )
+    return context.go("discounts", notice=f"{body.code} is saved.")
 
 
-async def switch_discount(visit: PageContext) -> web.Response:
-    active = forms.text(visit.form, "active") == "yes"
-    body = visit.body(ChangedDiscount, {"active": active})
-    discount_id = visit.path("id")
-    await visit.change(lambda tx: change_discount(tx, visit.store, discount_id, body))
+async def switch_discount(context: PageContext) -> web.Response:
+    active = forms.text(context.form, "active") == "yes"
+    body = context.body(ChangedDiscount, {"active": active})
+    discount_id = context.path("id")
+    await context.change(
+        lambda tx: change_discount(tx, context.store, discount_id, body)
+    )
     notice = "The discount holds again." if active else "The discount is paused."
-    return visit.go("discounts", notice=notice)
+    return context.go("discounts", notice=notice)
 
 
-async def delete_discount(visit: PageContext) -> web.Response:
-    discount_id = visit.path("id")
-    await visit.change(lambda tx: discounts.delete(tx, visit.store, discount_id))
-    return visit.go("discounts", notice="The discount is deleted.")
+async def delete_discount(context: PageContext) -> web.Response:
+    discount_id = context.path("id")
+    await context.change(lambda tx: discounts.delete(tx, context.store, discount_id))
+    return context.go("discounts", notice="The discount is deleted.")
 
 
 DISCOUNTS, NEW = STORE + "/discounts", STORE + "/new-discount"

@@ -15,18 +15,18 @@ Form = MultiMapping[object]
 MOST_ROWS = 200
 NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 NO_LETTER = "\ufffd"
-"""What stands where the bytes that came are no letter."""
+"""The replacement character for undecodable bytes."""
 
 
 def text(form: Form, name: str) -> str | None:
-    """What was typed, or None for nothing."""
+    """Return the text of a field, or None if it is empty."""
     value = form.get(name)
     stripped = value.strip() if isinstance(value, str) else ""
     return stripped or None
 
 
 def number(form: Form, name: str) -> int | str | None:
-    """An integer; anything else stays text, which the schema refuses."""
+    """Return an integer; other text stays text, which the schema rejects."""
     typed = text(form, name)
     if typed is None:
         return None
@@ -34,7 +34,7 @@ def number(form: Form, name: str) -> int | str | None:
 
 
 def instant(typed: str | None, timezone: str) -> str | None:
-    """The store's local time as an instant; what is no time stays as it was typed."""
+    """Convert the store's local time to UTC; text that is not a time stays as typed."""
     try:
         local = datetime.fromisoformat(typed) if typed else None
     except ValueError:
@@ -46,7 +46,7 @@ def instant(typed: str | None, timezone: str) -> str | None:
 
 
 def lines(form: Form, name: str) -> list[str]:
-    """One entry for each line or comma."""
+    """Split a field at lines and commas."""
     typed = (text(form, name) or "").replace(",", "\n")
     return [line.strip() for line in typed.splitlines() if line.strip()]
 
@@ -63,9 +63,9 @@ def document(
     flags: Sequence[str] = (),
     clearing: bool = False,
 ) -> Document:
-    """The members that were filled in; a box that is not ticked is false.
+    """Return the filled-in fields as members; an unticked checkbox is false.
 
-    With `clearing` a field that was sent empty is null, which clears it."""
+    With `clearing`, an empty field becomes null, which clears the member."""
     found: Document = {name: text(form, name) for name in words}
     found |= {name: number(form, name) for name in numbers}
     sent = {
@@ -77,22 +77,22 @@ def document(
 
 
 def require(form: Form, *names: str) -> None:
-    """Refuse a form in which one of these is empty."""
+    """Reject a form in which one of these fields is empty."""
     empty = [name for name in names if text(form, name) is None]
     if empty:
         raise invalid([Flaw(f"/{name}", "REQUIRED", "is required") for name in empty])
 
 
-def require_letters(form: Form) -> None:
-    """Refuse a form whose words were written in another encoding, or cut."""
+def require_readable_text(form: Form) -> None:
+    """Reject a form with undecodable or truncated text."""
     names = {k: None for k, v in form.items() if isinstance(v, str) and NO_LETTER in v}
-    detail = "holds a letter that cannot be read; type it again"
+    detail = "contains a character that cannot be read; type it again"
     if names:
         raise invalid([Flaw(f"/{name}", "BAD_LETTERS", detail) for name in names])
 
 
 def require_numbers(form: Form, *names: str) -> None:
-    """Refuse a form in which one of these holds something, and no whole number."""
+    """Reject a form in which one of these fields is neither empty nor an integer."""
     wrong = [name for name in names if isinstance(number(form, name), str)]
     detail = "must be a whole number"
     if wrong:
@@ -100,7 +100,7 @@ def require_numbers(form: Form, *names: str) -> None:
 
 
 def rows(form: Form, *marks: str) -> list[int]:
-    """Which numbered rows of a form were filled in, by the fields that tell."""
+    """Return the numbers of the form's rows in which one of these fields is filled."""
     return [
         n
         for n in range(MOST_ROWS)
@@ -109,14 +109,14 @@ def rows(form: Form, *marks: str) -> list[int]:
 
 
 def row(form: Form, n: int, *names: str, clearing: bool = False) -> Document:
-    """The members of one numbered row."""
+    """Return the members of one numbered row."""
     sent = {f"{name}{n}" for name in names}
     found = document(form, words=sorted(sent), clearing=clearing)
     return {name: found[f"{name}{n}"] for name in names if f"{name}{n}" in found}
 
 
 def renumbered(problem: Problem, member: str, numbers: Sequence[int]) -> Problem:
-    """The problem with a list's places as the form numbers its rows."""
+    """Return the problem with list positions replaced by the form's row numbers."""
     for kind in ("errors", "items"):
         found = problem.members.get(kind)
         if found is not None:
@@ -133,7 +133,7 @@ def _moved(flaw: Document, member: str, numbers: Sequence[int]) -> Document:
 
 
 def renamed(problem: Problem, **names: str) -> Problem:
-    """The problem with members as the form calls them."""
+    """Return the problem with members replaced by the form's field names."""
     for flaw in problem.members.get("errors") or ():
         name = flaw["pointer"].removeprefix("/")
         flaw["pointer"] = "/" + names.get(name, name)
@@ -175,7 +175,7 @@ SCHEMA_WORDS = re.compile(r"^(?:Input|String|List|Dictionary|Value) should ")
 
 
 def field_of(pointer: str) -> str:
-    """`/rates/2/price` is a form's `price2`, `/customer/email` its `email`."""
+    """Return a form's field: `price2` for `/rates/2/price`."""
     parts = [part for part in pointer.split("/") if part]
     if len(parts) > 1 and parts[0] in GROUPS:
         parts = parts[1:]
@@ -188,7 +188,7 @@ def field_of(pointer: str) -> str:
 
 
 def sentence(name: str, code: str, detail: str) -> str:
-    """What to mend, in words that do not speak of schemas."""
+    """Return an error message for a merchant, without terms of JSON schema."""
     stem = name.rstrip("0123456789")
     schema = SCHEMA_WORDS.search(detail) or detail in PLAIN_REQUIRED
     if code == "BAD_FORMAT" and stem in FORMATS:
@@ -201,7 +201,7 @@ def sentence(name: str, code: str, detail: str) -> str:
 
 
 def flaws_of(problem: Problem | None) -> dict[str, str]:
-    """For each field that must be mended, what is wrong with it."""
+    """Return the error message of each invalid field."""
     if problem is None:
         return {}
     if problem.code in TAKEN:
@@ -219,8 +219,8 @@ def flaws_of(problem: Problem | None) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Filling:
-    """What the forms of a page show: what was typed into the one that was refused."""
+class FormState:
+    """Values and errors that a page's forms show after one of them was rejected."""
 
     path: str
     form: Form
@@ -242,7 +242,7 @@ class Filling:
         return ""
 
     def id(self, name: str) -> str:
-        """The element of a field; the list of flaws leads to it."""
+        """Return the element id of a field; the list of errors links to it."""
         return f"field-{name}" if self.here else f"field-{self.number}-{name}"
 
     def value(self, name: str, otherwise: object) -> object:

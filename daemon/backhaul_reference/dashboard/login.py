@@ -24,7 +24,7 @@ ASSETS = {"style.css": "text/css", "htmx.min.js": "text/javascript"}
 
 
 def throttle() -> Limits:
-    """Real time and always on: this guards a secret, it is nothing to test with."""
+    """The login throttle; always on and in real time, because it guards a secret."""
     return Limits(SystemClock(), enabled=True)
 
 
@@ -87,7 +87,7 @@ async def show_home(request: web.Request) -> web.Response:
 
 
 async def show_absent(request: web.Request) -> web.Response:
-    problem = Problem(404, "PAGE_NOT_FOUND", "there is no such page")
+    problem = Problem(404, "PAGE_NOT_FOUND", "this page does not exist")
     return rendering.error_page(request, problem)
 
 

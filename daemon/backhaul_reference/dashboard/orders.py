@@ -35,26 +35,28 @@ CHOICES = {
 Moment = tuple[str, str, str | None]
 
 
-async def show_orders(visit: PageContext) -> web.Response:
+async def show_orders(context: PageContext) -> web.Response:
     filters: dict[str, str | None] = {
-        name: query_params.choice(visit.query, name, allowed)
+        name: query_params.choice(context.query, name, allowed)
         for name, (_, allowed) in CHOICES.items()
     }
-    number = visit.query.get("number", "").strip().removeprefix("#")
-    window = visit.window()
+    number = context.query.get("number", "").strip().removeprefix("#")
+    window = context.window()
     if number:
         filters["number"] = number if number.isascii() and number.isdigit() else "-1"
-    listing = visit.read(
-        lambda rows: order_views.page(rows, visit.store, filters, window)
+    listing = context.read(
+        lambda rows: order_views.page(rows, context.store, filters, window)
     )
-    return visit.render("orders.html", listing=listing, window=window, choices=CHOICES)
+    return context.render(
+        "orders.html", listing=listing, window=window, choices=CHOICES
+    )
 
 
-async def show_order(visit: PageContext) -> web.Response:
-    order = visit.read(
-        lambda rows: order_views.view(rows, visit.store, visit.path("id"))
+async def show_order(context: PageContext) -> web.Response:
+    order = context.read(
+        lambda rows: order_views.view(rows, context.store, context.path("id"))
     )
-    return visit.render(
+    return context.render(
         "orders_one.html",
         order=order,
         moments=moments(order),
@@ -63,7 +65,7 @@ async def show_order(visit: PageContext) -> web.Response:
 
 
 def moments(order: Document) -> list[Moment]:
-    """What happened to an order, oldest first: when, what, and a detail."""
+    """Return an order's history, oldest first: time, event and detail."""
     found: list[Moment] = [
         (order["placedAt"], "Placed", order["source"]),
         (order["confirmation"]["confirmedAt"], "Confirmed", None),
@@ -81,19 +83,19 @@ def moments(order: Document) -> list[Moment]:
     return sorted((one for one in found if one[0]), key=lambda one: one[0])
 
 
-def settle(step: Step, notice: str) -> Handler:
-    async def handle(visit: PageContext) -> web.Response:
-        order_id = visit.path("id")
-        await visit.change(lambda tx: step(tx, visit.store, order_id))
-        return visit.go("orders", order_id, notice=notice)
+def change_payment(step: Step, notice: str) -> Handler:
+    async def handle(context: PageContext) -> web.Response:
+        order_id = context.path("id")
+        await context.change(lambda tx: step(tx, context.store, order_id))
+        return context.go("orders", order_id, notice=notice)
 
     return handle
 
 
-async def fulfill(visit: PageContext) -> web.Response:
-    """Ship what is chosen; with nothing left out it is simply the rest."""
-    order_id, store, form = visit.path("id"), visit.store, visit.form
-    order = visit.read(lambda rows: order_views.view(rows, store, order_id))
+async def fulfill(context: PageContext) -> web.Response:
+    """Ship the chosen lines; if all open lines are chosen, send no line list."""
+    order_id, store, form = context.path("id"), context.store, context.form
+    order = context.read(lambda rows: order_views.view(rows, store, order_id))
     words = ("trackingCompany", "trackingNumber", "trackingUrl")
     document = forms.document(form, words=words, flags=("notifyCustomer",))
     chosen = [
@@ -105,8 +107,8 @@ async def fulfill(visit: PageContext) -> web.Response:
     if [one["quantity"] or 0 for one in chosen] != left:
         document["items"] = some
     try:
-        wanted = visit.body(Fulfill, document).dispatch()
-        await visit.change(
+        wanted = context.body(Fulfill, document).dispatch()
+        await context.change(
             lambda tx: order_fulfillment.fulfill(tx, store, order_id, wanted)
         )
     except Problem as problem:
@@ -115,26 +117,26 @@ async def fulfill(visit: PageContext) -> web.Response:
             for n, one in enumerate(some)
         }
         raise forms.renamed(problem, **places) from None
-    return visit.go("orders", order_id, notice="The shipment is recorded.")
+    return context.go("orders", order_id, notice="The shipment is recorded.")
 
 
-async def cancel(visit: PageContext) -> web.Response:
-    order_id, store = visit.path("id"), visit.store
+async def cancel(context: PageContext) -> web.Response:
+    order_id, store = context.path("id"), context.store
     flags = ("restock", "refund", "notifyCustomer")
-    document = forms.document(visit.form, words=("reason", "note"), flags=flags)
-    wanted = visit.body(CancelOrder, document).cancel()
-    await visit.change(
+    document = forms.document(context.form, words=("reason", "note"), flags=flags)
+    wanted = context.body(CancelOrder, document).cancel()
+    await context.change(
         lambda tx: order_cancellation.cancel(
             tx, store, stock_ledger.DASHBOARD, order_id, wanted
         )
     )
-    return visit.go("orders", order_id, notice="The order is cancelled.")
+    return context.go("orders", order_id, notice="The order is cancelled.")
 
 
 ONE = STORE + "/orders/{id}"
-confirm = settle(order_payments.confirm, "The order is confirmed.")
-mark_paid = settle(order_payments.mark_paid, "The order is marked as paid.")
-refund = settle(order_payments.refund, "The order is refunded.")
+confirm = change_payment(order_payments.confirm, "The order is confirmed.")
+mark_paid = change_payment(order_payments.mark_paid, "The order is marked as paid.")
+refund = change_payment(order_payments.refund, "The order is refunded.")
 ROUTES = (
     Route("GET", STORE + "/orders", show_orders),
     Route("GET", ONE, show_order),
@@ -152,50 +154,50 @@ CUSTOMER = ("name", "email", "phone")
 ADDRESS = ("address1", "address2", "city", "province", "country", "zip")
 
 
-def _offered(visit: PageContext) -> dict[str, Document]:
-    """The variants on sale that were searched for, and those chosen already."""
-    filters = {"status": "active", "search": query_params.search(visit.query)}
-    listing = visit.read(
-        lambda rows: products.page(rows, visit.store, filters, page_context.OFFERED)
+def _offered(context: PageContext) -> dict[str, Document]:
+    """Return the variants on sale that match the search, and those already chosen."""
+    filters = {"status": "active", "search": query_params.search(context.query)}
+    listing = context.read(
+        lambda rows: products.page(rows, context.store, filters, page_context.OFFERED)
     )
     return {
         variant["id"]: {**variant, "product": product["title"]}
-        for product in [*listing.rows, *_chosen_products(visit)]
+        for product in [*listing.rows, *_chosen_products(context)]
         for variant in product["variants"]
     }
 
 
-def _chosen_products(visit: PageContext) -> list[Document]:
-    store, form = visit.store, visit.form
+def _chosen_products(context: PageContext) -> list[Document]:
+    store, form = context.store, context.form
     ids = [forms.text(form, f"variant{n}") for n in forms.rows(form, "variant")]
 
     def find(rows: Rows) -> list[Document]:
         found = [rows.value(PRODUCT_OF, (store.id, one)) for one in ids]
         return [products.view(rows, store, one) for one in found if one is not None]
 
-    return visit.read(find)
+    return context.read(find)
 
 
-async def show_form(visit: PageContext) -> web.Response:
-    searched = query_params.search(visit.query) is not None
-    return visit.render(
+async def show_form(context: PageContext) -> web.Response:
+    searched = query_params.search(context.query) is not None
+    return context.render(
         "orders_new.html",
-        offered=_offered(visit),
+        offered=_offered(context),
         searched=searched,
         lines=range(LINES),
         most=page_context.OFFERED.limit,
     )
 
 
-async def place(visit: PageContext) -> web.Response:
-    form, store = visit.form, visit.store
-    offered, chosen = _offered(visit), forms.rows(visit.form, "variant")
+async def place(context: PageContext) -> web.Response:
+    form, store = context.form, context.store
+    offered, chosen = _offered(context), forms.rows(context.form, "variant")
     if not chosen:
         raise invalid([Flaw("/variant0", "REQUIRED", "choose at least one product")])
     forms.require(form, "name", *(f"quantity{n}" for n in chosen))
     words = ("paymentMethod", "financialStatus", "note")
     document = forms.document(form, words=words, flags=("sendReceipt",))
-    document["items"] = [_item(visit, offered, n) for n in chosen]
+    document["items"] = [_item(context, offered, n) for n in chosen]
     document["totals"] = forms.document(form, words=("shipping", "discount"))
     document["customer"] = forms.document(form, words=CUSTOMER)
     address = forms.document(form, words=ADDRESS)
@@ -203,17 +205,17 @@ async def place(visit: PageContext) -> web.Response:
         names = {name: document["customer"].get(name) for name in ("name", "phone")}
         document["shippingAddress"] = {**names, **address}
     try:
-        sent = visit.body(NewOrder, document).order()
-        order = await visit.change(
+        sent = context.body(NewOrder, document).order()
+        order = await context.change(
             lambda tx: recorded_orders.record(tx, store, stock_ledger.DASHBOARD, sent)
         )
     except Problem as problem:
         raise forms.renumbered(problem, "items", chosen) from None
-    return visit.go("orders", order["id"], notice=f"Order {order['name']} is placed.")
+    return context.go("orders", order["id"], notice=f"Order {order['name']} is placed.")
 
 
-def _item(visit: PageContext, offered: dict[str, Document], n: int) -> Document:
-    form = visit.form
+def _item(context: PageContext, offered: dict[str, Document], n: int) -> Document:
+    form = context.form
     variant_id = forms.text(form, f"variant{n}") or ""
     price = forms.text(form, f"price{n}")
     if price is None and variant_id in offered:

@@ -12,7 +12,7 @@ from aiohttp.web_request import FileField
 from multidict import MultiDict, MultiMapping
 
 from backhaul_reference.dashboard import forms, rendering, sessions
-from backhaul_reference.dashboard.forms import Filling, Form
+from backhaul_reference.dashboard.forms import Form, FormState
 from backhaul_reference.dashboard.sessions import PATH, Session, Sessions
 from backhaul_reference.platform.context import PLATFORM, Platform
 from backhaul_reference.platform.http import query_params, request_bodies
@@ -32,11 +32,11 @@ B = TypeVar("B", bound=request_bodies.Body)
 STORE = PATH + "/stores/{store}"
 LOGIN = PATH + "/login"
 UNSHOWN = {403, 408}
-"""A form that came so is not shown again: it is not ours, or nobody waits."""
+"""Statuses for which the form is not shown again: not our form, or no reader."""
 FORM_BYTES = 16 * MAX_BODY_BYTES
-"""More than is taken of any field: what is too large is told beside it."""
+"""Read limit above every field's limit, so that the field shows its own error."""
 UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
-"""What aiohttp raises for letters, charsets, parts and their headers that are none."""
+"""Errors that aiohttp raises for undecodable form data."""
 URLENCODED = "application/x-www-form-urlencoded"
 MOST_FIELDS = 5_000
 SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
@@ -44,7 +44,7 @@ SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """What a page's handler needs; `problem` is why its form was refused."""
+    """Everything that a page handler needs; `problem` is why its form was rejected."""
 
     request: web.Request
     platform: Platform
@@ -55,7 +55,7 @@ class PageContext:
 
     @property
     def query(self) -> MultiMapping[str]:
-        """The filters that were chosen; an empty one is none."""
+        """Return the chosen filters without empty ones."""
         return MultiDict((k, v) for k, v in self.request.query.items() if v)
 
     def window(self) -> Window:
@@ -79,13 +79,13 @@ class PageContext:
         return done
 
     def go(self, *parts: str, notice: str) -> web.Response:
-        """Lead to another page, which tells that the work is done."""
+        """Redirect to a page that shows the notice."""
         self.session.notice = notice
         return web.Response(status=303, headers={"Location": self.url(*parts)})
 
     def render(self, template: str, **values: Any) -> web.Response:
         shared = {
-            "visit": self,
+            "context": self,
             "store": self.store,
             "stores": self.read(stores.every),
             "currency": self.store.currency,
@@ -93,7 +93,7 @@ class PageContext:
             "csrf": self.session.csrf,
             "notice": None if self.problem else self.session.take_notice(),
             "problem": self.problem,
-            "filling": Filling(self.request.path, self.form, self.problem),
+            "filling": FormState(self.request.path, self.form, self.problem),
             "url": self.url,
             "query": self.query,
             "here": self.request.path,
@@ -112,7 +112,7 @@ Handler = Callable[[PageContext], Awaitable[web.Response]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One page, or one form; a form that is refused shows its page again."""
+    """One page or one form; a rejected form shows its page again."""
 
     method: str
     path: str
@@ -141,23 +141,23 @@ async def _answer(
     store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
     if store is None:
         raise not_found("STORE")
-    visit = PageContext(request, platform, session, store, MultiDict())
+    context = PageContext(request, platform, session, store, MultiDict())
     try:
-        visit = replace(visit, form=await checked_form(request, session.csrf))
-        forms.require_letters(visit.form)
-        return await route.handle(visit)
+        context = replace(context, form=await checked_form(request, session.csrf))
+        forms.require_readable_text(context.form)
+        return await route.handle(context)
     except Problem as problem:
         if route.page is None or problem.status in UNSHOWN:
             raise
-        return await route.page(replace(visit, problem=problem))
+        return await route.page(replace(context, problem=problem))
     finally:
-        for sent in visit.form.values():
+        for sent in context.form.values():
             if isinstance(sent, FileField):
                 sent.file.close()
 
 
 async def checked_form(request: web.Request, token: str) -> Form:
-    """The form, once it is known to come from a page of ours."""
+    """Return the form, after the check that it came from our page."""
     if request.method != "POST":
         return MultiDict()
     sessions.check_origin(request)
@@ -178,7 +178,7 @@ async def checked_form(request: web.Request, token: str) -> Form:
 
 
 async def _form_of(request: web.Request) -> Form:
-    """The form; letters of it that cannot be read have a mark in their place."""
+    """Return the form; undecodable characters become replacement characters."""
     try:
         return await request.post()
     except UNREADABLE:
@@ -196,30 +196,32 @@ SHELVES = """SELECT id, title FROM collection WHERE store_id = ?
 AND (? IS NULL OR type = ?) ORDER BY created_ms DESC, id DESC"""
 
 
-def goods(visit: PageContext, also: Sequence[str] = ()) -> dict[str, str]:
-    """Titles of products by id; those in `also` whatever was searched for."""
-    store, filters = visit.store, {"search": query_params.search(visit.query)}
+def product_choices(context: PageContext, also: Sequence[str] = ()) -> dict[str, str]:
+    """Return titles of products by id: matches of the search, and those in `also`."""
+    store, filters = context.store, {"search": query_params.search(context.query)}
 
     def find(rows: Rows) -> dict[str, str]:
         listed = products.page(rows, store, filters, OFFERED).rows
         found = {one["id"]: one["title"] for one in listed}
-        return found | titled(rows, store.id, also)
+        return found | product_titles(rows, store.id, also)
 
-    return visit.read(find)
+    return context.read(find)
 
 
-def titled(rows: Rows, store_id: str, product_ids: Sequence[str]) -> dict[str, str]:
-    """What these products are called; one that is gone is left out."""
+def product_titles(
+    rows: Rows, store_id: str, product_ids: Sequence[str]
+) -> dict[str, str]:
+    """Return the titles of products by id, without deleted ones."""
     found = (rows.one(TITLE, (store_id, product_id)) for product_id in product_ids)
     return {row["id"]: row["title"] for row in found if row is not None}
 
 
-def shelves(
-    visit: PageContext, also: Collection[str] = (), kind: str | None = None
+def collection_choices(
+    context: PageContext, also: Collection[str] = (), kind: str | None = None
 ) -> dict[str, str]:
-    """The same of collections, all or those of one type."""
-    wanted = query_params.search(visit.query) or ""
-    every = visit.read(lambda rows: rows.all(SHELVES, (visit.store.id, kind, kind)))
+    """Return titles of collections by id, all or those of one type."""
+    wanted = query_params.search(context.query) or ""
+    every = context.read(lambda rows: rows.all(SHELVES, (context.store.id, kind, kind)))
     fit = [row["id"] for row in every if wanted in row["title"].casefold()]
     shown = {*fit[: OFFERED.limit], *also}
     return {row["id"]: row["title"] for row in every if row["id"] in shown}

@@ -22,42 +22,44 @@ STATUSES = ("active", "draft", "archived")
 RECENT = Window(1, 20)
 
 
-async def show_products(visit: PageContext) -> web.Response:
+async def show_products(context: PageContext) -> web.Response:
     filters: dict[str, Any] = {
-        "status": query_params.choice(visit.query, "status", STATUSES),
-        "search": query_params.search(visit.query),
+        "status": query_params.choice(context.query, "status", STATUSES),
+        "search": query_params.search(context.query),
     }
-    window = visit.window()
-    listing = visit.read(lambda rows: products.page(rows, visit.store, filters, window))
-    return visit.render(
+    window = context.window()
+    listing = context.read(
+        lambda rows: products.page(rows, context.store, filters, window)
+    )
+    return context.render(
         "products.html", listing=listing, window=window, statuses=STATUSES
     )
 
 
-async def new_product(visit: PageContext) -> web.Response:
-    return visit.render("products_new.html", statuses=STATUSES)
+async def new_product(context: PageContext) -> web.Response:
+    return context.render("products_new.html", statuses=STATUSES)
 
 
-async def create_product(visit: PageContext) -> web.Response:
+async def create_product(context: PageContext) -> web.Response:
     words = ("title", "description", "price", "sku", "status")
-    document = forms.document(visit.form, words=words, numbers=("stock",))
-    document["tags"] = forms.lines(visit.form, "tags")
-    forms.require(visit.form, "title", "price")
-    values = values_of(visit.body(NewProduct, document))
-    made = await visit.change(
-        lambda tx: products.create(tx, visit.store, stock_ledger.DASHBOARD, values)
+    document = forms.document(context.form, words=words, numbers=("stock",))
+    document["tags"] = forms.lines(context.form, "tags")
+    forms.require(context.form, "title", "price")
+    values = values_of(context.body(NewProduct, document))
+    made = await context.change(
+        lambda tx: products.create(tx, context.store, stock_ledger.DASHBOARD, values)
     )
-    return visit.go("products", made["id"], notice="The product is created.")
+    return context.go("products", made["id"], notice="The product is created.")
 
 
-async def show_product(visit: PageContext) -> web.Response:
-    store, product_id = visit.store, visit.path("id")
-    product = visit.read(lambda rows: products.view(rows, store, product_id))
+async def show_product(context: PageContext) -> web.Response:
+    store, product_id = context.store, context.path("id")
+    product = context.read(lambda rows: products.view(rows, store, product_id))
     filters = {"product_id": product_id}
-    history = visit.read(
+    history = context.read(
         lambda rows: inventory.history(rows, store.id, filters, RECENT)
     )
-    return visit.render(
+    return context.render(
         "products_one.html",
         product=product,
         history=history,
@@ -65,41 +67,43 @@ async def show_product(visit: PageContext) -> web.Response:
     )
 
 
-async def delete_product(visit: PageContext) -> web.Response:
-    product_id = visit.path("id")
-    await visit.change(
-        lambda tx: products.delete(tx, visit.store, stock_ledger.DASHBOARD, product_id)
+async def delete_product(context: PageContext) -> web.Response:
+    product_id = context.path("id")
+    await context.change(
+        lambda tx: products.delete(
+            tx, context.store, stock_ledger.DASHBOARD, product_id
+        )
     )
-    return visit.go("products", notice="The product is deleted.")
+    return context.go("products", notice="The product is deleted.")
 
 
-async def change_stock(visit: PageContext) -> web.Response:
-    """Add to one variant's stock, or count it anew."""
-    product_id, form = visit.path("id"), visit.form
+async def change_stock(context: PageContext) -> web.Response:
+    """Adjust one variant's stock by an amount, or set it."""
+    product_id, form = context.path("id"), context.form
     document = forms.document(form, words=("variantId", "reason", "note"))
     document["productId"] = product_id
     forms.require(form, "amount")
     amount = forms.number(form, "amount")
     try:
         if forms.text(form, "how") == "set":
-            counted = visit.body(SetStock, {**document, "stock": amount})
+            counted = context.body(SetStock, {**document, "stock": amount})
             wanted = counted.wanted(counted.stock, absolute=True)
         else:
-            moved = visit.body(Adjust, {**document, "adjustment": amount})
+            moved = context.body(Adjust, {**document, "adjustment": amount})
             wanted = moved.wanted(moved.adjustment, absolute=False)
     except Problem as problem:
         raise forms.renamed(problem, stock="amount", adjustment="amount") from None
-    await visit.change(
-        lambda tx: inventory.adjust(tx, visit.store, stock_ledger.DASHBOARD, wanted)
+    await context.change(
+        lambda tx: inventory.adjust(tx, context.store, stock_ledger.DASHBOARD, wanted)
     )
-    return visit.go("products", product_id, notice="The stock is changed.")
+    return context.go("products", product_id, notice="The stock is changed.")
 
 
-async def show_stock(visit: PageContext) -> web.Response:
-    window, store_id = visit.window(), visit.store.id
-    levels = visit.read(lambda rows: inventory.levels(rows, store_id, window))
-    recent = visit.read(lambda rows: inventory.history(rows, store_id, {}, RECENT))
-    return visit.render("stock.html", levels=levels, window=window, history=recent)
+async def show_stock(context: PageContext) -> web.Response:
+    window, store_id = context.window(), context.store.id
+    levels = context.read(lambda rows: inventory.levels(rows, store_id, window))
+    recent = context.read(lambda rows: inventory.history(rows, store_id, {}, RECENT))
+    return context.render("stock.html", levels=levels, window=window, history=recent)
 
 
 ONE = STORE + "/products/{id}"
@@ -120,84 +124,84 @@ MORE_WORDS = ("externalId", "seoTitle", "seoDescription")
 VARIANT = ("title", "sku", "barcode", "price", "compareAtPrice", "inventoryPolicy")
 POLICIES = ("DENY", "CONTINUE")
 OFFERED = "choosesCollections"
-"""The field that tells which collections the form had boxes for."""
+"""The field that lists the collections for which the form had checkboxes."""
 SPARE = 2
 """Empty rows under the variants, the options and the pictures."""
 
 
-async def show_form(visit: PageContext) -> web.Response:
-    store, product_id = visit.store, visit.path("id")
-    product = visit.read(lambda rows: products.view(rows, store, product_id))
-    return visit.render(
+async def show_form(context: PageContext) -> web.Response:
+    store, product_id = context.store, context.path("id")
+    product = context.read(lambda rows: products.view(rows, store, product_id))
+    return context.render(
         "products_edit.html",
         product=product,
         statuses=STATUSES,
         policies=POLICIES,
-        manual=_manual_collections(visit, product),
+        manual=_manual_collections(context, product),
         spare=SPARE,
         most=page_context.OFFERED.limit,
     )
 
 
-def _manual_collections(visit: PageContext, product: Document) -> dict[str, str]:
-    also = {*product["collectionIds"], *forms.texts(visit.form, OFFERED)}
-    return page_context.shelves(visit, also, "MANUAL")
+def _manual_collections(context: PageContext, product: Document) -> dict[str, str]:
+    also = {*product["collectionIds"], *forms.texts(context.form, OFFERED)}
+    return page_context.collection_choices(context, also, "MANUAL")
 
 
-async def save(visit: PageContext) -> web.Response:
-    store, product_id, form = visit.store, visit.path("id"), visit.form
-    before = visit.read(lambda rows: products.view(rows, store, product_id))
-    kept = _kept_variants(visit)
+async def save(context: PageContext) -> web.Response:
+    store, product_id, form = context.store, context.path("id"), context.form
+    before = context.read(lambda rows: products.view(rows, store, product_id))
+    kept = _kept_variants(context)
     forms.require(form, "title", "handle", *(f"price{n}" for n in kept))
     try:
-        body = visit.body(ChangedProduct, _document(visit, before, kept))
+        body = context.body(ChangedProduct, _document(context, before, kept))
         values = values_of(body)
-        await visit.change(
+        await context.change(
             lambda tx: products.update(
                 tx, store, stock_ledger.DASHBOARD, product_id, values
             )
         )
     except Problem as problem:
         raise forms.renumbered(problem, "variants", kept) from None
-    return visit.go("products", product_id, notice="The product is saved.")
+    return context.go("products", product_id, notice="The product is saved.")
 
 
-def _kept_variants(visit: PageContext) -> list[int]:
-    listed = forms.rows(visit.form, "id", *VARIANT[:5])
-    return [n for n in listed if f"remove{n}" not in visit.form]
+def _kept_variants(context: PageContext) -> list[int]:
+    listed = forms.rows(context.form, "id", *VARIANT[:5])
+    return [n for n in listed if f"remove{n}" not in context.form]
 
 
-def _document(visit: PageContext, before: Document, kept: list[int]) -> Document:
-    form = visit.form
+def _document(context: PageContext, before: Document, kept: list[int]) -> Document:
+    form = context.form
     document = forms.document(form, words=WORDS + MORE_WORDS, clearing=True)
     document["tags"] = forms.lines(form, "tags")
     document["images"] = [
         forms.row(form, n, "url", "alt") for n in forms.rows(form, "url", "alt")
     ]
     document["options"] = [
-        {"name": forms.text(form, f"name{n}") or "", "values": _values(visit, n)}
+        {"name": forms.text(form, f"name{n}") or "", "values": _values(context, n)}
         for n in forms.rows(form, "name", "values")
     ]
-    document["variants"] = [_variant(visit, before, n) for n in kept]
+    document["variants"] = [_variant(context, before, n) for n in kept]
     if OFFERED in form:
-        document["collectionIds"] = _collections(visit, before)
+        document["collectionIds"] = _collections(context, before)
     return document
 
 
-def _values(visit: PageContext, n: int) -> list[str]:
-    return forms.lines(visit.form, f"values{n}")
+def _values(context: PageContext, n: int) -> list[str]:
+    return forms.lines(context.form, f"values{n}")
 
 
-def _collections(visit: PageContext, before: Document) -> list[str]:
-    """Those that were ticked, and those that the form did not offer."""
-    offered = forms.texts(visit.form, OFFERED)
+def _collections(context: PageContext, before: Document) -> list[str]:
+    """Return the ticked collections, and those that the form did not offer."""
+    offered = forms.texts(context.form, OFFERED)
     unseen = [one for one in before["collectionIds"] if one not in offered]
-    return unseen + forms.texts(visit.form, "collectionIds")
+    return unseen + forms.texts(context.form, "collectionIds")
 
 
-def _variant(visit: PageContext, before: Document, n: int) -> Document:
-    """One row; a variant without a title is named by its choices."""
-    form = visit.form
+def _variant(context: PageContext, before: Document, n: int) -> Document:
+    """Return the variant of one row; its options name a variant without title."""
+    form = context.form
     choices = {
         option["name"]: chosen
         for k, option in enumerate(before["options"])

@@ -1,4 +1,4 @@
-"""Templates, and how values are formatted on a page."""
+"""Templates and the formatting of values on a page."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def error_page(request: web.Request, problem: Problem) -> web.Response:
 
 
 def when(instant: str | None, timezone: str = "UTC") -> str:
-    """An instant as a person of the store reads it."""
+    """Return a time in the store's time zone, for display."""
     if instant is None:
         return "—"
     moment = datetime.fromtimestamp(timestamps.from_text(instant) / 1000, UTC)
@@ -75,7 +75,7 @@ def when(instant: str | None, timezone: str = "UTC") -> str:
 
 
 def local_input(instant: str | None, timezone: str) -> str:
-    """An instant as a `datetime-local` input holds it."""
+    """Return a time as the value of a `datetime-local` input."""
     if instant is None:
         return ""
     moment = datetime.fromtimestamp(timestamps.from_text(instant) / 1000, UTC)
@@ -83,7 +83,7 @@ def local_input(instant: str | None, timezone: str) -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The named time zone; UTC for what is none."""
+    """Return the named time zone, or UTC if the name is unknown."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -104,7 +104,7 @@ def words(code: str | None) -> str:
 
 
 def label(field: str) -> str:
-    """The name of a form's field, `usageLimit` or `price2`, for people."""
+    """Return the label of a form field such as `usageLimit` or `price2`."""
     if field.startswith("q-"):
         return "Quantity"
     stem = field.rstrip("0123456789")
@@ -117,7 +117,7 @@ def label(field: str) -> str:
 
 
 def pretty(body: bytes) -> str:
-    """JSON laid out for reading; anything else as the text that it is."""
+    """Return JSON with indentation; other text stays unchanged."""
     try:
         return json.dumps(json_codec.decode_stored(body), indent=2, ensure_ascii=False)
     except msgspec.MsgspecError:

@@ -12,7 +12,7 @@ from backhaul_reference.platform.identifiers import bytes_sent, sha256_hex
 from backhaul_reference.platform.problems import Problem
 
 COOKIE = "backhaul_reference_session"
-"""Not the daemon's: a browser gives cookies to every port of a machine."""
+"""Differs from the daemon's cookie: browsers share cookies among ports."""
 PATH = "/dashboard"
 LASTS_SECONDS = 12 * 3600
 MOST = 200
@@ -20,7 +20,7 @@ MOST = 200
 
 @dataclass(slots=True)
 class Session:
-    """One browser that is logged in; a notice waits for the next page."""
+    """One logged-in browser; the next page shows the notice."""
 
     ends: float
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -93,7 +93,7 @@ HEADERS = {
 
 
 def check_origin(request: web.Request) -> None:
-    """Refuse a form that another site sent."""
+    """Reject a form that another site sent."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     own = f"{request.scheme}://{request.host}"
     origin = request.headers.get("Origin", own)

@@ -26,45 +26,45 @@ WORDS = (
 )
 
 
-async def show_settings(visit: PageContext) -> web.Response:
-    return visit.render(
+async def show_settings(context: PageContext) -> web.Response:
+    return context.render(
         "settings.html",
-        shown=stores.control_view(visit.store),
+        shown=stores.control_view(context.store),
         modes=MODES,
         zones=sorted(available_timezones()),
     )
 
 
-async def save_settings(visit: PageContext) -> web.Response:
+async def save_settings(context: PageContext) -> web.Response:
     flags = ("active", "codConfirmation")
-    forms.require(visit.form, "storeName", "country", "locale", "timezone")
-    document = forms.document(visit.form, words=WORDS, flags=flags, clearing=True)
-    if document["timezone"] != visit.store.timezone:
+    forms.require(context.form, "storeName", "country", "locale", "timezone")
+    document = forms.document(context.form, words=WORDS, flags=flags, clearing=True)
+    if document["timezone"] != context.store.timezone:
         _check_zone(document["timezone"])
-    mode = forms.text(visit.form, "accountMode") or visit.store.account_mode
+    mode = forms.text(context.form, "accountMode") or context.store.account_mode
     document["customerAccounts"] = {"mode": mode}
-    return await _save(visit, document, "settings")
+    return await _save(context, document, "settings")
 
 
 def _check_zone(name: str) -> None:
-    """A name that is none would show every time in UTC without a word."""
+    """Reject an unknown time zone, which would silently show every time in UTC."""
     if name not in available_timezones():
-        detail = "is no time zone; write it like Asia/Kolkata"
+        detail = "must be a time zone such as Asia/Kolkata"
         raise invalid([Flaw("/timezone", "NOT_ALLOWED", detail)])
 
 
-async def show_payments(visit: PageContext) -> web.Response:
-    return visit.render("payments.html", shown=stores.control_view(visit.store))
+async def show_payments(context: PageContext) -> web.Response:
+    return context.render("payments.html", shown=stores.control_view(context.store))
 
 
-async def save_payments(visit: PageContext) -> web.Response:
-    methods = {"cod": _method(visit, "cod"), "customQr": _method(visit, "qr")}
-    methods["customQr"]["qr"] = _picture(visit)
-    return await _save(visit, {"paymentSettings": methods}, "payments")
+async def save_payments(context: PageContext) -> web.Response:
+    methods = {"cod": _method(context, "cod"), "customQr": _method(context, "qr")}
+    methods["customQr"]["qr"] = _picture(context)
+    return await _save(context, {"paymentSettings": methods}, "payments")
 
 
-def _method(visit: PageContext, name: str) -> Document:
-    form = visit.form
+def _method(context: PageContext, name: str) -> Document:
+    form = context.form
     return {
         "enabled": f"{name}Enabled" in form,
         "fee": forms.text(form, f"{name}Fee") or "0",
@@ -72,12 +72,12 @@ def _method(visit: PageContext, name: str) -> Document:
     }
 
 
-def _picture(visit: PageContext) -> str | None:
-    """The uploaded picture as a data URL, else the one the store has."""
-    kept: str | None = visit.store.custom_qr.get("qr")
-    file = visit.form.get("qrFile")
+def _picture(context: PageContext) -> str | None:
+    """Return the uploaded picture as a data URL, else the store's present picture."""
+    kept: str | None = context.store.custom_qr.get("qr")
+    file = context.form.get("qrFile")
     if not isinstance(file, FileField) or not file.filename:
-        return None if "qrRemove" in visit.form else kept
+        return None if "qrRemove" in context.form else kept
     if file.content_type not in PICTURES:
         raise invalid([Flaw("/qrFile", "NOT_ALLOWED", "must be a picture")])
     content = file.file.read(MAX_PICTURE_BYTES + 1)
@@ -87,10 +87,10 @@ def _picture(visit: PageContext) -> str | None:
     return f"data:{file.content_type};base64,{base64.b64encode(content).decode()}"
 
 
-async def _save(visit: PageContext, document: Document, page: str) -> web.Response:
-    columns = visit.body(StoreSettings, document).columns()
-    await visit.change(lambda tx: stores.change(tx, visit.store.id, columns))
-    return visit.go(page, notice="The settings are saved.")
+async def _save(context: PageContext, document: Document, page: str) -> web.Response:
+    columns = context.body(StoreSettings, document).columns()
+    await context.change(lambda tx: stores.change(tx, context.store.id, columns))
+    return context.go(page, notice="The settings are saved.")
 
 
 ROUTES = (
@@ -111,20 +111,20 @@ NEW_STORE_FIELDS = (
 )
 
 
-async def show_form(visit: PageContext) -> web.Response:
-    return visit.render("stores_new.html", contents=CONTENTS)
+async def show_form(context: PageContext) -> web.Response:
+    return context.render("stores_new.html", contents=CONTENTS)
 
 
-async def open_store(visit: PageContext) -> web.Response:
-    """The store's first key is shown in this one answer."""
-    forms.require(visit.form, "subdomain", "storeName", "currency")
-    document = forms.document(visit.form, words=NEW_STORE_FIELDS)
+async def open_store(context: PageContext) -> web.Response:
+    """Create a store; only this response shows its first API key."""
+    forms.require(context.form, "subdomain", "storeName", "currency")
+    document = forms.document(context.form, words=NEW_STORE_FIELDS)
     exponent = money.exponent_of(document["currency"])
     body = request_bodies.parse(NewStore, document, exponent)
-    roll = visit.request.app[STORE_REGISTRY]
-    opened, key = await add_store(visit.platform, roll, body)
+    roll = context.request.app[STORE_REGISTRY]
+    opened, key = await add_store(context.platform, roll, body)
     shown = {"kind": "API key", "name": opened.name, "text": key}
-    return visit.render("stores_opened.html", opened=opened, shown_once=shown)
+    return context.render("stores_opened.html", opened=opened, shown_once=shown)
 
 
 NEW = STORE + "/new-store"

@@ -16,39 +16,39 @@ PLACES = ("countries", "provinces", "cities", "zips")
 RATE = ("rate", "price", "minSubtotal", "maxSubtotal")
 
 
-async def show_zones(visit: PageContext) -> web.Response:
-    found = visit.read(lambda rows: shipping_zones.every(rows, visit.store))
-    return visit.render("shipping.html", zones=found)
+async def show_zones(context: PageContext) -> web.Response:
+    found = context.read(lambda rows: shipping_zones.every(rows, context.store))
+    return context.render("shipping.html", zones=found)
 
 
-async def show_zone(visit: PageContext) -> web.Response:
-    zone = visit.read(
-        lambda rows: shipping_zones.view(rows, visit.store, visit.path("id"))
+async def show_zone(context: PageContext) -> web.Response:
+    zone = context.read(
+        lambda rows: shipping_zones.view(rows, context.store, context.path("id"))
     )
-    return visit.render("shipping_one.html", zone=zone, spare=SPARE)
+    return context.render("shipping_one.html", zone=zone, spare=SPARE)
 
 
-async def new_zone(visit: PageContext) -> web.Response:
-    return visit.render("shipping_one.html", zone=None, spare=SPARE)
+async def new_zone(context: PageContext) -> web.Response:
+    return context.render("shipping_one.html", zone=None, spare=SPARE)
 
 
-def _body(visit: PageContext, model: type[B]) -> B:
-    form = visit.form
+def _body(context: PageContext, model: type[B]) -> B:
+    form = context.form
     kept = forms.rows(form, *RATE)
     needed = [f"{name}{n}" for n in kept for name in ("rate", "price")]
     forms.require(form, "name", *(needed or ["rate0", "price0"]))
     document = forms.document(form, words=("name",), numbers=("priority",))
     document.setdefault("priority", 0)
     document |= {name: forms.lines(form, name) for name in PLACES}
-    document["rates"] = [_rate(visit, n) for n in kept]
+    document["rates"] = [_rate(context, n) for n in kept]
     try:
-        return visit.body(model, document)
+        return context.body(model, document)
     except Problem as problem:
         raise forms.renumbered(_at_the_limit(problem), "rates", kept) from None
 
 
 def _at_the_limit(problem: Problem) -> Problem:
-    """The schema tells of a whole rate that it ends before it begins."""
+    """Move the schema's error about a rate's limits to a form field."""
     for flaw in problem.members.get("errors") or ():
         if flaw["code"] == "OUT_OF_RANGE":
             flaw["pointer"] += "/maxSubtotal"
@@ -56,27 +56,27 @@ def _at_the_limit(problem: Problem) -> Problem:
     return problem
 
 
-def _rate(visit: PageContext, n: int) -> Document:
-    found = forms.row(visit.form, n, *RATE)
+def _rate(context: PageContext, n: int) -> Document:
+    found = forms.row(context.form, n, *RATE)
     return {"name": found.pop("rate"), **found}
 
 
-async def add_zone(visit: PageContext) -> web.Response:
-    body = _body(visit, NewZone)
-    await visit.change(lambda tx: create_zone(tx, visit.store, body))
-    return visit.go("shipping", notice="The zone is added.")
+async def add_zone(context: PageContext) -> web.Response:
+    body = _body(context, NewZone)
+    await context.change(lambda tx: create_zone(tx, context.store, body))
+    return context.go("shipping", notice="The zone is added.")
 
 
-async def save_zone(visit: PageContext) -> web.Response:
-    body, zone_id = _body(visit, ChangedZone), visit.path("id")
-    await visit.change(lambda tx: change_zone(tx, visit.store, zone_id, body))
-    return visit.go("shipping", notice="The zone is saved.")
+async def save_zone(context: PageContext) -> web.Response:
+    body, zone_id = _body(context, ChangedZone), context.path("id")
+    await context.change(lambda tx: change_zone(tx, context.store, zone_id, body))
+    return context.go("shipping", notice="The zone is saved.")
 
 
-async def delete_zone(visit: PageContext) -> web.Response:
-    zone_id = visit.path("id")
-    await visit.change(lambda tx: shipping_zones.delete(tx, visit.store, zone_id))
-    return visit.go("shipping", notice="The zone is deleted.")
+async def delete_zone(context: PageContext) -> web.Response:
+    zone_id = context.path("id")
+    await context.change(lambda tx: shipping_zones.delete(tx, context.store, zone_id))
+    return context.go("shipping", notice="The zone is deleted.")
 
 
 ZONES, NEW = STORE + "/shipping", STORE + "/new-zone"

@@ -24,128 +24,140 @@ from backhaul_reference.platform.state import stores
 
 STEPS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 MEANINGS = {
-    "bare-v1": "Answers are the bare object or array, without “data” and “meta”",
+    "bare-v1": "Responses are the bare object or array, without “data” and “meta”",
     "bare-webhooks": "A delivery's body is the bare resource, without an envelope",
-    "bare-headers": "A delivery carries its signature and no other header of ours",
+    "bare-headers": "A delivery has its signature and no other header of the platform",
     "number-money": "Money is a JSON number",
     "lowercase-enums": "Statuses come in lower case",
     "plain-errors": "Errors are {“error”: “text”}",
-    "clamp-limit": "A limit above the maximum is clamped without a word",
+    "clamp-limit": "A limit above the maximum is reduced silently",
     "no-updated-since": "There is no filter “updatedSince”",
-    "coarse-time": "Times have whole seconds, so that updates may share one",
-    "no-sequence": "Events carry no sequence",
+    "coarse-time": "Times have whole seconds, so two updates may have the same time",
+    "no-sequence": "Events have no sequence number",
     "no-idempotency": "Idempotency-Key is ignored and not advertised",
     "no-history": "There is no inventory history",
-    "no-note": "A note is neither stored nor given back",
+    "no-note": "Notes are neither stored nor returned",
     "no-store-endpoint": "GET /store does not exist",
     "pooled-stock": "Without a variant an adjustment moves one shared pool",
     "strict-repeat": "A repeated fulfill or cancel answers 409",
     "refuse-fulfill-cancelled": "A cancelled order cannot be fulfilled",
-    "refulfill-attaches": "Another number for a fulfilled order is a further shipment",
-    "strict-body": "Members that the specification does not show are refused",
+    "refulfill-attaches": "A new number for a fulfilled order adds a shipment",
+    "strict-body": "Members that the specification does not show are rejected",
     "ignore-variant": "An adjustment moves every variant, whichever it names",
     "manual-reason": "The reason of an adjustment must be MANUAL_ADJUSTMENT",
     "no-levels": "There is no GET /inventory",
-    "no-webhook-api": "Webhooks are made here only, not through the API",
+    "no-webhook-api": "Webhooks can be created only here, not through the API",
     "ignore-page": "The list of orders ignores page and limit",
     "ack-202": "Payment reports and adjustments answer 202",
-    "no-retry": "A failed delivery is never tried again",
+    "no-retry": "A failed delivery is never retried",
     "restock-field": "The restock flag of a cancel has this name",
     "tracking-fields": "The carrier and the number of a shipment have these names",
 }
 CONTENTS = {
     "demo": "A small shop: 24 products with variants, and two shipping zones",
     "fresh": "The same small shop before its first order",
-    "empty": "Nothing but the first menus and free shipping everywhere",
+    "empty": "Only the default menus and free shipping everywhere",
     "large": "10,000 products and 100,000 orders; loading takes a while",
 }
 
 
-async def show_quirks(visit: PageContext) -> web.Response:
-    named = (one.partition("=") for one in visit.store.quirks.texts)
+async def show_quirks(context: PageContext) -> web.Response:
+    named = (one.partition("=") for one in context.store.quirks.texts)
     on = {name: value for name, _, value in named}
-    return visit.render("quirks.html", on=on, plain=PLAIN, valued=VALUES, told=MEANINGS)
+    return context.render(
+        "quirks.html", on=on, plain=PLAIN, valued=VALUES, told=MEANINGS
+    )
 
 
-async def save_quirks(visit: PageContext) -> web.Response:
-    """The boxes that are ticked, and the names that were typed."""
-    texts = [one for one in forms.texts(visit.form, "quirks") if one in PLAIN]
-    named = [one for one in VALUES if forms.text(visit.form, one)]
-    texts += [f"{one}=" + ",".join(forms.lines(visit.form, one)) for one in named]
+async def save_quirks(context: PageContext) -> web.Response:
+    """Save the ticked quirks with the typed names."""
+    texts = [one for one in forms.texts(context.form, "quirks") if one in PLAIN]
+    named = [one for one in VALUES if forms.text(context.form, one)]
+    texts += [f"{one}=" + ",".join(forms.lines(context.form, one)) for one in named]
     try:
-        chosen = chosen_quirks(visit.body(QuirkList, {"quirks": texts}))
+        chosen = chosen_quirks(context.body(QuirkList, {"quirks": texts}))
     except Problem as problem:
         places = {f"quirks/{n}": text.split("=")[0] for n, text in enumerate(texts)}
         raise forms.renamed(problem, **places) from None
     values = {"quirks": list(chosen.texts)}
-    await visit.change(lambda tx: stores.change(tx, visit.store.id, values))
-    return visit.go("quirks", notice=f"{len(texts)} quirks are on.")
+    await context.change(lambda tx: stores.change(tx, context.store.id, values))
+    return context.go("quirks", notice=f"{len(texts)} quirks are on.")
 
 
-async def show_fixtures(visit: PageContext) -> web.Response:
-    return visit.render("fixtures.html", contents=CONTENTS)
+async def show_fixtures(context: PageContext) -> web.Response:
+    return context.render("fixtures.html", contents=CONTENTS)
 
 
-async def load_fixture(visit: PageContext) -> web.Response:
-    """Empty the store and begin again; its keys stay."""
-    name = forms.text(visit.form, "fixture")
+async def load_fixture(context: PageContext) -> web.Response:
+    """Reset the store to a fixture; its keys stay."""
+    name = forms.text(context.form, "fixture")
     if name not in loader.FIXTURES:
-        raise invalid([Flaw("/fixture", "NOT_ALLOWED", "choose what to load")])
-    if "sure" not in visit.form:
-        raise invalid([Flaw("/sure", "REQUIRED", "tick it: nothing is kept")])
-    await refill(visit.platform, visit.store, name)
-    return visit.go("fixtures", notice=f"The store begins anew with “{name}”.")
+        raise invalid([Flaw("/fixture", "NOT_ALLOWED", "choose a fixture")])
+    if "sure" not in context.form:
+        raise invalid(
+            [
+                Flaw(
+                    "/sure",
+                    "REQUIRED",
+                    "tick the box: all data of the store is deleted",
+                )
+            ]
+        )
+    await refill(context.platform, context.store, name)
+    return context.go("fixtures", notice=f"The store was reset to “{name}”.")
 
 
-async def show_faults(visit: PageContext) -> web.Response:
-    armed = visit.platform.faults.listed(visit.store.id)
-    return visit.render("faults.html", armed=armed, http=HTTP, webhooks=WEBHOOKS)
+async def show_faults(context: PageContext) -> web.Response:
+    armed = context.platform.faults.listed(context.store.id)
+    return context.render("faults.html", armed=armed, http=HTTP, webhooks=WEBHOOKS)
 
 
-async def add_fault(visit: PageContext) -> web.Response:
-    """One more rule beside those in force, which go on as they are."""
+async def add_fault(context: PageContext) -> web.Response:
+    """Add a fault rule; the active rules stay."""
     model: type[HttpRule] | type[WebhookRule] = HttpRule
     place = "route"
-    if forms.text(visit.form, "fault") in WEBHOOKS:
+    if forms.text(context.form, "fault") in WEBHOOKS:
         model, place = WebhookRule, "topic"
     try:
-        rule = visit.body(model, _fault(visit, place)).rule()
+        rule = context.body(model, _fault(context, place)).rule()
     except Problem as problem:
         raise forms.renamed(problem, route="place", topic="place") from None
-    visit.platform.faults.add(visit.store.id, rule, 0)
-    return visit.go("faults", notice="The fault is armed.")
+    context.platform.faults.add(context.store.id, rule, 0)
+    return context.go("faults", notice="The fault rule is active.")
 
 
-def _fault(visit: PageContext, place: str) -> Document:
+def _fault(context: PageContext, place: str) -> Document:
     numbers = ("count", "burst") if place == "topic" else ("count", "burst", "status")
     words = ("fault",) if place == "topic" else ("fault", "method")
-    document = forms.document(visit.form, words=words, numbers=numbers)
-    document[place] = forms.text(visit.form, "place") or "*"
+    document = forms.document(context.form, words=words, numbers=numbers)
+    document[place] = forms.text(context.form, "place") or "*"
     for name in ("probability", "seconds"):
-        document[name] = _decimal(visit, name)
+        document[name] = _decimal(context, name)
     return document
 
 
-def _decimal(visit: PageContext, name: str) -> float:
+def _decimal(context: PageContext, name: str) -> float:
     try:
-        return float(forms.text(visit.form, name) or 1)
+        return float(forms.text(context.form, name) or 1)
     except ValueError:
         raise invalid([Flaw(f"/{name}", "WRONG_TYPE", "must be a number")]) from None
 
 
-async def disarm(visit: PageContext) -> web.Response:
-    visit.platform.faults.disarm(visit.store.id)
-    return visit.go("faults", notice="No fault is armed any more.")
+async def disarm(context: PageContext) -> web.Response:
+    context.platform.faults.disarm(context.store.id)
+    return context.go("faults", notice="No fault rule is active.")
 
 
-async def disarm_one(visit: PageContext) -> web.Response:
-    visit.platform.faults.disarm_one(visit.store.id, visit.path("fault"))
-    return visit.go("faults", notice="The fault is disarmed; the others go on.")
+async def disarm_one(context: PageContext) -> web.Response:
+    context.platform.faults.disarm_one(context.store.id, context.path("fault"))
+    return context.go(
+        "faults", notice="The fault rule is removed. The other rules stay active."
+    )
 
 
-async def show_clock(visit: PageContext) -> web.Response:
-    clock = visit.request.app[CLOCK]
-    return visit.render(
+async def show_clock(context: PageContext) -> web.Response:
+    clock = context.request.app[CLOCK]
+    return context.render(
         "clock.html",
         now=timestamps.to_text(clock.now_ms()),
         frozen=clock.frozen,
@@ -154,19 +166,19 @@ async def show_clock(visit: PageContext) -> web.Response:
     )
 
 
-async def move_clock(visit: PageContext) -> web.Response:
-    clock, step = visit.request.app[CLOCK], forms.text(visit.form, "step")
+async def move_clock(context: PageContext) -> web.Response:
+    clock, step = context.request.app[CLOCK], forms.text(context.form, "step")
     if step in ("freeze", "go"):
         (clock.freeze if step == "freeze" else clock.unfreeze)()
-        return visit.go("clock", notice="The clock is changed.")
+        return context.go("clock", notice="The clock is changed.")
     if step not in STEPS:
-        forms.require(visit.form, "seconds")
-    seconds = STEPS.get(step or "") or forms.number(visit.form, "seconds")
+        forms.require(context.form, "seconds")
+    seconds = STEPS.get(step or "") or forms.number(context.form, "seconds")
     try:
-        advance(clock, visit.body(ClockMove, {"advance": seconds}))
+        advance(clock, context.body(ClockMove, {"advance": seconds}))
     except Problem as problem:
         raise forms.renamed(problem, advance="seconds") from None
-    return visit.go("clock", notice="The clock is ahead.")
+    return context.go("clock", notice="The clock is advanced.")
 
 
 ROUTES = (

@@ -16,19 +16,19 @@ BODY = """SELECT e.body FROM delivery d JOIN event e ON e.seq = d.event_seq
 WHERE d.id = ? AND d.subscription_id = ?"""
 
 
-def _webhook(visit: PageContext) -> Document:
-    store_id, webhook_id = visit.store.id, visit.path("id")
-    return visit.read(lambda rows: subscriptions.view(rows, store_id, webhook_id))
+def _webhook(context: PageContext) -> Document:
+    store_id, webhook_id = context.store.id, context.path("id")
+    return context.read(lambda rows: subscriptions.view(rows, store_id, webhook_id))
 
 
-async def show_webhook(visit: PageContext) -> web.Response:
-    return _page(visit)
+async def show_webhook(context: PageContext) -> web.Response:
+    return _page(context)
 
 
-def _page(visit: PageContext, secret: str | None = None) -> web.Response:
-    webhook, window = _webhook(visit), visit.window()
-    listing = visit.read(lambda rows: deliveries.page(rows, webhook["id"], window))
-    return visit.render(
+def _page(context: PageContext, secret: str | None = None) -> web.Response:
+    webhook, window = _webhook(context), context.window()
+    listing = context.read(lambda rows: deliveries.page(rows, webhook["id"], window))
+    return context.render(
         "api_webhook.html",
         webhook=webhook,
         listing=listing,
@@ -38,60 +38,60 @@ def _page(visit: PageContext, secret: str | None = None) -> web.Response:
     )
 
 
-async def save(visit: PageContext) -> web.Response:
-    """Another address, other topics, another description."""
-    store_id, webhook_id = visit.store.id, _webhook(visit)["id"]
+async def save(context: PageContext) -> web.Response:
+    """Save a webhook's URL, topics and description."""
+    store_id, webhook_id = context.store.id, _webhook(context)["id"]
     document = forms.document(
-        visit.form, words=("address", "description"), clearing=True
+        context.form, words=("address", "description"), clearing=True
     )
-    forms.require(visit.form, "address")
-    document["topics"] = forms.texts(visit.form, "topics")
-    body = visit.body(ChangedWebhook, document)
-    values = check(body, allow_private=visit.platform.allow_private_targets)
-    await visit.change(
+    forms.require(context.form, "address")
+    document["topics"] = forms.texts(context.form, "topics")
+    body = context.body(ChangedWebhook, document)
+    values = check(body, allow_private=context.platform.allow_private_targets)
+    await context.change(
         lambda tx: subscriptions.change(tx, store_id, webhook_id, values)
     )
-    return visit.go("api", "webhooks", webhook_id, notice="The webhook is saved.")
+    return context.go("api", "webhooks", webhook_id, notice="The webhook is saved.")
 
 
-async def set_status(visit: PageContext) -> web.Response:
-    webhook_id, store_id = _webhook(visit)["id"], visit.store.id
-    document = forms.document(visit.form, words=("status",))
-    values = visit.body(ChangedWebhook, document).model_dump(exclude_unset=True)
-    await visit.change(
+async def set_status(context: PageContext) -> web.Response:
+    webhook_id, store_id = _webhook(context)["id"], context.store.id
+    document = forms.document(context.form, words=("status",))
+    values = context.body(ChangedWebhook, document).model_dump(exclude_unset=True)
+    await context.change(
         lambda tx: subscriptions.change(tx, store_id, webhook_id, values)
     )
-    return visit.go("api", "webhooks", webhook_id, notice="The webhook is changed.")
+    return context.go("api", "webhooks", webhook_id, notice="The webhook is changed.")
 
 
-async def send_test(visit: PageContext) -> web.Response:
-    webhook_id, store_id = visit.path("id"), visit.store.id
-    await visit.change(
+async def send_test(context: PageContext) -> web.Response:
+    webhook_id, store_id = context.path("id"), context.store.id
+    await context.change(
         lambda tx: subscriptions.send_test(
             tx, subscriptions.find(tx, store_id, webhook_id)
         )
     )
-    return visit.go("api", "webhooks", webhook_id, notice="A test event is queued.")
+    return context.go("api", "webhooks", webhook_id, notice="A test event is queued.")
 
 
-async def rotate_secret(visit: PageContext) -> web.Response:
-    webhook_id, store_id = visit.path("id"), visit.store.id
-    made = await visit.change(
+async def rotate_secret(context: PageContext) -> web.Response:
+    webhook_id, store_id = context.path("id"), context.store.id
+    made = await context.change(
         lambda tx: subscriptions.rotate_secret(
             tx, subscriptions.find(tx, store_id, webhook_id)
         )
     )
-    return _page(visit, made["secret"])
+    return _page(context, made["secret"])
 
 
-async def delete(visit: PageContext) -> web.Response:
-    webhook_id, store_id = visit.path("id"), visit.store.id
-    await visit.change(lambda tx: subscriptions.remove(tx, store_id, webhook_id))
-    return visit.go("api", notice="The webhook is deleted.")
+async def delete(context: PageContext) -> web.Response:
+    webhook_id, store_id = context.path("id"), context.store.id
+    await context.change(lambda tx: subscriptions.remove(tx, store_id, webhook_id))
+    return context.go("api", notice="The webhook is deleted.")
 
 
-async def show_delivery(visit: PageContext) -> web.Response:
-    webhook, delivery_id = _webhook(visit), visit.path("delivery")
+async def show_delivery(context: PageContext) -> web.Response:
+    webhook, delivery_id = _webhook(context), context.path("delivery")
 
     def find(rows: Rows) -> Document:
         delivery = deliveries.view(rows, webhook["id"], delivery_id)
@@ -99,20 +99,20 @@ async def show_delivery(visit: PageContext) -> web.Response:
         body = rows.value(BODY, (delivery_id, webhook["id"]))
         return {"delivery": delivery, "exchanges": kept, "body": body}
 
-    return visit.render("api_delivery.html", webhook=webhook, **visit.read(find))
+    return context.render("api_delivery.html", webhook=webhook, **context.read(find))
 
 
-async def redeliver(visit: PageContext) -> web.Response:
-    webhook_id, store_id = visit.path("id"), visit.store.id
-    delivery_id = visit.path("delivery")
+async def redeliver(context: PageContext) -> web.Response:
+    webhook_id, store_id = context.path("id"), context.store.id
+    delivery_id = context.path("delivery")
 
     def queue(tx: Tx) -> None:
         row = subscriptions.find(tx, store_id, webhook_id)
         deliveries.redeliver(tx, row, delivery_id)
 
-    await visit.change(queue)
+    await context.change(queue)
     parts = ("api", "webhooks", webhook_id, "deliveries", delivery_id)
-    return visit.go(*parts, notice="It is queued to be sent again.")
+    return context.go(*parts, notice="The delivery is queued again.")
 
 
 DELIVERY = ONE + "/deliveries/{delivery}"

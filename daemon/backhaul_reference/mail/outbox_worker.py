@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backhaul_reference.mail.mime import UnsendableError, compose
-from backhaul_reference.mail.texts import Desk
-from backhaul_reference.mail.transports import Outcome, Post, Sink
+from backhaul_reference.mail.texts import MailRenderer
+from backhaul_reference.mail.transports import ComposedMail, SendResult, Transport
 from backhaul_reference.platform import tasks
 from backhaul_reference.platform.clock import Clock
 from backhaul_reference.platform.context import Reader
@@ -19,29 +19,29 @@ from backhaul_reference.platform.state.writer import Writer
 
 # Few at a time: between two batches requests have their turn.
 BATCH = 8
-# Mails are also owed by work that wakes nobody, such as a webhook given up.
+# Some work queues mails without waking the worker, such as a disabled webhook.
 IDLE_SECONDS = 5.0
 PAUSE_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
-    """What the courier works with."""
+class MailServices:
+    """Services that the mail worker needs."""
 
     writer: Writer
     reader: Reader
     clock: Clock
-    desk: Desk
-    sink: Sink
+    renderer: MailRenderer
+    transport: Transport
     sender: str
 
 
-class Courier:
-    """Runs until stopped; a wake makes it look for what is due now."""
+class MailWorker:
+    """Sends due mails until stopped; `wake` makes it check at once."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, services: MailServices) -> None:
+        self._services = services
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -61,17 +61,17 @@ class Courier:
                 log.exception("mails failed")
                 wait = PAUSE_SECONDS
             if wait > 0:
-                await tasks.either(self._wake.wait(), self._office.clock.sleep(wait))
+                await tasks.either(self._wake.wait(), self._services.clock.sleep(wait))
 
     async def _send_due(self) -> float:
-        """Send one batch; answers how long until the next one is due."""
-        office = self._office
-        now_ms = office.clock.now_ms()
-        due = office.reader.read(lambda rows: mail_outbox.due(rows, now_ms, BATCH))
+        """Send one batch; return the seconds until the next mail is due."""
+        services = self._services
+        now_ms = services.clock.now_ms()
+        due = services.reader.read(lambda rows: mail_outbox.due(rows, now_ms, BATCH))
         if not due:
             return self._until_next(now_ms)
         ended = await self._send(due, now_ms)
-        await office.writer.run(lambda tx: mail_outbox.record(tx, ended))
+        await services.writer.run(lambda tx: mail_outbox.record(tx, ended))
         for row, one in zip(due, ended, strict=True):
             log.info(
                 "mail id=%s template=%s error=%s", row["id"], row["template"], one.error
@@ -79,17 +79,21 @@ class Courier:
         return 0
 
     def _until_next(self, now_ms: int) -> float:
-        next_ms = self._office.reader.read(mail_outbox.next_due_ms)
+        next_ms = self._services.reader.read(mail_outbox.next_due_ms)
         if next_ms is None:
             return IDLE_SECONDS
         return max(0.001, min(IDLE_SECONDS, (next_ms - now_ms) / 1000))
 
     async def _send(self, due: Sequence[Row], now_ms: int) -> list[Sending]:
-        written = self._office.reader.read(lambda rows: self._write(rows, due, now_ms))
-        posts = [one for one in written.values() if isinstance(one, Post)]
-        sent = await self._office.sink.send(posts) if posts else []
+        written = self._services.reader.read(
+            lambda rows: self._write(rows, due, now_ms)
+        )
+        posts = [one for one in written.values() if isinstance(one, ComposedMail)]
+        sent = await self._services.transport.send(posts) if posts else []
         outcomes = {
-            mail_id: one for mail_id, one in written.items() if isinstance(one, Outcome)
+            mail_id: one
+            for mail_id, one in written.items()
+            if isinstance(one, SendResult)
         }
         for post, outcome in zip(posts, sent, strict=True):
             outcomes[post.mail_id] = outcome
@@ -97,24 +101,26 @@ class Courier:
 
     def _write(
         self, rows: Rows, due: Sequence[Row], now_ms: int
-    ) -> dict[str, Post | Outcome]:
+    ) -> dict[str, ComposedMail | SendResult]:
         return {row["id"]: self._write_one(rows, row, now_ms) for row in due}
 
-    def _write_one(self, rows: Rows, row: Row, now_ms: int) -> Post | Outcome:
+    def _write_one(
+        self, rows: Rows, row: Row, now_ms: int
+    ) -> ComposedMail | SendResult:
         try:
-            letter = self._office.desk.write(rows, row)
-            if letter is None:
-                return Outcome("what it tells of is gone", hopeless=True)
-            sender = self._office.sender
-            message = compose(letter, sender, row["id"], now_ms)
+            text = self._services.renderer.write(rows, row)
+            if text is None:
+                return SendResult("the object of this mail was deleted", hopeless=True)
+            sender = self._services.sender
+            message = compose(text, sender, row["id"], now_ms)
         except UnsendableError as error:
-            return Outcome(str(error), hopeless=True)
+            return SendResult(str(error), hopeless=True)
         except Exception:
             # One mail that cannot be written must not hold up the others.
             log.exception("mail not written id=%s", row["id"])
-            return Outcome("it could not be written")
-        return Post(row["id"], sender, letter.to, message)
+            return SendResult("it could not be written")
+        return ComposedMail(row["id"], sender, text.to, message)
 
 
-def _ending(row: Row, outcome: Outcome, at_ms: int) -> Sending:
+def _ending(row: Row, outcome: SendResult, at_ms: int) -> Sending:
     return Sending(row["seq"], row["attempts"], at_ms, outcome.error, outcome.hopeless)

@@ -18,7 +18,7 @@ METHODS = {"COD": "Cash on delivery", "CUSTOM_QR": "Scan & Pay"}
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class MailText:
     """One mail's recipient, subject and content; `rows` is a small table."""
 
     to: str
@@ -31,16 +31,16 @@ class Letter:
 
 
 class Tokens(Protocol):
-    """Where the buyer's part of a link comes from."""
+    """Makes the token in a buyer's tracking link."""
 
     def token(self, order_id: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """Where letters are written: it can make the buyer's link again.
+class MailRenderer:
+    """Renders mails with tracking links for buyers and dashboard links for merchants.
 
-    Without `dashboard_url` merchants' letters have no link.
+    Without `dashboard_url` merchants' mails have no link.
     """
 
     tokens: Tokens
@@ -48,7 +48,7 @@ class Desk:
     dashboard_url: str
 
     def tracking_link(self, store: Store, order: Row) -> tuple[str, str] | None:
-        """The buyer's page; orders that merchants record have none."""
+        """Return the link to the buyer's page, None for orders merchants record."""
         if order["token_hash"] is None:
             return None
         # After the sign: browsers keep a fragment to themselves.
@@ -57,50 +57,54 @@ class Desk:
         url = (store.tracking_page or page).replace("{token}", token)
         return ("Follow your order", url)
 
-    def office_link(
+    def dashboard_link(
         self, words: str, store: Store, *path: str
     ) -> tuple[str, str] | None:
-        """A page of the merchant's dashboard."""
+        """Return a link to a page of the merchant's dashboard."""
         if not self.dashboard_url:
             return None
         page = "/".join((store.subdomain, *path))
         return (words, f"{self.dashboard_url}/dashboard/stores/{page}")
 
-    def write(self, rows: Rows, mail: Row) -> Letter | None:
-        """The letter that is owed; None when what it tells of is gone."""
+    def write(self, rows: Rows, mail: Row) -> MailText | None:
+        """Return the text of a queued mail, or None if its object was deleted."""
         store = stores.by_id(rows, mail["store_id"])
         if store is None:
             return None
         try:
-            letter = WRITERS[mail["template"]](self, rows, store, mail)
+            text = WRITERS[mail["template"]](self, rows, store, mail)
         except Problem:
             return None
-        return letter and replace(letter, sender=store.name)
+        return text and replace(text, sender=store.name)
 
 
 def merchant_of(store: Store) -> str:
     return store.merchant_email or f"owner@{store.subdomain}.example"
 
 
-def _order_placed(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+def _order_placed(
+    renderer: MailRenderer, rows: Rows, store: Store, mail: Row
+) -> MailText:
     row = order_views.find(rows, store, mail["order_id"])
     order = order_views.views(rows, store, [row])[0]
-    return Letter(
+    return MailText(
         to=row["customer_email"],
         subject=f"Your order {order['name']} at {store.name}",
         opening=[*_greeting(row), f"thank you for your order {order['name']}."],
         rows=[*_items(order), *_totals(order)],
         closing=_next_steps(order),
-        link=desk.tracking_link(store, row),
+        link=renderer.tracking_link(store, row),
     )
 
 
-def _order_received(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+def _order_received(
+    renderer: MailRenderer, rows: Rows, store: Store, mail: Row
+) -> MailText:
     order = order_views.view(rows, store, mail["order_id"])
     names = ("name", "email", "phone")
     who = ", ".join(order["customer"][one] for one in names if order["customer"][one])
     total = _amount(order, order["totals"]["total"])
-    return Letter(
+    return MailText(
         to=merchant_of(store),
         subject=f"New order {order['name']}: {total}",
         opening=[f"{store.name} has a new order, {order['name']}."],
@@ -111,18 +115,20 @@ def _order_received(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
             f"Payment: {METHODS.get(order['paymentMethod'], order['paymentMethod'])}",
             *(["It waits for your confirmation."] if _is_waiting(order) else []),
         ],
-        link=desk.office_link("Open the order", store, "orders", order["id"]),
+        link=renderer.dashboard_link("Open the order", store, "orders", order["id"]),
     )
 
 
-def _order_shipped(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+def _order_shipped(
+    renderer: MailRenderer, rows: Rows, store: Store, mail: Row
+) -> MailText:
     row = order_views.find(rows, store, mail["order_id"])
     order = order_views.views(rows, store, [row])[0]
     shipment = next(one for one in order["shipments"] if one["id"] == mail["part"])
     labels = ("trackingCompany", "trackingNumber", "trackingUrl")
     words = ("Carrier", "Tracking number", "Tracking page")
     titles = {item["id"]: _title(item) for item in order["items"]}
-    return Letter(
+    return MailText(
         to=row["customer_email"],
         subject=f"Your order {order['name']} is on its way",
         opening=[*_greeting(row), f"these things of your order at {store.name} left:"],
@@ -137,26 +143,30 @@ def _order_shipped(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
                 if shipment[name]
             ),
         ],
-        link=desk.tracking_link(store, row),
+        link=renderer.tracking_link(store, row),
     )
 
 
-def _order_cancelled(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+def _order_cancelled(
+    renderer: MailRenderer, rows: Rows, store: Store, mail: Row
+) -> MailText:
     row = order_views.find(rows, store, mail["order_id"])
     order = order_views.views(rows, store, [row])[0]
     refunded = order["financialStatus"] == "REFUNDED"
     total = _amount(order, order["totals"]["total"])
-    return Letter(
+    return MailText(
         to=row["customer_email"],
         subject=f"Your order {order['name']} is cancelled",
         opening=[*_greeting(row), f"your order at {store.name} was cancelled."],
         rows=_items(order),
         closing=[f"You get {total} back."] if refunded else [],
-        link=desk.tracking_link(store, row),
+        link=renderer.tracking_link(store, row),
     )
 
 
-def _payment_reported(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+def _payment_reported(
+    renderer: MailRenderer, rows: Rows, store: Store, mail: Row
+) -> MailText:
     order = order_views.view(rows, store, mail["order_id"])
     report = rows.one("SELECT * FROM payment_report WHERE seq = ?", (mail["part"],))
     assert report is not None  # noqa: S101  - reports are never deleted alone
@@ -165,7 +175,7 @@ def _payment_reported(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter
     )
     same = f"The same transaction was reported for order #{other} before."
     due = order["payment"]["amountDue"]
-    return Letter(
+    return MailText(
         to=merchant_of(store),
         subject=f"Payment reported for order {order['name']}",
         opening=[f"The buyer of order {order['name']} says that they paid."],
@@ -176,29 +186,33 @@ def _payment_reported(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter
         ],
         closing=[
             *([same] if other is not None else []),
-            "Look for it in your account, then mark the order paid.",
+            "Find the payment in your account, then mark the order paid.",
         ],
-        link=desk.office_link("Open the order", store, "orders", order["id"]),
+        link=renderer.dashboard_link("Open the order", store, "orders", order["id"]),
     )
 
 
-def _webhook_disabled(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter | None:
+def _webhook_disabled(
+    renderer: MailRenderer, rows: Rows, store: Store, mail: Row
+) -> MailText | None:
     row = rows.one("SELECT * FROM subscription WHERE id = ?", (mail["part"],))
     if row is None:
         return None
     reason = REASONS.get(row["disabled_reason"] or "", "Its deliveries failed.")
-    return Letter(
+    return MailText(
         to=merchant_of(store),
         subject=f"A webhook of {store.name} was disabled",
         opening=[f"Nothing is sent to {row['address']} any more. {reason}"],
         closing=[
             "New events are kept. Set the webhook ACTIVE again and replay them.",
         ],
-        link=desk.office_link("Open the webhook", store, "api", "webhooks", row["id"]),
+        link=renderer.dashboard_link(
+            "Open the webhook", store, "api", "webhooks", row["id"]
+        ),
     )
 
 
-Writing = Callable[[Desk, Rows, Store, Row], Letter | None]
+Writing = Callable[[MailRenderer, Rows, Store, Row], MailText | None]
 WRITERS: dict[str, Writing] = {
     "order_placed": _order_placed,
     "order_received": _order_received,

@@ -19,19 +19,19 @@ OTHERS_MAY_READ = 0o077
 
 
 class MailLoginError(Exception):
-    """The login cannot be used; the message says why and never quotes it."""
+    """The SMTP login is unusable; the message says why and never contains it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class SmtpLogin:
     """A user of the SMTP server."""
 
     user: str
     password: str = field(repr=False)
 
 
-def login_of(file: Path | None, environment: Mapping[str, str]) -> Login | None:
-    """The file's two lines, else the two variables, else nobody."""
+def login_of(file: Path | None, environment: Mapping[str, str]) -> SmtpLogin | None:
+    """Return the login from the file, else from the variables, else None."""
     if file is not None:
         return _of_file(file)
     found = [environment.get(name, "") for name in (USER, PASSWORD)]
@@ -39,10 +39,10 @@ def login_of(file: Path | None, environment: Mapping[str, str]) -> Login | None:
         return None
     if not all(found):
         raise MailLoginError(f"{USER} and {PASSWORD} are set together or not at all")
-    return Login(*found)
+    return SmtpLogin(*found)
 
 
-def _of_file(file: Path) -> Login:
+def _of_file(file: Path) -> SmtpLogin:
     try:
         with file.open(encoding="utf-8") as opened:
             mode = os.fstat(opened.fileno()).st_mode
@@ -58,7 +58,7 @@ def _of_file(file: Path) -> Login:
         raise MailLoginError(
             f"--smtp-login {file}: must be two lines, the user and the password"
         )
-    return Login(*lines)
+    return SmtpLogin(*lines)
 
 
 PRIVATE_FILE = 0o600
@@ -74,7 +74,7 @@ STARTTLS: dict[Tls, bool | None] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class ComposedMail:
     """A composed mail."""
 
     mail_id: str
@@ -84,32 +84,32 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Sent where `error` is None; `hopeless` where another try changes nothing."""
+class SendResult:
+    """Result of one mail: sent if `error` is None; `hopeless` means do not retry."""
 
     error: str | None = None
     hopeless: bool = False
 
 
-class Sink(Protocol):
-    """Takes mails; answers one outcome for each and does not raise."""
+class Transport(Protocol):
+    """Sends mails; returns one result for each and does not raise."""
 
-    async def send(self, posts: Sequence[Post]) -> list[Outcome]: ...
+    async def send(self, posts: Sequence[ComposedMail]) -> list[SendResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class FolderSink:
-    """Writes `.eml` files, which only their owner may read."""
+class FolderTransport:
+    """Writes `.eml` files with mode 0600."""
 
     folder: Path
 
-    async def send(self, posts: Sequence[Post]) -> list[Outcome]:
+    async def send(self, posts: Sequence[ComposedMail]) -> list[SendResult]:
         return await asyncio.to_thread(self._write_all, posts)
 
-    def _write_all(self, posts: Sequence[Post]) -> list[Outcome]:
+    def _write_all(self, posts: Sequence[ComposedMail]) -> list[SendResult]:
         return [self._write(post) for post in posts]
 
-    def _write(self, post: Post) -> Outcome:
+    def _write(self, post: ComposedMail) -> SendResult:
         path = self.folder / f"{post.mail_id}.eml"
         scratch = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -119,18 +119,18 @@ class FolderSink:
                 file.write(post.message)
             scratch.replace(path)
         except OSError as error:
-            return Outcome(type(error).__name__)
-        return Outcome()
+            return SendResult(type(error).__name__)
+        return SendResult()
 
 
 @dataclass(frozen=True, slots=True)
-class SmtpSink:
+class SmtpTransport:
     """Hands mails to an SMTP server, one connection for each batch."""
 
     host: str
     port: int
     tls: Tls = "auto"
-    login: Login | None = None
+    login: SmtpLogin | None = None
 
     def _client(self) -> aiosmtplib.SMTP:
         login = self.login
@@ -144,29 +144,33 @@ class SmtpSink:
             password=login.password if login else None,
         )
 
-    async def send(self, posts: Sequence[Post]) -> list[Outcome]:
+    async def send(self, posts: Sequence[ComposedMail]) -> list[SendResult]:
         client = self._client()
         try:
             async with client:
                 return [await _hand_over(client, post) for post in posts]
         except (aiosmtplib.SMTPException, OSError) as error:
             # What was taken before the connection broke is sent once more.
-            return [Outcome(type(error).__name__)] * len(posts)
+            return [SendResult(type(error).__name__)] * len(posts)
 
 
-async def _hand_over(client: aiosmtplib.SMTP, post: Post) -> Outcome:
+async def _hand_over(client: aiosmtplib.SMTP, post: ComposedMail) -> SendResult:
     try:
         await client.sendmail(post.sender, post.recipient, post.message)
     except aiosmtplib.SMTPRecipientsRefused as refused:
         codes = {one.code for one in refused.recipients}
-        return Outcome(_words(refused, codes), all(one in PERMANENT for one in codes))
+        return SendResult(
+            _failure_kind(refused, codes), all(one in PERMANENT for one in codes)
+        )
     except aiosmtplib.SMTPResponseException as refused:
-        return Outcome(_words(refused, {refused.code}), refused.code in PERMANENT)
-    return Outcome()
+        return SendResult(
+            _failure_kind(refused, {refused.code}), refused.code in PERMANENT
+        )
+    return SendResult()
 
 
-def _words(error: Exception, codes: set[int]) -> str:
-    """The kind of failure; a server's own words may quote addresses or links."""
+def _failure_kind(error: Exception, codes: set[int]) -> str:
+    """Return the kind of failure; the server's text may contain addresses or links."""
     return f"{type(error).__name__} {' '.join(str(code) for code in sorted(codes))}"
 
 
@@ -175,35 +179,35 @@ REDACTED = "(redacted)"
 
 
 @dataclass(frozen=True, slots=True)
-class NoTokens:
-    """Stands in for the tokens of orders: what is printed may end up in a log."""
+class RedactedTokens:
+    """Makes fake tokens, because printed mails may end up in a log."""
 
     def token(self, order_id: str) -> str:
         return REDACTED
 
 
 @dataclass(frozen=True, slots=True)
-class PrintingSink:
-    """Prints mails; the lines of each stand under one that says whose it is."""
+class StdoutTransport:
+    """Prints mails to stdout, each under a header line with its id."""
 
     descriptor: int = STANDARD_OUTPUT
 
-    async def send(self, posts: Sequence[Post]) -> list[Outcome]:
+    async def send(self, posts: Sequence[ComposedMail]) -> list[SendResult]:
         return await asyncio.to_thread(self._print_all, posts)
 
-    def _print_all(self, posts: Sequence[Post]) -> list[Outcome]:
+    def _print_all(self, posts: Sequence[ComposedMail]) -> list[SendResult]:
         return [self._print(post) for post in posts]
 
-    def _print(self, post: Post) -> Outcome:
+    def _print(self, post: ComposedMail) -> SendResult:
         try:
             with open(self.descriptor, "wb", closefd=False) as output:
                 output.write(shown(post).encode())
         except OSError as error:
-            return Outcome(type(error).__name__)
-        return Outcome()
+            return SendResult(type(error).__name__)
+        return SendResult()
 
 
-def shown(post: Post) -> str:
+def shown(post: ComposedMail) -> str:
     message = message_from_bytes(post.message, policy=email.policy.default)
     assert isinstance(message, EmailMessage)  # noqa: S101  - that policy makes no other
     body = message.get_body(("plain",))

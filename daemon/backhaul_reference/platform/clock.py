@@ -31,7 +31,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """Another clock's time and an offset; every sleeper notices a move at once."""
+    """Another clock plus an offset; a move wakes every sleeper to check its time."""
 
     def __init__(self, inner: Clock) -> None:
         self._inner = inner
@@ -58,7 +58,7 @@ class VirtualClock:
         return base + self._ahead_seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep by this clock: a move ahead shortens it, a freeze holds it."""
+        """Sleep by this clock: an advance shortens the sleep, a freeze stops it."""
         due = self.monotonic() + seconds
         await asyncio.sleep(0)
         while (left := due - self.monotonic()) > 0:
@@ -70,21 +70,21 @@ class VirtualClock:
 
     def advance(self, seconds: float) -> None:
         self._ahead_seconds += seconds
-        self._tell()
+        self._notify()
 
     def freeze(self) -> None:
         if self._held is None:
             self._held = (self._inner.now_ms(), self._inner.monotonic())
-            self._tell()
+            self._notify()
 
     def unfreeze(self) -> None:
-        """Go on from the moment shown; time held still is not made up for."""
+        """Continue from the time shown; the frozen time is not caught up."""
         if self._held is None:
             return
         self._ahead_seconds -= self._inner.monotonic() - self._held[1]
         self._held = None
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()

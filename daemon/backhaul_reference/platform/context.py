@@ -29,7 +29,7 @@ REVISION = "SELECT revision FROM catalogue"
 
 @dataclass(frozen=True, slots=True)
 class TrackingTokens:
-    """Makes the buyer's token of an order; the key alone can make it again."""
+    """Derives the buyer's token of an order from the key, so it is never stored."""
 
     key: bytes
 
@@ -52,9 +52,9 @@ class Reader:
     _pages: dict[Hashable, Any] = field(default_factory=dict)
 
     def recall(self, key: Hashable, question: Callable[[Rows], T]) -> T:
-        """As `read`, but asks only if anything was committed since it last did.
+        """Like `read`, but cached until something is committed.
 
-        What is answered must follow from the state and the key alone, and stay as
+        The result must depend only on the state and the key, and must not be
         it is.
         """
         # SQLite changes this number with each commit of another connection.
@@ -67,9 +67,9 @@ class Reader:
         return known
 
     def recall_page(self, key: Hashable, question: Callable[[Rows], T]) -> T:
-        """As `recall`, of what follows from the catalogue and the key alone.
+        """Like `recall`, for results that depend only on the catalogue and the key.
 
-        Orders leave it as it is, as long as nothing sells out.
+        Orders keep the cache valid as long as nothing sells out.
         """
         # Asked first: a page may be newer than its revision, and never older.
         revision = self.recall(REVISION, lambda rows: rows.value(REVISION))
@@ -108,7 +108,7 @@ class Platform:
 
     @contextmanager
     def open_rows(self) -> Iterator[Rows]:
-        """A reader of one's own, for use in another thread."""
+        """Open a separate reader, for use in another thread."""
         with closing(open_reader(self.database)) as connection:
             yield Rows(connection)
 

@@ -35,8 +35,8 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Armed:
-    """A rule in force; the same seed and the same calls fire it the same way."""
+class ActiveRule:
+    """An active rule; the same seed and the same calls make it fire the same way."""
 
     number: int
     rule: Rule
@@ -60,26 +60,26 @@ class Armed:
 class Faults:
     """The faults of every store; they live as long as the process."""
 
-    by_store: dict[str, list[Armed]] = field(default_factory=dict)
+    by_store: dict[str, list[ActiveRule]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def arm(self, store_id: str, rules: Sequence[Rule], seed: int) -> None:
-        """Put these rules in the place of those that were in force."""
+        """Replace the active rules."""
         self.by_store[store_id] = []
         for rule in rules:
             self.add(store_id, rule, seed)
 
     def add(self, store_id: str, rule: Rule, seed: int) -> None:
-        """One rule more; those in force go on as they are."""
+        """Add a rule; the active rules stay."""
         armed = self.by_store.setdefault(store_id, [])
         chance = random.Random(f"{seed} {len(armed)}")  # noqa: S311  - not a secret, must repeat
-        armed.append(Armed(next(self._numbers), rule, chance))
+        armed.append(ActiveRule(next(self._numbers), rule, chance))
 
     def disarm(self, store_id: str) -> None:
         self.by_store.pop(store_id, None)
 
     def disarm_one(self, store_id: str, number: str) -> None:
-        """End one rule; its number is never given again. 404 where it has ended."""
+        """Remove one rule; its number is not reused. 404 if it is not active."""
         armed = self.by_store.get(store_id, [])
         kept = [one for one in armed if str(one.number) != number]
         if len(kept) == len(armed):
@@ -93,7 +93,7 @@ class Faults:
         method: str,
         places: Collection[str],
     ) -> list[Rule]:
-        """Every rule that fires now; asking counts."""
+        """Return every rule that fires now; the call itself counts."""
         return [
             armed.rule
             for armed in self.by_store.get(store_id, ())
@@ -106,7 +106,7 @@ class Faults:
         return [_view(armed) for armed in self.by_store.get(store_id, ())]
 
 
-def _view(armed: Armed) -> Document:
+def _view(armed: ActiveRule) -> Document:
     rule = armed.rule
     shown: Document = {
         "id": str(armed.number),

@@ -42,7 +42,7 @@ class IdSource:
 
 
 def bytes_sent(text: str) -> bytes:
-    """What stood in a header; a header may hold bytes that are no UTF-8."""
+    """Return the bytes of a header, which need not be UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -14,7 +14,7 @@ MAX_DEPTH = 64
 
 @dataclass(frozen=True, slots=True)
 class OddNumber:
-    """A number in exponent notation: no schema of ours accepts it."""
+    """A number in exponent notation, which no schema accepts."""
 
     text: str
 

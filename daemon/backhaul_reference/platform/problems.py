@@ -73,7 +73,7 @@ TELLING = ("READ_ONLY", "VARIANT_REQUIRED")
 
 
 def invalid(flaws: Sequence[Flaw]) -> Problem:
-    """The 422 for one or more flaws, all told at once."""
+    """Return a 422 that lists one or more flaws."""
     codes = {flaw.code for flaw in flaws}
     code = next((one for one in TELLING if codes == {one}), "VALIDATION_ERROR")
     count = len(flaws)
@@ -82,7 +82,7 @@ def invalid(flaws: Sequence[Flaw]) -> Problem:
 
 
 def not_found(kind: str, named: str = "") -> Problem:
-    """Return the 404; `named` is the id that was asked for, never a token."""
+    """Return a 404; `named` is the requested id, never a token."""
     noun = kind.lower()
     detail = f"there is no {noun} {named[:64]}" if named else f"there is no such {noun}"
     return Problem(404, f"{kind}_NOT_FOUND", detail)

@@ -47,7 +47,7 @@ MEMBER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class UnknownQuirkError(ValueError):
-    """What was asked for is no quirk; the message says what was meant, perhaps."""
+    """The quirk does not exist; the message suggests a similar name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ ENUM_NAMES = {
     "from",
     "to",
 }
-# What merchants name themselves is no member of ours.
+# Keys that merchants choose are not members of the schema.
 FREE_NAMES = {"options", "settings"}
 MONEY = re.compile(r"-?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 ENUM = re.compile(r"[A-Z]+(?:_[A-Z]+)*", re.ASCII)
@@ -160,7 +160,7 @@ WORDED = {
 
 
 def reword(quirks: Quirks, document: Any) -> Any:
-    """The document in the store's own words; it is answered as it was without any."""
+    """Return the document with the store's quirks applied."""
     return _reword(quirks, "", document) if quirks.names & WORDED else document
 
 
@@ -182,7 +182,7 @@ def _object(quirks: Quirks, document: Document) -> Document:
 
 
 def instant(quirks: Quirks, ms: int) -> str:
-    """An instant that stands by itself, outside a document."""
+    """Return a time outside a document, with the store's quirks applied."""
     return str(_text(quirks, "At", timestamps.to_text(ms)))
 
 

@@ -13,7 +13,7 @@ QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded
 MAX_BUCKETS = 10_000
 WINDOW_SECONDS = 60
 ROUNDING_SECONDS = 0.000_001
-"""Whoever waited as long as told is let in, whatever the last bit of a float says."""
+"""Tolerance for rounding errors: a client that waits as long as stated gets in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ L = TypeVar("L", Policy, PerMinute)
 
 @dataclass(slots=True)
 class Bucket:
-    """What is left, as of a moment."""
+    """Remaining tokens at a point in time."""
 
     left: float
     at: float
 
 
 class Limits:
-    """All buckets; what is off lets everything pass and says nothing.
+    """All rate limits; a disabled limit lets everything pass without headers.
 
     `quotas` are requests in a minute by the name of a limit; 0 turns it off.
     """
@@ -95,7 +95,7 @@ class Limits:
         self._logs: dict[tuple[str, str], deque[float]] = {}
 
     def spend(self, policy: Policy, who: str) -> dict[str, str]:
-        """Take one; answers the RateLimit headers, or raises 429 with them."""
+        """Take one token; return the RateLimit headers or raise 429 with them."""
         limit = self._as_set(policy)
         if limit is None:
             return {}
@@ -106,7 +106,7 @@ class Limits:
         return _headers(limit, bucket)
 
     def count(self, policy: PerMinute, who: str) -> dict[str, str]:
-        """Note one request; answers the RateLimit headers, or raises 429 with them."""
+        """Count one request; return the RateLimit headers or raise 429 with them."""
         limit = self._as_set(policy)
         if limit is None:
             return {}
@@ -132,13 +132,13 @@ class Limits:
 
     def _recent(self, policy: PerMinute, who: str, now: float) -> deque[float]:
         if len(self._logs) >= MAX_BUCKETS:
-            self._forget_old(now)
+            self._remove_old(now)
         log = self._logs.setdefault((policy.name, who), deque())
         while log and now - log[0] >= WINDOW_SECONDS - ROUNDING_SECONDS:
             log.popleft()
         return log
 
-    def _forget_old(self, now: float) -> None:
+    def _remove_old(self, now: float) -> None:
         old = [
             name
             for name, log in self._logs.items()
@@ -147,8 +147,8 @@ class Limits:
         for name in old or list(self._logs)[: MAX_BUCKETS // 2]:
             del self._logs[name]
 
-    def forget(self) -> None:
-        """Everybody may begin anew."""
+    def reset(self) -> None:
+        """Clear all buckets and counters."""
         self._buckets.clear()
         self._logs.clear()
 
@@ -157,14 +157,14 @@ class Limits:
         bucket = self._buckets.get((policy.name, who))
         if bucket is None:
             if len(self._buckets) >= MAX_BUCKETS:
-                self._forget_full(now)
+                self._remove_full(now)
             bucket = self._buckets[policy.name, who] = Bucket(policy.burst, now)
         earned = (now - bucket.at) * policy.per_second
         bucket.left = min(policy.burst, bucket.left + earned)
         bucket.at = now
         return bucket
 
-    def _forget_full(self, now: float) -> None:
+    def _remove_full(self, now: float) -> None:
         # After two minutes untouched every bucket above is full again.
         old = [name for name, bucket in self._buckets.items() if now - bucket.at > 120]
         for name in old or list(self._buckets)[: MAX_BUCKETS // 2]:

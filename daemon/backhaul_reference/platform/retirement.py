@@ -9,7 +9,7 @@ NOTICE_MS = 365 * 24 * 3600 * 1000
 
 @dataclass(slots=True)
 class Retirement:
-    """When v1 was announced to end, and when it will; nothing until it is."""
+    """When the end of v1 was announced, and its date; None before the announcement."""
 
     deprecated_ms: int | None = None
     sunset_ms: int | None = None

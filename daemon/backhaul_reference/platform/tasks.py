@@ -8,12 +8,12 @@ T = TypeVar("T")
 
 
 def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Run `work` beside the caller, who must hold the task: the loop does not."""
+    """Start `work` as a task; the caller must keep a reference to it."""
     return asyncio.create_task(work)
 
 
 async def either(*works: Coroutine[Any, Any, Any]) -> None:
-    """Run all until the first ends, then give the others up."""
+    """Run all until the first ends, then cancel the others."""
     running = [start(work) for work in works]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

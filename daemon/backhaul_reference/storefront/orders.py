@@ -22,12 +22,15 @@ from backhaul_reference.platform.http.request_bodies import (
 from backhaul_reference.platform.http.responses import data_answer
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state import checkout, order_payments, order_views
-from backhaul_reference.platform.state.checkout import Cart, Wish
+from backhaul_reference.platform.state.checkout import Cart, CartLine
 from backhaul_reference.platform.state.customers import Contact
 from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.order_payments import Report
+from backhaul_reference.platform.state.order_payments import PaymentReport
 from backhaul_reference.platform.state.writer import Tx
-from backhaul_reference.storefront.store_access import PRIVATE, guests_may_order
+from backhaul_reference.storefront.store_access import (
+    PRIVATE,
+    allows_orders_without_account,
+)
 
 
 class Item(Body):
@@ -63,8 +66,9 @@ class PlaceOrder(Body):
     accepts_marketing: bool = False
 
     def cart(self) -> Cart:
-        wishes = [
-            Wish(item.product_id, item.variant_id, item.quantity) for item in self.items
+        items = [
+            CartLine(item.product_id, item.variant_id, item.quantity)
+            for item in self.items
         ]
         contact = Contact(
             name=self.customer.name,
@@ -74,7 +78,7 @@ class PlaceOrder(Body):
         )
         return Cart(
             payment_method=self.payment_method,
-            wishes=wishes,
+            items=items,
             contact=contact,
             address=self.shipping_address.model_dump(),
             discount_code=self.discount_code or None,
@@ -117,7 +121,7 @@ ENDPOINTS = (
         "/storefront/orders",
         place_order,
         body=PlaceOrder,
-        gate=guests_may_order,
+        gate=allows_orders_without_account,
     ),
     Endpoint("GET", "/storefront/orders/track/{token}", track_order),
 )
@@ -142,7 +146,7 @@ class ReportPayment(Body):
 
 async def report_payment(call: Call) -> web.Response:
     token_hash = call.platform.tokens.hash_of(call.path("token"))
-    sent = Report(call.body.transaction_id, call.body.payer_name)
+    sent = PaymentReport(call.body.transaction_id, call.body.payer_name)
 
     def report(tx: Tx) -> Answer:
         row = order_views.find_by_token(tx, call.store, token_hash)

@@ -25,7 +25,7 @@ from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.rate_limits import STOREFRONT_QUOTES
 from backhaul_reference.platform.state import discounts, shipping_rates, stores
 from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.discounts import Occasion
+from backhaul_reference.platform.state.discounts import DiscountUse
 from backhaul_reference.platform.state.shipping_rates import Destination
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.storefront.store_access import shopper, store_of_header
@@ -97,7 +97,7 @@ async def quote_shipping(request: web.Request) -> web.StreamResponse:
 
 
 async def _strike(request: web.Request, store: Store | None) -> web.Response | None:
-    """The faults of the store that is known first: by the header, else the body."""
+    """Apply the faults of the store named by the header, else by the body."""
     if store is None:
         return None
     request[ADMITTED] = store
@@ -128,7 +128,7 @@ def _quote(rows: Rows, store: Store, body: QuoteShipping) -> Document:
 
 async def check_discount(call: Call) -> web.Response:
     body: CheckDiscount = call.body
-    occasion = Occasion(call.platform.clock.now_ms(), body.cart.subtotal)
+    occasion = DiscountUse(call.platform.clock.now_ms(), body.cart.subtotal)
 
     def check(rows: Rows) -> Document:
         row = discounts.check(rows, call.store, body.code, occasion)

@@ -47,7 +47,7 @@ class Assets:
 
 
 def load_assets() -> Assets:
-    """Read the package's folder; what is not there now is never served."""
+    """Load the package's folder once; later files are never served."""
     files = {
         path.name: Asset(path.read_bytes(), MEDIA_TYPES[path.suffix])
         for path in sorted(FOLDER.iterdir())
@@ -72,13 +72,13 @@ WITHOUT_SCRIPT = """<noscript>
 NO_SHOP = """<section class="quiet">
 <img class="emblem" src="{root}/icon.svg" alt="">
 <h1>There is no shop here</h1>
-<p>The address may hold a slip of the pen, or the shop may have closed.</p>
-<p>Please look at the link that brought you here once more.</p>
+<p>The address may be misspelled, or the shop may have closed.</p>
+<p>Please check the link that brought you here once more.</p>
 </section>"""
 
 
 def shop_document(assets: Assets, store: Store) -> str:
-    """The shell that the scripts fill; a merchant's words are escaped."""
+    """Return the page that the scripts fill; the merchant's text is escaped."""
     name = escape(store.name)
     return assets.template.substitute(
         root=assets.root,
@@ -132,7 +132,7 @@ def add_routes(app: web.Application) -> None:
 
 
 async def show_shop(request: web.Request) -> web.Response:
-    """The same page for everybody: the browser asks the storefront for the rest."""
+    """Serve the shop page; the browser reads the rest from the storefront API."""
     store = _store(request)
     if store is None:
         return _page(request, no_shop_document(request.app[ASSETS]), 404)
@@ -140,7 +140,7 @@ async def show_shop(request: web.Request) -> web.Response:
 
 
 async def send_file(request: web.Request) -> web.Response:
-    """A file of the package by its exact name; no path is ever put together."""
+    """Serve a file of the package by its exact name; no path is built."""
     known = request.app[ASSETS]
     asset = known.files.get(request.match_info["name"])
     if asset is None or request.match_info["digest"] != known.digest:
@@ -164,7 +164,7 @@ def _store(request: web.Request) -> Store | None:
 
 
 def _page(request: web.Request, text: str, status: int) -> web.Response:
-    """Kept by browsers, yet asked for each time: a shop can close."""
+    """Serve the page with revalidation on each visit, because a shop can close."""
     tag = hashlib.sha256(text.encode()).hexdigest()[:32]
     headers = {**GUARDED, "Cache-Control": "no-cache"}
     seen = {one.value for one in request.if_none_match or ()}

@@ -51,7 +51,7 @@ def shopper(store: Store) -> Caller:
 
 
 def store_of_header(request: web.Request) -> Store | None:
-    """The active store that x-subdomain names; None where the header is missing."""
+    """Return the active store that x-subdomain names; None without the header."""
     subdomain = request.headers.get("x-subdomain", "").strip().lower()
     if not subdomain:
         return None
@@ -69,7 +69,7 @@ def store_of_header(request: web.Request) -> Store | None:
 def _spend_on_token(
     request: web.Request, platform: Platform, store: Store, method: str
 ) -> dict[str, str]:
-    """Limits by token, so that nobody can use up another buyer's requests."""
+    """Apply the limit per token, so that no client uses up another buyer's limit."""
     limits, address = platform.limits, request.remote or ""
     if method == "POST":
         limits.count(PAYMENT_REPORTS_BY_ADDRESS, address)
@@ -85,7 +85,7 @@ def _spend_on_token(
     return limits.spend(TRACKING, who)
 
 
-def guests_may_order(caller: Caller) -> None:
+def allows_orders_without_account(caller: Caller) -> None:
     if caller.store.account_mode == "REQUIRED":
         raise Problem(
             401,

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, on which store, and what they may do."""
+    """The client of a request: its store, its key and its scopes."""
 
     store: Store
     principal: str
@@ -45,7 +45,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a mutation answers; a token is put in only when it is sent."""
+    """The response of a mutation; a tracking token is added only when it is sent."""
 
     data: Any
     status: int = 200
@@ -70,7 +70,7 @@ class Call:
 
     @property
     def query(self) -> Query:
-        """The query as far as the store understands it."""
+        """Return the query parameters that the store's quirks support."""
         request = self.request
         quirks = quirks_of(request)
         return quirk_adapter.query(quirks, template_of(request), request.query)
@@ -82,7 +82,7 @@ class Call:
         return self.platform.reader.read(question)
 
     async def evaluate(self, question: Callable[[Rows], Any]) -> web.Response:
-        """Answer a POST that changes nothing, unwrapped."""
+        """Answer a POST that changes nothing, without an envelope."""
         if "Idempotency-Key" in self.request.headers:
             return await self.mutate(lambda tx: Answer(question(tx), bare=True))
         return responses.json_answer(self.read(question))
@@ -147,7 +147,7 @@ def _serving(
 
 
 async def read_raw(request: web.Request) -> bytes:
-    """The body as it came, within its size and time."""
+    """Return the raw body; enforces the size and time limits."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Problem(415, "UNSUPPORTED_ENCODING", "content encodings are not accepted")
     try:

@@ -19,7 +19,7 @@ Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def before(request: web.Request) -> web.Response | None:
-    """What a fault answers in the place of the handler, if one fires."""
+    """Return the response of a fault that replaces the handler's, if one fires."""
     for rule in _firing(request, faults.BEFORE):
         if rule.fault == "latency":
             await request.app[PLATFORM].clock.sleep(rule.seconds)
@@ -32,7 +32,11 @@ def _refusal(request: web.Request, rule: Rule) -> web.Response:
     if rule.fault == "rate429":
         raise _limited(rule)
     if rule.fault == "5xx":
-        raise Problem(rule.status, "INJECTED_FAULT", "a fault was asked for")
+        raise Problem(
+            rule.status,
+            "INJECTED_FAULT",
+            "a fault rule of the tests caused this failure",
+        )
     if rule.fault == "html":
         return web.Response(status=502, text=PROXY_PAGE, content_type="text/html")
     _hang_up(request)
@@ -45,8 +49,8 @@ def _limited(rule: Rule) -> Problem:
 
 
 @web.middleware
-async def fail_as_asked(request: web.Request, handler: Next) -> web.StreamResponse:
-    """The faults that strike once the effects are committed."""
+async def inject_failure(request: web.Request, handler: Next) -> web.StreamResponse:
+    """Apply the faults that follow a commit."""
     response = await handler(request)
     for rule in _firing(request, faults.AFTER):
         if rule.fault == "drop-after-commit":
@@ -73,7 +77,7 @@ def _hang_up(request: web.Request) -> None:
 async def _truncated(
     request: web.Request, response: web.Response
 ) -> web.StreamResponse:
-    """The head of the whole answer and half of its body."""
+    """Send the headers of the whole response and half of its body."""
     whole = response.body if isinstance(response.body, bytes) else b""
     half = web.StreamResponse(status=response.status, headers=response.headers)
     half.content_length = len(whole)

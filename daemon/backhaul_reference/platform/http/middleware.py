@@ -42,7 +42,7 @@ class TemplateAccessLogger(AbstractAccessLogger):
 class DiscreetLogger(logging.LoggerAdapter[logging.Logger]):
     """Names an exception's type only: aiohttp's own show the line they cannot read.
 
-    A request that is no HTTP, or was cut off, is the client's fault and no error.
+    A malformed or truncated request is the client's fault and is not an error.
     """
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:

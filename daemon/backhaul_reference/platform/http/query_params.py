@@ -16,7 +16,7 @@ Query = MultiMapping[str]
 
 
 def window(query: Query, *, sortable: bool = False) -> Window:
-    """Read page and limit, and where it is offered `updatedSince` and `sort`."""
+    """Read page, limit and, if supported, `updatedSince` and `sort`."""
     flaws: list[Flaw] = []
     page = _number(query, "page", 1, MAX_PAGE, flaws)
     limit = _number(query, "limit", 20, MAX_LIMIT, flaws)
@@ -61,7 +61,7 @@ def _by_update(query: Query, flaws: list[Flaw]) -> bool:
 
 
 def choice(query: Query, name: str, allowed: Collection[str]) -> str | None:
-    """A filter by a word of an enumeration, in any case; 422 for another word."""
+    """Read a filter with an enumeration value in any case; 422 for another value."""
     text = query.get(name)
     if text is None:
         return None
@@ -73,7 +73,7 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str | None:
 
 
 def text(query: Query, name: str) -> str | None:
-    """A filter by an exact text."""
+    """Read a filter by exact text."""
     value = query.get(name)
     if value is not None and len(value) > MAX_TEXT:
         detail = f"must be at most {MAX_TEXT} long"

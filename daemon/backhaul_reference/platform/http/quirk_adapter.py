@@ -45,7 +45,7 @@ def check_offered(quirks: Quirks, route: str) -> None:
 
 
 def query(quirks: Quirks, route: str, sent: MultiMapping[str]) -> MultiMapping[str]:
-    """The query as far as the store understands it."""
+    """Return the query parameters that the store's quirks support."""
     read = MultiDict(sent)
     if "no-updated-since" in quirks:
         _drop(read, "updatedSince", "sort")
@@ -71,7 +71,7 @@ def _clamped(text: str) -> str:
 
 
 def document(quirks: Quirks, route: str, sent: Document) -> Document:
-    """The body by the names that the schemas know; 422 for what is refused."""
+    """Return the body with the schemas' member names; 422 for rejected members."""
     renamed = _renamed(quirks, route)
     if "strict-body" in quirks and route in SHOWN:
         _check_shown(sent, {renamed.get(name, name) for name in SHOWN[route]})
@@ -142,7 +142,7 @@ def quirks_of(request: web.Request) -> Quirks:
 
 
 def _words(request: web.Request) -> Quirks:
-    """The store's, or before any store is known those of the command line."""
+    """Return the store's quirks, or those of the command line without a store."""
     store = request.get(ADMITTED)
     return request.app[PLATFORM].quirks if store is None else store.quirks
 

@@ -84,7 +84,7 @@ def link_header(url: URL, total: int, window: Window) -> str:
 
 
 def problem_answer(problem: Problem, place: str, request_id: str) -> web.Response:
-    """Answer a problem; `place` is the path asked for, or its template."""
+    """Return the response of a problem; `place` is the path or its template."""
     # The braces of a template have no place in a URI reference.
     document = problem.document(instance=quote(place), request_id=request_id)
     return web.Response(

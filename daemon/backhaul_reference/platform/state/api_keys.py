@@ -62,7 +62,7 @@ def add(
     scopes: Sequence[str] = SCOPES,
     expires_ms: int | None = None,
 ) -> Document:
-    """Record a key; its text is in the answer and nowhere else."""
+    """Add a key; only the return value contains its text."""
     created_ms = tx.now_ms()
     values = {
         "id": tx.ids.new("key"),
@@ -105,14 +105,14 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class KeyUses:
-    """No call waits for it, and a busy key costs one commit a minute."""
+    """Records the last use of keys in the background, at most once a minute each."""
 
     writer: Writer
     clock: Clock
     _written: dict[str, int] = field(default_factory=dict)
 
     def note(self, key_id: str) -> None:
-        """The key was used now."""
+        """Record that the key was used now."""
         now_ms = self.clock.now_ms()
         if now_ms // MINUTE_MS != self._written.get(key_id):
             self._written[key_id] = now_ms // MINUTE_MS

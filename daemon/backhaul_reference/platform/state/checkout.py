@@ -14,8 +14,8 @@ from backhaul_reference.platform.state import (
     stock_ledger,
 )
 from backhaul_reference.platform.state.customers import Contact
-from backhaul_reference.platform.state.database import Row, Rows, marks
-from backhaul_reference.platform.state.discounts import Occasion
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
+from backhaul_reference.platform.state.discounts import DiscountUse
 from backhaul_reference.platform.state.order_placement import Draft, Line, Totals
 from backhaul_reference.platform.state.shipping_rates import Destination
 from backhaul_reference.platform.state.stores import METHODS, Store
@@ -28,7 +28,7 @@ WHERE v.store_id = ? AND v.product_id IN ({}) ORDER BY v.position"""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CartLine:
     """One line of a shopper's cart."""
 
     product_id: str
@@ -41,7 +41,7 @@ class Cart:
     """A shopper's whole request, checked for its form only."""
 
     payment_method: str
-    wishes: Sequence[Wish]
+    items: Sequence[CartLine]
     contact: Contact
     address: Document
     discount_code: str | None
@@ -49,8 +49,8 @@ class Cart:
 
 
 @dataclass(frozen=True, slots=True)
-class Bargain:
-    """A discount that holds, and what it gives on this order."""
+class AppliedDiscount:
+    """A valid discount and its amount on this order."""
 
     row: Row
     goods_off: int
@@ -64,18 +64,18 @@ def check_out(
 ) -> Document:
     """Place the order at catalogue prices, or refuse it whole."""
     lines = _lines(tx, store, cart)
-    bargain = _bargain(tx, store, cart, lines)
-    if bargain is not None:
-        lines = _reduced(lines, bargain.goods_off)
-    totals = _totals(tx, store, cart, lines, bargain)
-    if bargain is not None:
-        discounts.use(tx, bargain.row, order_id, cart.contact.email or "")
+    discount_used = _applied_discount(tx, store, cart, lines)
+    if discount_used is not None:
+        lines = _reduced(lines, discount_used.goods_off)
+    totals = _totals(tx, store, cart, lines, discount_used)
+    if discount_used is not None:
+        discounts.use(tx, discount_used.row, order_id, cart.contact.email or "")
     columns: dict[str, Any] = {
         "source": "STOREFRONT",
         "payment_method": cart.payment_method,
         "confirmation_required": store.cod_confirmation
         and cart.payment_method == "COD",
-        "discount_code": bargain and bargain.row["code"],
+        "discount_code": discount_used and discount_used.row["code"],
         "address": encode_text(cart.address),
         "note": cart.note,
         "token_hash": token_hash,
@@ -94,15 +94,15 @@ def check_out(
     return placed
 
 
-def _bargain(
+def _applied_discount(
     rows: Tx, store: Store, cart: Cart, lines: Sequence[Line]
-) -> Bargain | None:
+) -> AppliedDiscount | None:
     if cart.discount_code is None:
         return None
     subtotal = sum(line.total for line in lines)
-    occasion = Occasion(rows.now_ms(), subtotal, cart.contact.email)
+    occasion = DiscountUse(rows.now_ms(), subtotal, cart.contact.email)
     row = discounts.check(rows, store, cart.discount_code, occasion)
-    return Bargain(row, discounts.goods_off(discounts.terms(row), subtotal))
+    return AppliedDiscount(row, discounts.goods_off(discounts.terms(row), subtotal))
 
 
 def _reduced(lines: Sequence[Line], off: int) -> list[Line]:
@@ -124,50 +124,50 @@ def _check_method(store: Store, method: str) -> None:
 
 
 def _lines(rows: Rows, store: Store, cart: Cart) -> list[Line]:
-    wishes = cart.wishes
-    product_ids = sorted({wish.product_id for wish in wishes})
-    sql = SELLABLE.format(marks(product_ids))
+    items = cart.items
+    product_ids = sorted({item.product_id for item in items})
+    sql = SELLABLE.format(placeholders(product_ids))
     on_sale: dict[str, list[Row]] = {}
     for row in rows.all(sql, (store.id, *product_ids)):
         if row["product_status"] == "active":
             on_sale.setdefault(row["product_id"], []).append(row)
-    _check_choices(wishes, on_sale)
+    _check_choices(items, on_sale)
     _check_method(store, cart.payment_method)
-    chosen = [_choose(wish, on_sale.get(wish.product_id, [])) for wish in wishes]
-    _check_available(wishes, chosen)
+    chosen = [_choose(item, on_sale.get(item.product_id, [])) for item in items]
+    _check_available(items, chosen)
     return [
-        order_placement.line_of(f"/items/{n}", variant, wish.quantity, variant["price"])
-        for n, (wish, variant) in enumerate(zip(wishes, chosen, strict=True))
+        order_placement.line_of(f"/items/{n}", variant, item.quantity, variant["price"])
+        for n, (item, variant) in enumerate(zip(items, chosen, strict=True))
         if variant is not None
     ]
 
 
-def _choose(wish: Wish, variants: Sequence[Row]) -> Row | None:
-    if wish.variant_id is None:
+def _choose(item: CartLine, variants: Sequence[Row]) -> Row | None:
+    if item.variant_id is None:
         return variants[0] if variants else None
-    return next((row for row in variants if row["id"] == wish.variant_id), None)
+    return next((row for row in variants if row["id"] == item.variant_id), None)
 
 
-def _check_choices(wishes: Sequence[Wish], on_sale: dict[str, list[Row]]) -> None:
+def _check_choices(items: Sequence[CartLine], on_sale: dict[str, list[Row]]) -> None:
     open_choices = [
         order_placement.open_choice(f"/items/{n}/variantId")
-        for n, wish in enumerate(wishes)
-        if wish.variant_id is None and len(on_sale.get(wish.product_id, ())) > 1
+        for n, item in enumerate(items)
+        if item.variant_id is None and len(on_sale.get(item.product_id, ())) > 1
     ]
     if open_choices:
         raise invalid(open_choices)
 
 
-def _check_available(wishes: Sequence[Wish], chosen: Sequence[Row | None]) -> None:
+def _check_available(items: Sequence[CartLine], chosen: Sequence[Row | None]) -> None:
     missing = [
         {
             "pointer": f"/items/{n}",
-            "productId": wish.product_id,
-            "variantId": wish.variant_id,
-            "requested": wish.quantity,
+            "productId": item.product_id,
+            "variantId": item.variant_id,
+            "requested": item.quantity,
             "available": 0,
         }
-        for n, (wish, variant) in enumerate(zip(wishes, chosen, strict=True))
+        for n, (item, variant) in enumerate(zip(items, chosen, strict=True))
         if variant is None
     ]
     if missing:
@@ -181,7 +181,7 @@ def _totals(
     store: Store,
     cart: Cart,
     lines: Sequence[Line],
-    bargain: Bargain | None,
+    discount_used: AppliedDiscount | None,
 ) -> Totals:
     """Sums of the order; freight is quoted on the goods before the discount."""
     subtotal = sum(line.unit_price * line.quantity for line in lines)
@@ -190,9 +190,9 @@ def _totals(
         raise Problem(
             409, "SHIPPING_UNAVAILABLE", "no shipping zone covers the address"
         )
-    discount = bargain.goods_off if bargain is not None else 0
-    if bargain is not None:
-        freight -= bargain.freight_off(freight)
+    discount = discount_used.goods_off if discount_used is not None else 0
+    if discount_used is not None:
+        freight -= discount_used.freight_off(freight)
     fee: int = getattr(store, METHODS[cart.payment_method])["fee"]
     return Totals(
         subtotal=subtotal,

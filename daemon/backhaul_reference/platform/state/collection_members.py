@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from backhaul_reference.platform.json_codec import decode_stored
 from backhaul_reference.platform.problems import Flaw, invalid
-from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.pagination import Clause
 from backhaul_reference.platform.state.writer import Tx
 
@@ -18,7 +18,7 @@ TOUCH = "UPDATE collection SET version = version + 1, updated_ms = ? WHERE id = 
 
 
 def clause(collection: Row) -> Clause:
-    """The condition on the table `product` that says who belongs."""
+    """Return the condition on the table `product` that selects the members."""
     if collection["type"] == "MANUAL":
         return Clause(LISTED, (collection["id"],))
     rules = decode_stored(collection["rules"])
@@ -44,11 +44,11 @@ def _holds(rows: Rows, collection: Row, product_id: str) -> bool:
 
 
 def listed_of(rows: Rows, product_ids: Sequence[str]) -> dict[str, list[str]]:
-    """For each product the collections it was put into by hand."""
+    """Return, per product, the manual collections that list it."""
     found: dict[str, list[str]] = defaultdict(list)
     sql = (
         "SELECT product_id, collection_id FROM collection_product"  # noqa: S608  - placeholders only
-        f" WHERE product_id IN ({marks(product_ids)}) ORDER BY collection_id"
+        f" WHERE product_id IN ({placeholders(product_ids)}) ORDER BY collection_id"
     )
     for row in rows.all(sql, product_ids):
         found[row["product_id"]].append(row["collection_id"])
@@ -58,7 +58,7 @@ def listed_of(rows: Rows, product_ids: Sequence[str]) -> dict[str, list[str]]:
 def assign(
     tx: Tx, store_id: str, product_id: str, wanted: Sequence[str], at_ms: int
 ) -> None:
-    """Make these the product's collections; those that change move with it."""
+    """Set the product's manual collections; each changed collection gets a version."""
     _check(tx, store_id, wanted)
     before, after = set(listed_of(tx, [product_id])[product_id]), set(wanted)
     for collection_id in sorted(before - after):
@@ -74,7 +74,7 @@ def _check(rows: Rows, store_id: str, wanted: Sequence[str]) -> None:
         row["id"]: row["type"]
         for row in rows.all(
             f"SELECT id, type FROM collection WHERE store_id = ?"  # noqa: S608  - placeholders only
-            f" AND id IN ({marks(wanted)})",
+            f" AND id IN ({placeholders(wanted)})",
             (store_id, *wanted),
         )
     }
@@ -90,7 +90,7 @@ def _check(rows: Rows, store_id: str, wanted: Sequence[str]) -> None:
 
 
 def fill(tx: Tx, store_id: str, collection_id: str, wanted: Sequence[str]) -> bool:
-    """Make these the products of a manual collection; each that changes moves."""
+    """Set the products of a manual collection; each changed product gets a version."""
     _check_products(tx, store_id, wanted)
     before = {
         row["product_id"]
@@ -112,7 +112,8 @@ def _check_products(rows: Rows, store_id: str, wanted: Sequence[str]) -> None:
     known = {
         row["id"]
         for row in rows.all(
-            f"SELECT id FROM product WHERE store_id = ? AND id IN ({marks(wanted)})",  # noqa: S608  - placeholders only
+            f"SELECT id FROM product WHERE store_id = ?"  # noqa: S608  - placeholders only
+            f" AND id IN ({placeholders(wanted)})",
             (store_id, *wanted),
         )
     }
@@ -125,8 +126,8 @@ def _check_products(rows: Rows, store_id: str, wanted: Sequence[str]) -> None:
         raise invalid(flaws)
 
 
-def forget_product(tx: Tx, product_id: str, at_ms: int) -> None:
-    """A product that goes away leaves its collections."""
+def remove_product(tx: Tx, product_id: str, at_ms: int) -> None:
+    """Remove a deleted product from its collections."""
     for collection_id in listed_of(tx, [product_id])[product_id]:
         _take_out(tx, collection_id, product_id)
         tx.run(TOUCH, (at_ms, collection_id))

@@ -1,4 +1,4 @@
-"""Collections: products grouped by hand or by tag."""
+"""Collections: products grouped manually or by tag."""
 
 import sqlite3
 
@@ -41,7 +41,7 @@ def visible(rows: Rows, store: Store, collection_id: str) -> Row | None:
 def _visible_products(rows: Rows, store: Store, collection: Row) -> list[Document]:
     belongs = collection_members.clause(collection)
     found = rows.all(
-        "SELECT * FROM product WHERE store_id = ? AND status = 'active'"  # noqa: S608  - clauses are literals of ours
+        "SELECT * FROM product WHERE store_id = ? AND status = 'active'"  # noqa: S608  - clauses are constants
         f" AND {belongs.sql} ORDER BY created_ms DESC, id DESC",
         (store.id, *belongs.params),
     )
@@ -56,7 +56,7 @@ def _visible_products(rows: Rows, store: Store, collection: Row) -> list[Documen
 def _visible_count(rows: Rows, collection: Row) -> int:
     belongs = collection_members.clause(collection)
     count: int = rows.value(
-        "SELECT COUNT(*) FROM product WHERE store_id = ? AND status = 'active'"  # noqa: S608  - clauses are literals of ours
+        "SELECT COUNT(*) FROM product WHERE store_id = ? AND status = 'active'"  # noqa: S608  - clauses are constants
         f" AND {belongs.sql}",
         (collection["store_id"], *belongs.params),
     )

@@ -31,7 +31,7 @@ class Contact:
 
 
 def of_order(tx: Tx, store: Store, contact: Contact, total: int) -> str | None:
-    """The customer behind an order: named, or known by email, else registered now."""
+    """Return an order's customer: by id, by email, or newly created."""
     customer_id = contact.id or _known_by_email(tx, store, contact.email)
     if customer_id is not None:
         tx.run(COUNT, (total, customer_id))
@@ -180,7 +180,7 @@ def create(tx: Tx, store: Store, values: Document) -> Document:
 
 
 def update(tx: Tx, store: Store, customer_id: str, values: Document) -> Document:
-    """Merge a change; a new version only if something differs. No topic tells it."""
+    """Merge a change; a new version only if something differs. No webhook is sent."""
     row = find(tx, store, customer_id)
     before = _present(row)
     columns = _columns(tx, _merged(before, values), known=before["addresses"])
@@ -210,7 +210,7 @@ def _present(row: Row) -> Document:
 
 
 def _merged(before: Document, values: Document) -> Document:
-    """What was sent over what was there; null clears to the blank value."""
+    """Merge the sent members into the stored ones; null clears to a blank value."""
     sent = {
         name: BLANK[name] if value is None else value for name, value in values.items()
     }
@@ -237,7 +237,7 @@ def _columns(tx: Tx, merged: Document, known: list[Document]) -> dict[str, Any]:
 
 
 def _addresses(tx: Tx, listed: list[Document], known: list[Document]) -> list[Document]:
-    """The full list as it will be: known ids keep what was not sent."""
+    """Return the new address list; addresses with a known id keep unsent members."""
     by_id = {address["id"]: address for address in known}
     flaws = [
         Flaw(f"/addresses/{n}/id", "NOT_FOUND", "the customer has no such address")
@@ -262,7 +262,7 @@ def _addresses(tx: Tx, listed: list[Document], known: list[Document]) -> list[Do
 
 
 def _default(listed: list[Document], by_id: dict[str, Document]) -> int:
-    """Who says so, else who was and does not decline, else the first of those."""
+    """Return the default address: the marked one, else the previous, else the first."""
     chosen = [n for n, one in enumerate(listed) if one.get("is_default")]
     silent = [n for n, one in enumerate(listed) if "is_default" not in one]
     kept = [

@@ -13,7 +13,7 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 
 class Rows:
-    """The few ways in which the state is asked."""
+    """Read queries on the state."""
 
     __slots__ = ("connection",)
 
@@ -28,7 +28,7 @@ class Rows:
         return self.connection.execute(sql, params).fetchall()
 
     def batches(self, sql: str, params: Params = ()) -> Iterator[list[Row]]:
-        """The same, some at a time: not all of a big store fit into memory."""
+        """Yield the rows in batches: a big store does not fit into memory."""
         cursor = self.connection.execute(sql, params)
         while found := cursor.fetchmany(BATCH):
             yield found
@@ -38,13 +38,13 @@ class Rows:
         return None if row is None else row[0]
 
 
-def marks(values: Sequence[Any]) -> str:
-    """Placeholders for an IN list."""
+def placeholders(values: Sequence[Any]) -> str:
+    """Return the placeholders of an IN list."""
     return ",".join("?" * len(values))
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """The one connection that writes; it also brings the tables up to date."""
+    """Open the only writing connection and migrate the tables."""
     connection = _connect(path)
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA journal_mode = WAL")

@@ -8,7 +8,7 @@ from backhaul_reference.platform import timestamps
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import mail_outbox
-from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.pagination import Listing, Window
 from backhaul_reference.platform.state.writer import Tx
 
@@ -30,7 +30,7 @@ WHERE d.subscription_id = ? AND d.id = ? ORDER BY a.seq"""
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its answer; what was never sent or never came is None."""
+    """One request and its response; None for what was not sent or not received."""
 
     url: str | None = None
     sent: Headers | None = None
@@ -56,7 +56,7 @@ def _stored(headers: Headers | None) -> str | None:
 
 
 def bounded(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Headers as they are kept: not too many, not too long, no credentials."""
+    """Return the headers to store: limited in number and length, no credentials."""
     some = islice(headers, MOST_HEADERS)
     return [[_cut(name), _value(name, text)] for name, text in some]
 
@@ -77,7 +77,7 @@ def _cut(text: str) -> str:
 def of_delivery(
     rows: Rows, subscription_id: str, delivery_id: str
 ) -> dict[int, Exchange]:
-    """Each attempt's exchange by its number; older attempts may have none."""
+    """Return the exchanges of a delivery by attempt number; old ones may be missing."""
     found = rows.all(OF_DELIVERY, (subscription_id, delivery_id))
     return {
         row["number"]: Exchange(
@@ -116,11 +116,11 @@ CLAIMED = """SELECT d.seq, d.id, d.attempts, d.series_start, d.lease_ms,
 FROM delivery d JOIN subscription s ON s.id = d.subscription_id
 JOIN event e ON e.seq = d.event_seq JOIN store st ON st.id = e.store_id
 WHERE d.seq IN ({}) ORDER BY d.seq"""
-# A lease is given up by whom it was claimed for; another attempt never ends it, nor
-# one of a delivery that had this number before the store was emptied.
+# Only the attempt that claimed a lease ends it: not another attempt, nor one of a
+# delivery that had this number before a reset of the store.
 END = """UPDATE delivery SET status = ?, attempts = ?, next_ms = ?, lease_ms = NULL
 WHERE seq = ? AND id = ? AND lease_ms = ?"""
-# What is in flight is held when its attempt ends.
+# A delivery in flight is held when its attempt ends.
 HOLD = """UPDATE delivery SET status = 'HELD', next_ms = NULL
 WHERE status = 'PENDING' AND lease_ms IS NULL
   AND subscription_id IN (SELECT id FROM subscription WHERE status <> 'ACTIVE')"""
@@ -150,13 +150,13 @@ class Attempt:
 
 
 def clear_leases(tx: Tx) -> None:
-    """After a start nobody holds anything; what was in flight is due again."""
+    """Release every lease at the start; deliveries in flight become due again."""
     tx.run("UPDATE delivery SET lease_ms = NULL WHERE lease_ms IS NOT NULL")
     hold_inactive(tx)
 
 
 def due(rows: Rows) -> list[tuple[str, int]]:
-    """Each subscription with something pending, and when its first is due."""
+    """Return each subscription with pending deliveries and its first due time."""
     found = [(row["subscription_id"], row["next_ms"]) for row in rows.all(DUE)]
     return [one for one in found if one[1] is not None]
 
@@ -165,7 +165,7 @@ def claim(tx: Tx, subscription_id: str, limit: int) -> list[Row]:
     """Take due deliveries of one subscription, oldest first."""
     params = {"now": tx.now_ms(), "subscription": subscription_id, "limit": limit}
     taken = [row["seq"] for row in tx.connection.execute(CLAIM, params).fetchall()]
-    return tx.all(CLAIMED.format(marks(taken)), taken) if taken else []
+    return tx.all(CLAIMED.format(placeholders(taken)), taken) if taken else []
 
 
 def record(tx: Tx, attempts: Sequence[Attempt]) -> None:
@@ -235,7 +235,7 @@ def disable(tx: Tx, subscription_id: str, reason: str) -> None:
 
 
 def hold_inactive(tx: Tx) -> None:
-    """Keep what waits for a subscription that is not active: it is not lost."""
+    """Hold the pending deliveries of inactive subscriptions; none is lost."""
     tx.run(HOLD)
 
 
@@ -283,7 +283,7 @@ def _views(rows: Rows, found: Sequence[Row]) -> list[Document]:
     attempts: dict[int, list[Document]] = {seq: [] for seq in seqs}
     for row in rows.all(
         f"SELECT {SHOWN} FROM delivery_attempt"  # noqa: S608  - a literal and placeholders
-        f" WHERE delivery_seq IN ({marks(seqs)}) ORDER BY seq",
+        f" WHERE delivery_seq IN ({placeholders(seqs)}) ORDER BY seq",
         seqs,
     ):
         attempts[row["delivery_seq"]].append(_attempt_view(row))

@@ -25,7 +25,7 @@ class Terms:
 
 
 def goods_off(terms: Terms, subtotal: int) -> int:
-    """What is taken off the goods, rounded half up, never more than they cost."""
+    """Return the amount off the goods, rounded half up, at most their price."""
     if terms.type == "PERCENTAGE":
         rounded = (2 * subtotal * terms.value + HUNDRED_PERCENT) // (
             2 * HUNDRED_PERCENT
@@ -74,8 +74,8 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
-    """When, on what, and by whom a code is used; a check has no customer."""
+class DiscountUse:
+    """One use of a code: time, subtotal and customer; a check has no customer."""
 
     now_ms: int
     subtotal: int
@@ -83,12 +83,12 @@ class Occasion:
 
 
 def key_of(text: str) -> str:
-    """A code or an email address as it is compared."""
+    """Return a code or an email address in the form used for comparison."""
     return text.strip().casefold()
 
 
-# In the order in which reasons are told.
-REASONS: dict[str, Callable[[Row, Occasion, int], bool]] = {
+# In the order in which the reasons are checked.
+REASONS: dict[str, Callable[[Row, DiscountUse, int], bool]] = {
     "NOT_FOUND": lambda row, on, mine: not row["active"],
     "NOT_STARTED": lambda row, on, mine: on.now_ms < (row["starts_ms"] or 0),
     "EXPIRED": lambda row, on, mine: _above(on.now_ms, row["ends_ms"]),
@@ -106,8 +106,8 @@ def _above(value: int, limit: int | None) -> bool:
     return limit is not None and value > limit
 
 
-def check(rows: Rows, store: Store, code: str, occasion: Occasion) -> Row:
-    """The discount, if it holds on the occasion; else 400 with the first reason."""
+def check(rows: Rows, store: Store, code: str, occasion: DiscountUse) -> Row:
+    """Return the discount if it is valid for this use, else 400 with a reason."""
     row = rows.one(
         "SELECT * FROM discount WHERE store_id = ? AND code_key = ?",
         (store.id, key_of(code)),
@@ -141,7 +141,7 @@ def terms(row: Row) -> Terms:
 
 
 def use(tx: Tx, row: Row, order_id: str, email: str) -> None:
-    """Count one use for an order; whoever finds the last one gone is refused."""
+    """Count one use for an order; raises if the usage limit is reached."""
     params: dict[str, Any] = {"id": row["id"], "now": tx.now_ms()}
     if not tx.run(USE, params):
         raise refusal("USED_UP")
@@ -159,7 +159,7 @@ def use(tx: Tx, row: Row, order_id: str, email: str) -> None:
 
 
 def give_back(tx: Tx, order_id: str) -> None:
-    """The use of a cancelled order counts no longer; a second call does nothing."""
+    """Uncount the use of a cancelled order; a second call does nothing."""
     row = tx.one(GIVE_BACK, (order_id,))
     if row is None:
         return
@@ -254,7 +254,7 @@ def change(tx: Tx, store: Store, discount_id: str, values: dict[str, Any]) -> Do
 
 
 def _checked(tx: Tx, store: Store, discount_id: str) -> Document:
-    """The view of what was written, unless its times contradict each other."""
+    """Return the stored discount; raises if it ends before it starts."""
     row = find(tx, store, discount_id)
     if row["starts_ms"] is not None and _above(row["starts_ms"], row["ends_ms"]):
         raise invalid([Flaw("/endsAt", "OUT_OF_RANGE", "it ends before it starts")])

@@ -10,7 +10,7 @@ KEEP_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One use of a key: where, by whom, and for which request."""
+    """One use of a key: store, client, route and a digest of the request."""
 
     store_id: str
     principal: str
@@ -24,7 +24,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer as it was given, except for a tracking token, which is rendered."""
+    """A stored response without its tracking token, which is rendered again."""
 
     status: int
     body: bytes
@@ -34,7 +34,7 @@ class Kept:
 
 
 def recall(tx: Tx, claim: Claim) -> Kept | None:
-    """The answer given before, if any; 422 when the key was for something else."""
+    """Return the stored response, if any; 422 if the key had another request."""
     row = tx.one(
         "SELECT * FROM idempotency WHERE store_id = ? AND principal = ? AND route = ?"
         " AND key = ? AND created_ms > ?",
@@ -71,5 +71,5 @@ def keep(tx: Tx, claim: Claim, answer: Kept) -> None:
 
 
 def prune(tx: Tx) -> None:
-    """Forget the answers that are too old to be repeated."""
+    """Delete stored responses that are too old to be repeated."""
     tx.run("DELETE FROM idempotency WHERE created_ms <= ?", (tx.now_ms() - KEEP_MS,))

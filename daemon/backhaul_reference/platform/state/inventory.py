@@ -36,7 +36,7 @@ NEWEST_LEVELS = " ORDER BY p.created_ms DESC, p.id DESC, v.position"
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """A change asked for: a signed amount, or the stock to end with."""
+    """A requested change: a signed amount, or the new stock."""
 
     product_id: str
     variant_id: str | None
@@ -68,7 +68,7 @@ def adjust(tx: Tx, store: Store, source: Source, wanted: Adjustment) -> Document
 
 
 def addressed(tx: Tx, store_id: str, wanted: Adjustment) -> list[Row]:
-    """Every variant of the product, or the one that was named.
+    """Return the named variant, or every variant of the product.
 
     The reading of "synchronised across variants" lives here and nowhere else.
     """
@@ -88,7 +88,10 @@ def addressed(tx: Tx, store_id: str, wanted: Adjustment) -> list[Row]:
 
 
 def pooled(wanted: Adjustment, targets: list[Row]) -> Adjustment:
-    """Without a variant the product has one pool: what its first variant shows."""
+    """Turn a relative change without a variant into a new stock for all variants.
+
+    The first variant's stock counts as the shared pool.
+    """
     if wanted.variant_id is not None or wanted.absolute:
         return wanted
     pool = targets[0]["stock"] + wanted.amount

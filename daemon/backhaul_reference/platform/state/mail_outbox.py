@@ -34,7 +34,7 @@ def queue(
     *,
     part: str | None = None,
 ) -> None:
-    """Note that a mail is owed; `part` names a shipment, report or subscription."""
+    """Queue a mail; `part` names a shipment, report or subscription."""
     now_ms = tx.now_ms()
     values = {
         "id": tx.ids.new("mail"),

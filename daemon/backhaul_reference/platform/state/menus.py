@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, invalid, not_found
-from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.writer import Tx
 
 HANDLE = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -26,8 +26,8 @@ PREFIXES = {"PRODUCT": "/products/", "COLLECTION": "/collections/"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """An item and where it stands in the menu that was sent."""
+class MenuEntry:
+    """An item and its JSON pointer in the submitted menu."""
 
     pointer: str
     item: Document
@@ -41,7 +41,7 @@ def add_first(tx: Tx, store_id: str) -> None:
 def put(
     tx: Tx, store_id: str, handle: str, title: str | None, items: list[Document]
 ) -> Document:
-    """Write a menu whole; a title that is not sent stays."""
+    """Replace a menu; without a title in the request the old title stays."""
     _check_targets(tx, store_id, items)
     old = _find(tx, store_id, handle)
     kept: str = old["title"] if old is not None else handle
@@ -69,15 +69,15 @@ def _write(
 
 
 def _check_targets(rows: Rows, store_id: str, items: Sequence[Document]) -> None:
-    places = list(_walk(items, "/items"))
+    places = list(_entries(items, "/items"))
     flaws = []
     for kind, sql in KNOWN.items():
         meant = [place for place in places if place.item["type"] == kind]
         targets = [place.item["target"] for place in meant]
-        found = rows.all(sql.format(marks(targets)), (store_id, *targets))
+        found = rows.all(sql.format(placeholders(targets)), (store_id, *targets))
         known = {row["id"] for row in found}
         flaws += [
-            Flaw(f"{place.pointer}/target", "NOT_FOUND", "there is no such thing")
+            Flaw(f"{place.pointer}/target", "NOT_FOUND", "the target does not exist")
             for place in meant
             if place.item["target"] not in known
         ]
@@ -85,10 +85,10 @@ def _check_targets(rows: Rows, store_id: str, items: Sequence[Document]) -> None
         raise invalid(flaws)
 
 
-def _walk(items: Sequence[Document], pointer: str) -> Iterator[Place]:
+def _entries(items: Sequence[Document], pointer: str) -> Iterator[MenuEntry]:
     for n, item in enumerate(items):
-        yield Place(f"{pointer}/{n}", item)
-        yield from _walk(item["children"], f"{pointer}/{n}/children")
+        yield MenuEntry(f"{pointer}/{n}", item)
+        yield from _entries(item["children"], f"{pointer}/{n}/children")
 
 
 def _find(rows: Rows, store_id: str, handle: str) -> Row | None:
@@ -124,7 +124,7 @@ def _resolved(rows: Rows, store_id: str, row: Row) -> Document:
 
 
 def _shown(items: Sequence[Document], urls: dict[str, str]) -> list[Document]:
-    """What leads somewhere; an item that does not takes its children along."""
+    """Return the items with a visible target; children of a hidden item are hidden."""
     return [
         {
             "label": item["label"],
@@ -138,7 +138,7 @@ def _shown(items: Sequence[Document], urls: dict[str, str]) -> list[Document]:
 
 def _urls(rows: Rows, store_id: str, items: Sequence[Document]) -> dict[str, str]:
     """The address of each target that a shopper may see."""
-    every = [place.item for place in _walk(items, "")]
+    every = [place.item for place in _entries(items, "")]
     urls = {
         item["target"]: LITERAL[item["type"]] + item["target"]
         for item in every
@@ -146,7 +146,7 @@ def _urls(rows: Rows, store_id: str, items: Sequence[Document]) -> dict[str, str
     }
     for kind, sql in VISIBLE.items():
         ids = [item["target"] for item in every if item["type"] == kind]
-        for row in rows.all(sql.format(marks(ids)), (store_id, *ids)):
+        for row in rows.all(sql.format(placeholders(ids)), (store_id, *ids)):
             urls[row["id"]] = PREFIXES[kind] + row["handle"]
     return urls
 

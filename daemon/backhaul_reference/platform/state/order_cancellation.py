@@ -26,8 +26,8 @@ WHERE seq = ? AND restocked = 0 AND taken"""
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
-    """A cancellation asked for."""
+class CancelRequest:
+    """A requested cancellation."""
 
     restock: bool = False
     refund: bool = False
@@ -37,7 +37,7 @@ class Cancel:
 
 
 def cancel(
-    tx: Tx, store: Store, source: Source, order_id: str, wanted: Cancel
+    tx: Tx, store: Store, source: Source, order_id: str, wanted: CancelRequest
 ) -> Document:
     row = order_views.find(tx, store, order_id)
     before = order_views.view(tx, store, order_id)
@@ -61,7 +61,9 @@ def cancel(
     return after
 
 
-def _repeat(store: Store, row: Row, before: Document, wanted: Cancel) -> Document:
+def _repeat(
+    store: Store, row: Row, before: Document, wanted: CancelRequest
+) -> Document:
     same = (wanted.restock, wanted.refund) == (
         bool(row["cancel_restock"]),
         bool(row["cancel_refund"]),
@@ -71,7 +73,7 @@ def _repeat(store: Store, row: Row, before: Document, wanted: Cancel) -> Documen
     raise order_views.refusal("ORDER_ALREADY_CANCELLED", "it is cancelled already", row)
 
 
-def _columns(row: Row, wanted: Cancel, skipped: list[str]) -> Document:
+def _columns(row: Row, wanted: CancelRequest, skipped: list[str]) -> Document:
     trigger = "cancel_refund" if wanted.refund else "cancel"
     money = order_lifecycle.financial_move(row["financial"], trigger, cancelled=False)
     goods = "cancel_restock" if wanted.restock else "cancel"
@@ -87,7 +89,7 @@ def _columns(row: Row, wanted: Cancel, skipped: list[str]) -> Document:
 
 
 def _restock(tx: Tx, store: Store, order_id: str, cause: Cause) -> list[str]:
-    """Put every line's quantity back; answers the lines that have no place to go."""
+    """Restock every line; return the lines whose variant no longer exists."""
     lines = tx.all(
         "SELECT seq, id, variant_id, quantity, taken FROM order_item"
         " WHERE order_id = ? ORDER BY seq",
@@ -108,7 +110,7 @@ def _restock(tx: Tx, store: Store, order_id: str, cause: Cause) -> list[str]:
 
 
 def _mark(tx: Tx, lines: Sequence[Row], moved: set[str]) -> list[str]:
-    """Note which lines came back; answers those that did not."""
+    """Mark the restocked lines; return the others."""
     return [
         line["id"]
         for line in lines

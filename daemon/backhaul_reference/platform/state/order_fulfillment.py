@@ -20,8 +20,8 @@ WHERE order_id = :order_id AND id = :id AND fulfilled + :n <= quantity"""
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatch:
-    """A shipment asked for; without items it carries everything that is left."""
+class ShipmentRequest:
+    """A requested shipment; without items it contains everything that is left."""
 
     company: str | None = None
     number: str | None = None
@@ -34,7 +34,7 @@ class Dispatch:
         return given == (shipment["company"], shipment["number"], shipment["url"])
 
 
-def fulfill(tx: Tx, store: Store, order_id: str, wanted: Dispatch) -> Document:
+def fulfill(tx: Tx, store: Store, order_id: str, wanted: ShipmentRequest) -> Document:
     row = order_views.find(tx, store, order_id)
     lines = tx.all("SELECT * FROM order_item WHERE order_id = ?", (order_id,))
     _check_lines(wanted, lines)
@@ -51,7 +51,7 @@ def fulfill(tx: Tx, store: Store, order_id: str, wanted: Dispatch) -> Document:
     return _ship(tx, store, row, wanted, parcel, left)
 
 
-def _check_lines(wanted: Dispatch, lines: Sequence[Row]) -> None:
+def _check_lines(wanted: ShipmentRequest, lines: Sequence[Row]) -> None:
     known = {line["id"] for line in lines}
     flaws = [
         Flaw(f"/items/{n}/lineItemId", "NOT_FOUND", "the order has no such line")
@@ -62,8 +62,8 @@ def _check_lines(wanted: Dispatch, lines: Sequence[Row]) -> None:
         raise invalid(flaws)
 
 
-def _repeat(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
-    """Everything is shipped: the same request again is fine, another is not."""
+def _repeat(tx: Tx, store: Store, row: Row, wanted: ShipmentRequest) -> Document:
+    """Handle a request for a fully shipped order: a repetition is accepted."""
     shipments = tx.all("SELECT * FROM shipment WHERE order_id = ?", (row["id"],))
     same = any(_is_repeat(wanted, shipment) for shipment in shipments)
     if same and "strict-repeat" not in store.quirks:
@@ -73,7 +73,7 @@ def _repeat(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
     raise order_views.refusal("ORDER_ALREADY_FULFILLED", "it is fulfilled already", row)
 
 
-def _attach(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
+def _attach(tx: Tx, store: Store, row: Row, wanted: ShipmentRequest) -> Document:
     """Add a shipment without units: a further tracking number of the same goods."""
     order_id = row["id"]
     at_ms = tx.tick(store.id)
@@ -83,7 +83,7 @@ def _attach(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
 
 
 def _announce(
-    tx: Tx, store: Store, row: Row, wanted: Dispatch, after: Document
+    tx: Tx, store: Store, row: Row, wanted: ShipmentRequest, after: Document
 ) -> Document:
     """Mail the customer and emit the event of the newest shipment."""
     shipment = after["shipments"][-1]
@@ -93,7 +93,7 @@ def _announce(
     return after
 
 
-def _is_repeat(wanted: Dispatch, shipment: Row) -> bool:
+def _is_repeat(wanted: ShipmentRequest, shipment: Row) -> bool:
     if not wanted.same_tracking(shipment):
         return False
     if wanted.items is None:
@@ -105,7 +105,7 @@ def _is_repeat(wanted: Dispatch, shipment: Row) -> bool:
     return _parcel(wanted, {}) == shipped
 
 
-def _parcel(wanted: Dispatch, left: dict[str, int]) -> dict[str, int]:
+def _parcel(wanted: ShipmentRequest, left: dict[str, int]) -> dict[str, int]:
     if wanted.items is None:
         return {line_id: count for line_id, count in left.items() if count}
     parcel: dict[str, int] = {}
@@ -118,7 +118,7 @@ def _ship(
     tx: Tx,
     store: Store,
     row: Row,
-    wanted: Dispatch,
+    wanted: ShipmentRequest,
     parcel: dict[str, int],
     left: dict[str, int],
 ) -> Document:
@@ -143,7 +143,7 @@ def _ship(
 
 
 def _add_shipment(
-    tx: Tx, order_id: str, wanted: Dispatch, parcel: dict[str, int], at_ms: int
+    tx: Tx, order_id: str, wanted: ShipmentRequest, parcel: dict[str, int], at_ms: int
 ) -> None:
     items = [
         {"lineItemId": line_id, "quantity": count} for line_id, count in parcel.items()

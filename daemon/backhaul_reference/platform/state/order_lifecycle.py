@@ -19,16 +19,16 @@ FULFILLMENT_STATUSES = ("UNFULFILLED", "PARTIALLY_FULFILLED", "FULFILLED", "REST
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """Where a trigger leads; `to` is None where it is refused with `refusal`."""
+class Transition:
+    """The result of a trigger; `to` is None if it is rejected with `refusal`."""
 
     to: str | None
     refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What decides an order's status."""
+class OrderStatuses:
+    """The inputs of an order's status."""
 
     financial: str
     fulfillment: str
@@ -36,7 +36,7 @@ class Standing:
     cancelled: bool
 
 
-def status_of(order: Standing) -> Status:
+def status_of(order: OrderStatuses) -> Status:
     if order.cancelled:
         return "CANCELLED"
     if order.fulfillment == "FULFILLED" and order.financial in {"PAID", "REFUNDED"}:
@@ -51,23 +51,23 @@ CANCELLED = "ORDER_CANCELLED"
 SETTLED = "PAYMENT_SETTLED"
 
 # (from, trigger, order is cancelled) -> move. What is absent is refused as SETTLED.
-FINANCIAL: dict[tuple[str, str, bool], Move] = {
-    ("PENDING", "mark_paid", False): Move("PAID"),
-    ("PENDING", "mark_paid", True): Move(None, CANCELLED),
-    ("PENDING", "cancel", False): Move("VOIDED"),
-    ("PENDING", "cancel_refund", False): Move("VOIDED"),
-    ("PENDING", "refund", False): Move(None, "ORDER_NOT_PAID"),
-    ("PENDING", "refund", True): Move(None, CANCELLED),
-    ("PAID", "mark_paid", False): Move("PAID"),
-    ("PAID", "mark_paid", True): Move("PAID"),
-    ("PAID", "cancel", False): Move("PAID"),
-    ("PAID", "cancel_refund", False): Move("REFUNDED"),
-    ("PAID", "refund", False): Move("REFUNDED"),
-    ("PAID", "refund", True): Move("REFUNDED"),
+FINANCIAL: dict[tuple[str, str, bool], Transition] = {
+    ("PENDING", "mark_paid", False): Transition("PAID"),
+    ("PENDING", "mark_paid", True): Transition(None, CANCELLED),
+    ("PENDING", "cancel", False): Transition("VOIDED"),
+    ("PENDING", "cancel_refund", False): Transition("VOIDED"),
+    ("PENDING", "refund", False): Transition(None, "ORDER_NOT_PAID"),
+    ("PENDING", "refund", True): Transition(None, CANCELLED),
+    ("PAID", "mark_paid", False): Transition("PAID"),
+    ("PAID", "mark_paid", True): Transition("PAID"),
+    ("PAID", "cancel", False): Transition("PAID"),
+    ("PAID", "cancel_refund", False): Transition("REFUNDED"),
+    ("PAID", "refund", False): Transition("REFUNDED"),
+    ("PAID", "refund", True): Transition("REFUNDED"),
     # Terminal for money, yet the order itself may still be cancelled.
-    ("REFUNDED", "cancel", False): Move("REFUNDED"),
-    ("REFUNDED", "cancel_refund", False): Move("REFUNDED"),
-    ("VOIDED", "mark_paid", True): Move(None, CANCELLED),
+    ("REFUNDED", "cancel", False): Transition("REFUNDED"),
+    ("REFUNDED", "cancel_refund", False): Transition("REFUNDED"),
+    ("VOIDED", "mark_paid", True): Transition(None, CANCELLED),
 }
 
 # (from, trigger) -> to. RESTOCKED stays: a cancel racing a fulfill must leave the
@@ -88,8 +88,8 @@ FULFILLMENT: dict[tuple[str, str], str] = {
 }
 
 
-def financial_move(now: str, trigger: str, *, cancelled: bool) -> Move:
-    return FINANCIAL.get((now, trigger, cancelled), Move(None, SETTLED))
+def financial_move(now: str, trigger: str, *, cancelled: bool) -> Transition:
+    return FINANCIAL.get((now, trigger, cancelled), Transition(None, SETTLED))
 
 
 def fulfillment_after(now: str, trigger: str) -> str:

@@ -27,15 +27,15 @@ REFUSALS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What the buyer sent."""
+class PaymentReport:
+    """A buyer's report of a payment."""
 
     transaction_id: str
     payer_name: str | None
 
 
-def report(tx: Tx, store: Store, row: Row, sent: Report) -> Document:
-    """Keep a report; the same transaction again changes nothing."""
+def report(tx: Tx, store: Store, row: Row, sent: PaymentReport) -> Document:
+    """Store a report; a repeated transaction changes nothing."""
     _check(row)
     known = tx.one(
         "SELECT * FROM payment_report WHERE order_id = ? AND transaction_id = ?",

@@ -62,7 +62,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An order whose lines and sums are settled."""
+    """An order with final lines and sums."""
 
     lines: Sequence[Line]
     totals: Totals
@@ -75,7 +75,7 @@ class Draft:
 
 
 def place(tx: Tx, store: Store, draft: Draft) -> Document:
-    """Record the order, take its stock, tell everybody; all of it or nothing."""
+    """Store the order, take its stock and queue its events and mails, atomically."""
     _check_sums(draft.totals)
     customer_id = customers.of_order(tx, store, draft.contact, draft.totals.total)
     order_id = draft.order_id or tx.ids.new("ord")
@@ -152,7 +152,7 @@ def _add_item(tx: Tx, order_id: str, line: Line, take: bool) -> None:
 
 
 def _take(tx: Tx, store: Store, draft: Draft, order_id: str, at_ms: int) -> None:
-    """Take what the lines ask for, lines of one variant together."""
+    """Take the lines' quantities from stock, lines of one variant together."""
     asked: dict[str, int] = defaultdict(int)
     for line in draft.lines:
         if line.variant_id is not None:

@@ -11,8 +11,8 @@ from backhaul_reference.platform import timestamps
 from backhaul_reference.platform.json_codec import Document, decode_stored
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import events
-from backhaul_reference.platform.state.database import Row, Rows, marks
-from backhaul_reference.platform.state.order_lifecycle import Standing, status_of
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
+from backhaul_reference.platform.state.order_lifecycle import OrderStatuses, status_of
 from backhaul_reference.platform.state.pagination import Listing, Window, listing
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
@@ -94,9 +94,8 @@ def _children(rows: Rows, order_ids: Sequence[str]) -> Children:
     found: Children = {}
     for table in CHILDREN:
         by_order: dict[str, list[Row]] = defaultdict(list)
-        sql = (
-            f"SELECT * FROM {table} WHERE order_id IN ({marks(order_ids)}) ORDER BY seq"  # noqa: S608  - literals and placeholders only
-        )
+        listed = placeholders(order_ids)
+        sql = f"SELECT * FROM {table} WHERE order_id IN ({listed}) ORDER BY seq"  # noqa: S608  - literals and placeholders only
         for row in rows.all(sql, order_ids):
             by_order[row["order_id"]].append(row)
         found[table] = by_order
@@ -105,7 +104,7 @@ def _children(rows: Rows, order_ids: Sequence[str]) -> Children:
 
 def status(row: Row) -> str:
     return status_of(
-        Standing(
+        OrderStatuses(
             row["financial"],
             row["fulfillment"],
             row["confirmed_ms"] is not None,
@@ -114,8 +113,8 @@ def status(row: Row) -> str:
     )
 
 
-def standing_view(row: Row) -> Document:
-    """The three statuses, as a refusal quotes them."""
+def statuses_view(row: Row) -> Document:
+    """Return the three statuses for a 409 response."""
     return {
         "status": status(row),
         "financialStatus": row["financial"],
@@ -136,7 +135,7 @@ def _order(store: Store, row: Row, children: Children) -> Document:
         "name": f"#{row['number']}",
         "externalId": row["external_id"],
         "source": row["source"],
-        **standing_view(row),
+        **statuses_view(row),
         "confirmation": {
             "required": bool(row["confirmation_required"]),
             "confirmedAt": timestamps.to_text_or_none(row["confirmed_ms"]),
@@ -229,12 +228,12 @@ def _cancellation(row: Row) -> Document | None:
 
 
 def tracking_view(rows: Rows, store: Store, row: Row) -> Document:
-    """What anyone with the link may see: no address, no contact, no ids."""
+    """Return the public tracking view: no address, no contact, no ids."""
     return tracked(store, row, views(rows, store, [row])[0])
 
 
 def tracked(store: Store, row: Row, order: Document) -> Document:
-    """The same, of an order whose whole view is at hand."""
+    """Return the tracking view, made from the order's full view."""
     names = ("number", "name", "status", "financialStatus", "fulfillmentStatus")
     required = row["confirmation_required"] and row["cancelled_ms"] is None
     return {
@@ -306,6 +305,6 @@ def announce_update(tx: Tx, store: Store, before: Document, after: Document) -> 
 
 
 def refusal(code: str, detail: str, row: Any) -> Problem:
-    """A 409 that names the order and quotes its present state."""
+    """Return a 409 with the order and its present statuses."""
     named = f"order #{row['number']} ({row['id']}): {detail}"
-    return Problem(409, code, named, current=standing_view(row))
+    return Problem(409, code, named, current=statuses_view(row))

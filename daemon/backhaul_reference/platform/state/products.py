@@ -1,4 +1,4 @@
-"""Products: read, rendered, created, changed, deleted; handles."""
+"""Products: queries, views, creation, changes, deletion and handles."""
 
 import re
 import sqlite3
@@ -11,7 +11,7 @@ from backhaul_reference.platform import money, timestamps
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import collection_members, events, variants
-from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.pagination import (
     Clause,
     Listing,
@@ -29,7 +29,7 @@ VARIANTS = (
 
 def variants_of(rows: Rows, product_ids: Sequence[str]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows.all(VARIANTS.format(marks(product_ids)), product_ids):
+    for row in rows.all(VARIANTS.format(placeholders(product_ids)), product_ids):
         found[row["product_id"]].append(row)
     return found
 
@@ -121,7 +121,7 @@ LONGEST_STEM = 200
 
 
 def free(tx: Tx, table: str, store_id: str, title: str) -> str:
-    """A handle made from the title, with a number behind it when it is taken."""
+    """Return a free handle made from the title, with a number if it is taken."""
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
     stem = "-".join(re.findall(r"[a-z0-9]+", plain.lower()))
     stem = stem[:LONGEST_STEM].strip("-") or table
@@ -221,7 +221,9 @@ def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
     collection_members.assign(
         tx, store.id, product_id, values.get("collection_ids") or (), at_ms
     )
-    variants.add_all(tx, store, source, product_id, variants.wanted(values), at_ms)
+    variants.add_all(
+        tx, store, source, product_id, variants.requested_variants(values), at_ms
+    )
     _index_search(tx, product_id)
     created = view(tx, store, product_id)
     events.emit(tx, store.id, "products/create", created)
@@ -261,11 +263,11 @@ def update(
 
 
 def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
-    """Delete a product and its variants; orders keep what they snapshot."""
+    """Delete a product and its variants; orders keep their snapshots."""
     last = view(tx, store, product_id)
     at_ms = tx.tick(store.id)
     variants.unlink_product(tx, store.id, product_id)
-    collection_members.forget_product(tx, product_id, at_ms)
+    collection_members.remove_product(tx, product_id, at_ms)
     variants.remove(tx, store, source, last["variants"], at_ms)
     tx.run("DELETE FROM product WHERE id = ?", (product_id,))
     data = {name: last[name] for name in ("id", "handle", "title", "externalId")}

@@ -136,7 +136,7 @@ def _lines(rows: Rows, store: Store, sent: Sequence[SentLine]) -> list[Line]:
 
 
 def _variants(rows: Rows, store: Store, line: SentLine) -> list[Row]:
-    """What a line may mean: one variant, none, or the first two of several."""
+    """Return the variants that match a line, at most two."""
     if line.product_id is None and line.variant_id is None and line.sku is None:
         return []
     params = {
@@ -190,7 +190,7 @@ def _custom(pointer: str, line: SentLine) -> Line:
 
 
 def _totals(lines: Sequence[Line], sent: dict[str, int | None]) -> Totals:
-    """Sums as sent; those that were not sent are computed."""
+    """Return the sums as sent, with missing ones computed."""
 
     def given(name: str, otherwise: int) -> int:
         value = sent.get(name)

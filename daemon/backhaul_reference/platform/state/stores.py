@@ -12,7 +12,7 @@ from backhaul_reference.platform.state.database import Row, Rows
 from backhaul_reference.platform.state.writer import Tx
 
 PICTURE = re.compile(r"^(?:https?://\S+|data:image/[a-z.+-]+[;,]\S+)$")
-"""The address of a picture, or the picture itself: nothing else goes into a page."""
+"""A picture's URL, or the picture as a data URL; a page contains nothing else."""
 METHODS = {"COD": "cod", "CUSTOM_QR": "custom_qr"}
 PAYMENT_OFF = {"enabled": False, "fee": 0, "instructions": None}
 DEFAULTS: dict[str, Any] = {
@@ -92,24 +92,24 @@ def create(tx: Tx, values: dict[str, Any]) -> Store:
     merged.setdefault("id", tx.ids.new("sto"))
     tx.insert("store", _columns({**merged, "created_ms": tx.now_ms()}))
     tx.insert("counter", {"store_id": merged["id"]})
-    furnish(tx, merged["id"])
+    add_defaults(tx, merged["id"])
     created = by_id(tx, merged["id"])
     assert created is not None  # noqa: S101  - inserted just above
     return created
 
 
-def furnish(tx: Tx, store_id: str) -> None:
-    """What a store has from its first moment."""
+def add_defaults(tx: Tx, store_id: str) -> None:
+    """Create the counters and defaults of a new store."""
     shipping_rates.add_zone(tx, store_id, shipping_rates.EVERYWHERE)
     menus.add_first(tx, store_id)
 
 
 def restore(tx: Tx, store: Store, values: dict[str, Any]) -> Store:
-    """Settings as those of a new store; identity, name and currency stay."""
+    """Reset the settings to the defaults; identity, name and currency stay."""
     settings = {one.name for one in fields(Store)} - LASTING
     fresh = {name: DEFAULTS.get(name) for name in settings}
     change(tx, store.id, {**fresh, **values})
-    furnish(tx, store.id)
+    add_defaults(tx, store.id)
     return by_id(tx, store.id) or store
 
 

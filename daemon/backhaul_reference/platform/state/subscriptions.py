@@ -7,7 +7,7 @@ from backhaul_reference.platform import timestamps
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import deliveries, events, idempotency
-from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.pagination import (
     Clause,
     Listing,
@@ -23,7 +23,7 @@ NOTHING_ELSE = """NOT EXISTS (SELECT 1 FROM subscription_topic
 def add(
     tx: Tx, store_id: str, address: str, topics: Iterable[str], description: str | None
 ) -> Document:
-    """Subscribe; the secret is in this answer and in no later one."""
+    """Add a subscription; only this return value contains the secret."""
     now_ms = tx.now_ms()
     secret = tx.ids.signing_secret()
     values: dict[str, Any] = {
@@ -99,8 +99,8 @@ def view(rows: Rows, store_id: str, subscription_id: str) -> Document:
 
 
 def page(rows: Rows, store_id: str, window: Window, topics: Sequence[str]) -> Listing:
-    """Subscriptions that carry nothing but these topics."""
-    within = Clause(NOTHING_ELSE.format(marks(topics)), topics)
+    """List the subscriptions with no topics other than these."""
+    within = Clause(NOTHING_ELSE.format(placeholders(topics)), topics)
     found = listing(rows, "subscription", store_id, {}, window, within=within)
     return Listing([subscription_view(row) for row in found.rows], found.total)
 
@@ -149,7 +149,7 @@ ORDER BY seq"""
 
 
 def rotate_secret(tx: Tx, subscription: Row) -> Document:
-    """A new secret at once; the old one signs beside it for a day."""
+    """Create a new secret; the old one also signs for another day."""
     _check_enabled(subscription)
     now_ms = tx.now_ms()
     secret = tx.ids.signing_secret()
@@ -165,7 +165,7 @@ def rotate_secret(tx: Tx, subscription: Row) -> Document:
 
 
 def send_test(tx: Tx, subscription: Row) -> Document:
-    """One event for this subscription alone, of a topic that tells of nothing."""
+    """Send a test event to this subscription only."""
     _check_enabled(subscription)
     data = {"webhookId": subscription["id"], "test": True}
     event_seq = events.freeze(tx, subscription["store_id"], TEST_TOPIC, data)
@@ -176,9 +176,9 @@ def send_test(tx: Tx, subscription: Row) -> Document:
 
 
 def replay(tx: Tx, subscription: Row, since_ms: int, topics: Sequence[str]) -> Document:
-    """Queue every event since then once more; same events, same bytes."""
+    """Queue every event since a time again, with the same ids and bytes."""
     _check_enabled(subscription)
-    chosen = CHOSEN.format(marks(topics))
+    chosen = CHOSEN.format(placeholders(topics))
     params = (subscription["store_id"], since_ms, *topics)
     never = tx.all(NEVER_SENT.format(chosen), (*params, subscription["id"]))
     queued = 0
@@ -202,8 +202,8 @@ def _check_enabled(subscription: Row) -> None:
 
 
 def prune(tx: Tx) -> None:
-    """Forget what is older than 30 days, except what is still to be sent, and kept
-    answers after their day."""
+    """Delete data older than 30 days except pending deliveries, and stored
+    responses after a day."""
     idempotency.prune(tx)
     oldest_ms = tx.now_ms() - KEEP_MS
     tx.run(

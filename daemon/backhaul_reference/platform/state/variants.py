@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
 from backhaul_reference.platform.state import stock_ledger
-from backhaul_reference.platform.state.database import Row, marks
+from backhaul_reference.platform.state.database import Row, placeholders
 from backhaul_reference.platform.state.stock_ledger import Cause, Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 
 
 def unlink_product(tx: Tx, store_id: str, product_id: str) -> None:
-    """Clear the lines' references; each order so touched can be found by a sweep."""
+    """Clear the order lines' references; each changed order gets a new updated time."""
     where = "product_id = ?"
     _touch(tx, store_id, where, (product_id,))
     tx.run(
@@ -29,7 +29,7 @@ def unlink_variants(
     if not variant_ids:
         return
     # By the product, which is what lines are indexed by.
-    where = f"product_id = ? AND variant_id IN ({marks(variant_ids)})"
+    where = f"product_id = ? AND variant_id IN ({placeholders(variant_ids)})"
     params = (product_id, *variant_ids)
     _touch(tx, store_id, where, params)
     tx.run(f"UPDATE order_item SET variant_id = NULL WHERE {where}", params)  # noqa: S608  - placeholders only
@@ -63,8 +63,8 @@ COLUMNS = {
 DEFAULTS = {"title": "Default", "tracked": True, "policy": "DENY"}
 
 
-def wanted(values: Document) -> list[Document]:
-    """The variants of a create request; without a list it means one default variant."""
+def requested_variants(values: Document) -> list[Document]:
+    """Return the variants of a create request, by default one variant."""
     if values.get("variants"):
         listed: list[Document] = values["variants"]
         return listed
@@ -113,7 +113,7 @@ def replace(
     listed: Sequence[Document],
     at_ms: int,
 ) -> None:
-    """Make the list the product's variants: change, add, remove."""
+    """Replace the product's variants by the list: change, add, remove."""
     existing = {
         row["id"]: row
         for row in tx.all("SELECT * FROM variant WHERE product_id = ?", (product_id,))
@@ -139,7 +139,7 @@ def replace(
 def change_only(
     tx: Tx, store: Store, product_id: str, values: Document, at_ms: int
 ) -> None:
-    """Give the product's one variant the short members of its product."""
+    """Change the product's only variant by the members of the product."""
     sent: Document = {name: values[name] for name in ("price", "sku") if name in values}
     if not sent:
         return
@@ -197,7 +197,7 @@ def _change(
 def remove(
     tx: Tx, store: Store, source: Source, gone: Sequence[Document], at_ms: int
 ) -> None:
-    """Delete variants; what stock they had leaves through the ledger."""
+    """Delete variants; the stock ledger logs the loss of their stock."""
     note = "variant deleted"
     cause = Cause(tx.ids.new("adj"), "OTHER", source, at_ms, note)
     for variant in gone:

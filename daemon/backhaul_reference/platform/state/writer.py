@@ -29,7 +29,7 @@ RETURNING tick"""
 
 
 class Tx(Rows):
-    """One mutation's view of the state."""
+    """The transaction of one mutation."""
 
     __slots__ = ("ids",)
 
@@ -63,14 +63,14 @@ class Tx(Rows):
         return self.ticks(store_id, 1)[0]
 
     def ticks(self, store_id: str, count: int) -> range:
-        """As many instants as asked, one after the other."""
+        """Return `count` ascending times."""
         last: int = self.value(TICK, (self.now_ms(), count - 1, store_id))
         return range(last - count + 1, last + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A queued mutation and who waits for it."""
+    """A queued mutation and the future of its caller."""
 
     operation: Callable[[Tx], Any]
     future: asyncio.Future[Any]
@@ -78,7 +78,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a job."""
+    """The result of a job."""
 
     job: Job
     value: Any
@@ -86,7 +86,7 @@ class Outcome:
 
 
 class Writer:
-    """Runs each mutation in a savepoint of its own and commits them by the round."""
+    """Runs each mutation in its own savepoint and commits them in batches."""
 
     def __init__(self, connection: sqlite3.Connection, ids: IdSource) -> None:
         self._tx = Tx(connection, ids)
@@ -102,7 +102,7 @@ class Writer:
         return await future
 
     def post(self, operation: Callable[[Tx], object]) -> None:
-        """Apply a mutation that nobody waits for, and whose loss is none."""
+        """Queue a mutation without waiting; losing it does no harm."""
         future: asyncio.Future[object] = self._loop.create_future()
         future.add_done_callback(lambda done: done.exception())
         self._jobs.put(Job(operation, future))
@@ -116,7 +116,7 @@ class Writer:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             outcomes, more = self._round(job)
-            self._loop.call_soon_threadsafe(_tell, outcomes)
+            self._loop.call_soon_threadsafe(_notify, outcomes)
             if not more:
                 return
 
@@ -125,7 +125,7 @@ class Writer:
         try:
             return self._commit(jobs), more
         except sqlite3.Error as error:
-            self._roll_back()
+            self._rollback()
             refusal = unavailable(error)
             return [Outcome(job, None, refusal) for job in jobs], more
 
@@ -155,14 +155,14 @@ class Writer:
             value = job.operation(self._tx)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and storage_failed(error):
-                raise  # the whole round is in doubt
+                raise  # the whole batch is uncertain
             self._tx.run("ROLLBACK TO job")
             self._tx.run("RELEASE job")
             return Outcome(job, None, error)
         self._tx.run("RELEASE job")
         return Outcome(job, value, None)
 
-    def _roll_back(self) -> None:
+    def _rollback(self) -> None:
         if self._tx.connection.in_transaction:
             self._tx.run("ROLLBACK")
 
@@ -181,7 +181,7 @@ def unavailable(error: sqlite3.Error) -> Problem:
     )
 
 
-def _tell(outcomes: Sequence[Outcome]) -> None:
+def _notify(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.job.future.done():
             continue

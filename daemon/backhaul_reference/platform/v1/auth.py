@@ -18,7 +18,7 @@ CHALLENGE = 'Bearer realm="v1"'
 
 
 def admit(request: web.Request, endpoint: Endpoint) -> Caller:
-    """401, then 429, then 403; or the caller."""
+    """Return the caller, or raise 401, 429 or 403, checked in this order."""
     platform = request.app[PLATFORM]
     request[EXTRA_HEADERS] |= platform.retirement.headers()
     secret = presented(request)
@@ -37,7 +37,7 @@ def admit(request: web.Request, endpoint: Endpoint) -> Caller:
 
 
 def presented(request: web.Request) -> str:
-    """The key as sent, in either header or equally in both."""
+    """Return the key from either header; both headers must have the same key."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     candidates = request.headers.getall("X-Service-Access-Token", [])
     if scheme.lower() == "bearer":
@@ -66,7 +66,7 @@ def _known(rows: Rows, secret: str) -> tuple[ApiKey, Store]:
 
 
 def _invalid() -> Problem:
-    """The same words for a key that is unknown, revoked or over."""
+    """Return the same 401 for an unknown, revoked or expired key."""
     return Problem(
         401,
         "API_KEY_INVALID",

@@ -34,8 +34,8 @@ from backhaul_reference.platform.state import (
     recorded_orders,
 )
 from backhaul_reference.platform.state.customers import Contact
-from backhaul_reference.platform.state.order_cancellation import Cancel, Reason
-from backhaul_reference.platform.state.order_fulfillment import Dispatch
+from backhaul_reference.platform.state.order_cancellation import CancelRequest, Reason
+from backhaul_reference.platform.state.order_fulfillment import ShipmentRequest
 from backhaul_reference.platform.state.order_lifecycle import (
     FINANCIAL_STATUSES,
     FULFILLMENT_STATUSES,
@@ -156,11 +156,11 @@ class Fulfill(Body):
     )
     notify_customer: bool = True
 
-    def dispatch(self) -> Dispatch:
+    def dispatch(self) -> ShipmentRequest:
         items = None
         if self.items is not None:
             items = tuple((item.line_item_id, item.quantity) for item in self.items)
-        return Dispatch(
+        return ShipmentRequest(
             self.tracking_company,
             self.tracking_number,
             self.tracking_url,
@@ -176,8 +176,8 @@ class CancelOrder(Body):
     refund: bool = False
     notify_customer: bool = True
 
-    def cancel(self) -> Cancel:
-        return Cancel(
+    def cancel(self) -> CancelRequest:
+        return CancelRequest(
             self.restock, self.refund, self.reason, self.note, self.notify_customer
         )
 

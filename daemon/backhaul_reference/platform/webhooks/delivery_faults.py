@@ -11,14 +11,14 @@ from backhaul_reference.platform.state.database import Row
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFaults:
-    """Decides what goes wrong with an attempt, and keeps what must wait its turn."""
+    """Decides which faults apply to an attempt, and holds delayed deliveries."""
 
     faults: Faults
     clock: Clock
     overtaken: dict[str, asyncio.Event] = field(default_factory=dict)
 
     async def before(self, row: Row) -> set[str]:
-        """Wait as long as the faults say; answers which of them fire."""
+        """Wait as long as the faults require; return the faults that fire."""
         rules = self.faults.firing(
             row["store_id"], faults.WEBHOOKS, "POST", [row["topic"]]
         )
@@ -40,8 +40,8 @@ class DeliveryFaults:
             passed.set()
 
 
-def spoil(signed: dict[str, str]) -> dict[str, str]:
-    """Signatures of the right form that fit no secret."""
+def forge_signatures(signed: dict[str, str]) -> dict[str, str]:
+    """Replace the signatures by well-formed ones that match no secret."""
     wrong = "A" * 43 + "="
-    spoilt = {"X-Service-Hmac-Sha256": wrong, "webhook-signature": "v1," + wrong}
-    return {name: spoilt.get(name, value) for name, value in signed.items()}
+    forged = {"X-Service-Hmac-Sha256": wrong, "webhook-signature": "v1," + wrong}
+    return {name: forged.get(name, value) for name, value in signed.items()}

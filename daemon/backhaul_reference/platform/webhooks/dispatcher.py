@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Runs until stopped; a wake makes it look for what is due now."""
+    """Sends due deliveries until stopped; `wake` makes it check at once."""
 
     def __init__(
         self, writer: Writer, reader: Reader, clock: Clock, sender: Sender
@@ -61,10 +61,10 @@ class Dispatcher:
             await self._rest(wait)
 
     async def stop(self) -> None:
-        """Give up what is in flight; after the next start it is sent again.
+        """Cancel the attempts in flight; after the next start they are sent again.
 
-        What has ended is written down if that succeeds at once, else it counts as in
-        flight.
+        Finished attempts are recorded if that succeeds at once, else they count as
+        in flight.
         """
         recorders = [] if self._recorder is None else [self._recorder]
         given_up = [*self._tasks, *recorders]
@@ -80,7 +80,7 @@ class Dispatcher:
             await self._writer.run(subscriptions.prune)
 
     async def _dispatch_due(self) -> float:
-        """Start what is due; answers how long until the next one is."""
+        """Start the due deliveries; return the seconds until the next one."""
         wait = IDLE_SECONDS
         for subscription_id, next_ms in self._reader.read(deliveries.due):
             delay = (next_ms - self._clock.now_ms()) / 1000
@@ -114,7 +114,7 @@ class Dispatcher:
         self._wake.set()
 
     async def _record_ended(self) -> None:
-        """Write down what ended, everything that waits in one go."""
+        """Record all finished attempts in one transaction."""
         while self._ended:
             ended = tuple(self._ended)
             if await self._record(ended):
@@ -124,7 +124,7 @@ class Dispatcher:
         self._wake.set()
 
     async def _record(self, ended: Sequence[deliveries.Attempt]) -> bool:
-        """Whether it is written down; to do it once more changes nothing."""
+        """Record attempts, return whether it succeeded; repeating is safe."""
         try:
             await self._writer.run(partial(deliveries.record, attempts=ended))
         except Problem as problem:

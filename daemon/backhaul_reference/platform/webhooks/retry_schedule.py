@@ -23,7 +23,7 @@ class Schedule:
         chance: Callable[[], float],
         asked_seconds: float | None = None,
     ) -> int | None:
-        """When the attempt after `attempt` is due; None when there is none left."""
+        """Return when the attempt after `attempt` is due; None if it was the last."""
         if attempt >= len(self.delays):
             return None
         jitter = 1 + JITTER * (2 * chance() - 1)
@@ -42,7 +42,7 @@ def parse_schedule(text: str) -> Schedule:
 def retry_after_seconds(
     status: int, headers: Mapping[str, str], now_ms: int
 ) -> float | None:
-    """What a 429 or 503 asks for, at most a day."""
+    """Return the Retry-After of a 429 or 503, at most a day."""
     text = headers.get("Retry-After", "").strip()
     if status not in RETRY_AFTER_STATUSES or not text:
         return None

@@ -20,7 +20,10 @@ from backhaul_reference.platform.state.deliveries import (
     bounded,
 )
 from backhaul_reference.platform.webhooks import ssrf_guard
-from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults, spoil
+from backhaul_reference.platform.webhooks.delivery_faults import (
+    DeliveryFaults,
+    forge_signatures,
+)
 from backhaul_reference.platform.webhooks.retry_schedule import (
     Schedule,
     retry_after_seconds,
@@ -36,7 +39,7 @@ NEVER_REACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an attempt brought back."""
+    """The response of an attempt."""
 
     status: int | None = None
     error: str | None = None
@@ -57,7 +60,7 @@ class Sender:
     schedule: Schedule
     chance: Callable[[], float]
     allow_private: bool
-    mischief: DeliveryFaults
+    delivery_faults: DeliveryFaults
 
     async def attempt(self, row: Row) -> Attempt:
         """Send one claimed delivery and decide what follows."""
@@ -93,19 +96,19 @@ class Sender:
         )
 
     async def _send_or_fail(self, row: Row, number: int, at_ms: int) -> Reply:
-        """Send, unless a fault wants something else of it."""
-        asked = await self.mischief.before(row)
+        """Send the request, or simulate the fault that fires."""
+        asked = await self.delivery_faults.before(row)
         if "drop" in asked:
             return Reply(error=DROPPED)
         signed = headers(_envelope(row), _secrets(row, at_ms), number, at_ms)
         if "bare-headers" in quirks.stored(row["quirks"]):
             signed = {name: signed[name] for name in BARE_HEADERS}
         if "corrupt-signature" in asked:
-            signed = spoil(signed)
+            signed = forge_signatures(signed)
         if "duplicate" in asked:
             await self._send(row, signed, at_ms)
         reply = await self._send(row, signed, at_ms)
-        self.mischief.sent(row["subscription_id"])
+        self.delivery_faults.sent(row["subscription_id"])
         return reply
 
     async def _send(self, row: Row, signed: dict[str, str], at_ms: int) -> Reply:
@@ -145,7 +148,7 @@ class Sender:
 
 
 async def _start_of(response: aiohttp.ClientResponse) -> bytes:
-    """What is kept of a body, and a byte more if there is one; it decides nothing."""
+    """Return the stored part of a response body, plus a byte if it is longer."""
     start = b""
     # The status has been answered, and it alone counts.
     with suppress(TimeoutError, aiohttp.ClientError, OSError):

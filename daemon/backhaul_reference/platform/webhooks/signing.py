@@ -13,7 +13,7 @@ BARE_HEADERS = ("Content-Type", "User-Agent", "X-Service-Hmac-Sha256")
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One delivery as it is sent."""
+    """The contents of one delivery request."""
 
     event_id: str
     delivery_id: str
