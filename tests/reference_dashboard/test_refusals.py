@@ -82,7 +82,12 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "Must not be below",
     ),
     ("/settings", {**SETTINGS, "country": ""}, "country", "Fill this in"),
-    ("/settings", {**SETTINGS, "timezone": "Nowhere"}, "timezone", "no time zone"),
+    (
+        "/settings",
+        {**SETTINGS, "timezone": "Nowhere"},
+        "timezone",
+        "Must be a time zone",
+    ),
     ("/settings", {**SETTINGS, "trackingPage": "x"}, "trackingPage", "{token}"),
     ("/settings", {**SETTINGS, "merchantEmail": "x"}, "merchantEmail", "email"),
     ("/payments", {"codFee": "-1"}, "codFee", "amount"),
@@ -91,7 +96,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("/faults", {"fault": "5xx", "status": "200"}, "status", "Must"),
     ("/faults", {"fault": "5xx", "probability": "2"}, "probability", "Must"),
     ("/quirks", {"tracking-fields": "a"}, "tracking-fields", "two different names"),
-    ("/fixtures", {"fixture": "empty"}, "sure", "Tick it"),
+    ("/fixtures", {"fixture": "empty"}, "sure", "Tick the box"),
     (
         "/new-store",
         {"storeName": "X", "subdomain": "-", "currency": "INR"},
