@@ -23,7 +23,6 @@ NOT_YET = (
     "daemon/backhaul/app",
     "daemon/backhaul/ingest",
     "daemon/backhaul/maintenance",
-    "daemon/backhaul/platform",
     "daemon/backhaul/store",
     "daemon/backhaul/sync",
 )

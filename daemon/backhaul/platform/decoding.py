@@ -466,7 +466,7 @@ def _time(text: str, member: str = "updatedAt") -> str:
     try:
         return normalize(text)
     except ValueError:
-        raise Unusable(f"{member}: {text!r:.60} is no time") from None
+        raise Unusable(f"{member}: {text!r:.60} is not a time") from None
 
 
 def _time_or_none(text: str | None, member: str) -> str | None:

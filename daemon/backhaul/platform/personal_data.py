@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 ERASED = "[erased]"
 SHORTEST = 5
-"""Shorter texts of a person stand in too many words that are not about them."""
+"""Shorter texts of a customer occur in too many unrelated words."""
 _CUSTOMERS = "customers/"
-# Everything else of a customer goes, so that a member we do not know goes as well.
+# All other members of a customer are removed, so that unknown ones are as well.
 _KEPT_OF_CUSTOMER = frozenset(
     {"id", "ordersCount", "totalSpent", "currency", "createdAt", "updatedAt", "version"}
 )
@@ -36,11 +36,11 @@ _ERASED_OF_ORDER = frozenset(
 )
 _ERASED_WITHIN = {"cancellation": "note", "payment": "report"}
 SOLD = frozenset({"title", "variantTitle", "sku", "options"})
-"""What was sold is the store's and not the person's, whatever they are called."""
+"""Members about the articles; they are kept even if they contain the name."""
 
 
 class CustomerIdentity(Struct, frozen=True):
-    """How an object names a person; any of it may be missing."""
+    """How an object identifies a customer; any member may be missing."""
 
     id: str | None = None
     email: str | None = None
@@ -48,23 +48,23 @@ class CustomerIdentity(Struct, frozen=True):
     phone: str | None = None
 
     def texts(self) -> set[str]:
-        """Return what would give the person away wherever it stands."""
-        told = {self.email, self.name, self.phone}
-        return {text for text in told if text and len(text) >= SHORTEST}
+        """Return the texts that would identify the customer anywhere."""
+        texts = {self.email, self.name, self.phone}
+        return {text for text in texts if text and len(text) >= SHORTEST}
 
 
 def customer_of(topic: str, data: Mapping[str, Any]) -> CustomerIdentity | None:
-    """Return whom a customer, or an object with one (an order), is about."""
-    told = data if topic.startswith(_CUSTOMERS) else data.get("customer")
-    if not isinstance(told, dict):
-        told = {"id": told}
+    """Return the customer of a customer object, or of an object with one (an order)."""
+    found = data if topic.startswith(_CUSTOMERS) else data.get("customer")
+    if not isinstance(found, dict):
+        found = {"id": found}
     names = ("id", "email", "name", "phone")
-    person = CustomerIdentity(*(_text(told.get(name)) for name in names))
-    return person if person != CustomerIdentity() else None
+    customer = CustomerIdentity(*(_text(found.get(name)) for name in names))
+    return customer if customer != CustomerIdentity() else None
 
 
 def _text(value: object) -> str | None:
-    """Return an id or a name as it is mirrored: a number as its digits."""
+    """Return an id or a name as the mirror stores it: a number as its digits."""
     try:
         return text(value)
     except Unusable:
@@ -72,14 +72,14 @@ def _text(value: object) -> str | None:
 
 
 def redacted(topic: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the object without its person; what is redacted already stays as it is.
+    """Return the object without its customer; a redacted object does not change.
 
-    Amounts, stock, statuses, times and ids stay, so that every sum comes out the same.
+    Amounts, stock, statuses, times and ids stay, so that every sum stays the same.
     """
     if topic.startswith(_CUSTOMERS):
         return {name: data[name] for name in data if name in _KEPT_OF_CUSTOMER}
-    person = customer_of(topic, data) or CustomerIdentity()
-    texts = person.texts()
+    customer = customer_of(topic, data) or CustomerIdentity()
+    texts = customer.texts()
     return {name: _member(name, value, texts) for name, value in data.items()}
 
 
@@ -97,7 +97,7 @@ def _member(name: str, value: Any, texts: set[str]) -> Any:
 
 
 def without(node: Any, texts: set[str], kept: frozenset[str] = frozenset()) -> Any:
-    """Return a JSON tree in which no text holds any of these; `kept` members stay."""
+    """Return a JSON tree without texts that contain any of these; `kept` stay."""
     if isinstance(node, dict):
         return {
             name: value if name in kept else without(value, texts, kept)
@@ -114,7 +114,7 @@ def _scrubbed(text: str, texts: set[str]) -> str:
 
 
 def redacted_body(body: bytes, topic: str) -> bytes | None:
-    """Return a delivery or read without its person; None where it is no JSON object."""
+    """Return an event's body without its customer; None if it is not a JSON object."""
     try:
         document = strict_json.decode_object(body)
     except Unusable:
@@ -123,7 +123,7 @@ def redacted_body(body: bytes, topic: str) -> bytes | None:
 
 
 def redacted_envelope(document: dict[str, Any], topic: str) -> dict[str, Any]:
-    """Return a decoded delivery or read without its person."""
+    """Return a decoded event without its customer."""
     inner = document.get("data")
     if not isinstance(inner, dict):
         return redacted(topic, document)
@@ -134,19 +134,19 @@ def redacted_envelope(document: dict[str, Any], topic: str) -> dict[str, Any]:
 def without_erased_customer(
     event: StoredEvent, envelope: Envelope, mirror: MirrorWriter
 ) -> Envelope:
-    """Return the envelope, without its person if that one was forgotten.
+    """Return the envelope, without its customer if that customer was erased.
 
-    The inbox then keeps the redacted body as well. A delivery is still known again when
-    it is repeated: its digest is that of the bytes that came.
+    The inbox then stores the redacted body too. A repeated delivery is still
+    recognized: its digest is that of the bytes received.
     """
     if not mirror.forgets_anyone():
         return envelope
-    person = customer_of(envelope.topic, envelope.data)
-    if person is None:
+    customer = customer_of(envelope.topic, envelope.data)
+    if customer is None:
         return envelope
-    email = person.email
+    email = customer.email
     digest = address_digest(event.store, email) if email else None
-    if not mirror.forgets(event.store, person.id, digest):
+    if not mirror.forgets(event.store, customer.id, digest):
         return envelope
     body = redacted_body(event.body, envelope.topic)
     mirror.replace_body(event.id, body or b"")

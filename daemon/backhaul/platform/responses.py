@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _COUNTS = 2**63
-"""Above all counts: what a database holds is less."""
+"""Above every list length that a database could store."""
 _DAY = timedelta(days=1)
 
 
@@ -30,7 +30,7 @@ class _Wrapped(msgspec.Struct):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """One page. `total`, `has_more` and `dated` are None where nothing is said.
+    """One page. `total`, `has_more` and `dated` are None if the platform omits them.
 
     `dated` is the platform's own clock, in whole seconds.
     """
@@ -44,7 +44,7 @@ class Listing(msgspec.Struct, frozen=True):
 def read_page(answer: Response) -> Listing:
     """Read a page. Raises Unusable.
 
-    What `meta` says in another form than the contract's counts as not said.
+    Members of `meta` in another form than the contract's count as missing.
     """
     try:
         return _read(answer.body, _date(answer))
@@ -63,13 +63,16 @@ def _read(body: bytes, dated: datetime | None) -> Listing:
         wrapped = msgspec.json.decode(body, type=_Wrapped)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"the answer holds no list: {error}") from None
-    meta = _told(wrapped.meta, dict[str, msgspec.Raw]) or {}
+    meta = _decoded(wrapped.meta, dict[str, msgspec.Raw]) or {}
     rows = tuple(map(bytes, wrapped.data))
-    total, has_more = _told(meta.get("total"), int), _told(meta.get("hasMore"), bool)
+    total, has_more = (
+        _decoded(meta.get("total"), int),
+        _decoded(meta.get("hasMore"), bool),
+    )
     return Listing(rows, _count(total), has_more, dated)
 
 
-def _told(said: msgspec.Raw | None, shape: type[T]) -> T | None:
+def _decoded(said: msgspec.Raw | None, shape: type[T]) -> T | None:
     try:
         return None if said is None else msgspec.json.decode(said, type=shape)
     except msgspec.MsgspecError:
@@ -77,21 +80,21 @@ def _told(said: msgspec.Raw | None, shape: type[T]) -> T | None:
 
 
 def joined(parts: Sequence[Listing]) -> Listing:
-    """Make one page of its parts: as the last one says, read when the first one was."""
+    """Join parts to one page, with the last `has_more` and the first date."""
     rows = tuple(row for part in parts for row in part.rows)
     return replace(parts[-1], rows=rows, dated=parts[0].dated)
 
 
 def _count(total: int | None) -> int | None:
-    """Return what is said of a list's length; an unsigned -1 is no count."""
+    """Return a list's length as stated; None for an impossible one."""
     return total if total is not None and 0 <= total < _COUNTS else None
 
 
 def _date(answer: Response) -> datetime | None:
-    """Return when it was said; None unless the days around it are times as well."""
+    """Return the response's date; None if it is at the edge of the calendar."""
     try:
         dated = parsedate_to_datetime(answer.headers.get("date", ""))
-        # One with the zone -0000 comes without any.
+        # A date with the zone -0000 is parsed without a zone.
         dated = dated.astimezone(UTC) if dated.tzinfo else dated.replace(tzinfo=UTC)
         return dated if dated - _DAY < dated < dated + _DAY else None
     except (ValueError, OverflowError):
@@ -105,7 +108,7 @@ class _Named(msgspec.Struct):
 def read_object(answer: Response, object_id: str) -> bytes:
     """Return the object's bytes, wrapped in `data` or bare. Raises Unusable.
 
-    An answer about another object is none.
+    A response about another object is not accepted.
     """
     raw = _inner(answer)
     try:
@@ -127,7 +130,7 @@ def rows(answer: Response) -> list[bytes]:
 
 
 def _inner(answer: Response) -> bytes:
-    answer.json()  # refuses what is no JSON, or not strictly
+    answer.json()  # refuses a body that is not strict JSON
     body = strict_json.replace_half_surrogates(answer.body)
     try:
         wrapped = msgspec.json.decode(body, type=dict[str, msgspec.Raw])

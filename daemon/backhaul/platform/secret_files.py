@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 GIVEN = "guardian"
-"""Where secrets come from that the platform gave us with a subscription."""
+"""Origin of secrets that the platform issued with a subscription."""
 KEPT = 3
-"""Secrets of before: deliveries signed with them may still be on their way."""
+"""Previous secrets to keep: deliveries signed with them may still arrive."""
 
 
 class WebhookSecretFile:
@@ -36,14 +36,14 @@ class WebhookSecretFile:
         self._hide([secret.decode() for secret in self.secrets()])
 
     def secrets(self) -> list[bytes]:
-        """Return what is kept, the newest first."""
+        """Return the stored secrets, the newest first."""
         try:
             return self._path.read_bytes().split()
         except FileNotFoundError:
             return []
 
     def keep(self, secret: bytes) -> None:
-        """Keep a secret, durably, before anything relies on it."""
+        """Store a secret durably before anything relies on it."""
         self._hide([secret.decode()])
         kept = [secret, *(s for s in self.secrets() if s != secret)][:KEPT]
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,15 +70,15 @@ class ApiKeyFile:
         self._path = path
         self._transport = transport
         self._hide = hide
-        self._told = ""
+        self._reported = ""
 
     def reload(self) -> bool:
-        """Use the key that stands in the file now; tell whether it is another one."""
+        """Use the key in the file; return True if it is another one."""
         try:
             text = read_secret_file(self._path, private=True).strip()
             check_secret(SecretStr(text))
         except (SecretFileError, ValueError) as error:
-            self._tell_unusable(str(error))
+            self._log_unusable(str(error))
             return False
         if fingerprint(text) == self._transport.key_fingerprint:
             return False
@@ -91,9 +91,9 @@ class ApiKeyFile:
         )
         return True
 
-    def _tell_unusable(self, problem: str) -> None:
-        if problem != self._told:
-            self._told = problem
+    def _log_unusable(self, problem: str) -> None:
+        if problem != self._reported:
+            self._reported = problem
             logger.bind(action="store.key_unusable", store=self._store).warning(
                 "store {}: the API key cannot be read again from {}: {}",
                 self._store,

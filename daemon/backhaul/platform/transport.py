@@ -56,7 +56,7 @@ _NEVER_SENT = (
 )
 _TRIES = 3
 _THROTTLED_SECONDS = 300.0
-"""A read that is throttled for longer gives the last 429 to whoever asked."""
+"""A read that is throttled for longer returns the last 429."""
 REPORTED_PAUSE_SECONDS = 60.0
 """A pause that is longer is reported to operators."""
 
@@ -66,19 +66,19 @@ class NotSent(BackhaulError):
 
 
 class SendingEnded(NotSent):
-    """Nothing is to be sent any more; that tells nothing of the platform."""
+    """Sending has ended; this says nothing about the platform."""
 
 
 class OutcomeUnknown(BackhaulError):
-    """The request may have arrived; no usable answer came."""
+    """The request may have arrived, but no usable response came."""
 
 
 class ResponseTooLong(OutcomeUnknown):
-    """The answer has more bytes than are taken; asked again it would have as many."""
+    """The response is too long; a retry would return as many bytes."""
 
 
 class Limits(Struct, frozen=True):
-    """Patience with one store, in seconds and bytes."""
+    """Limits for one store, in seconds and bytes."""
 
     connect_seconds: float
     read_seconds: float
@@ -87,7 +87,7 @@ class Limits(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """A complete HTTP answer."""
+    """A complete HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -103,18 +103,18 @@ class Response(Struct, frozen=True):
         return strict_json.decode(self.body)
 
     def problem(self) -> dict[str, Any] | None:
-        """Return the JSON object of a refusal, None where it holds none."""
+        """Return the JSON object of a refusal; None if it has none."""
         try:
             return strict_json.decode_object(self.body)
         except Unusable:
             return None
 
     def said(self) -> str:
-        """Return status and the platform's own words, for a person."""
+        """Return the status and the platform's own words, for operators."""
         return f"{self.status} {describe(self.problem())}".rstrip()
 
     def retry_after_seconds(self) -> float | None:
-        """Return the wait that `Retry-After` asks for, None where it states none."""
+        """Return the wait that `Retry-After` asks for; None if it states none."""
         asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
         return wait_seconds(asked, date, self.received_at or SystemClock().now())
 
@@ -134,17 +134,17 @@ class _Noted(Struct):
 
 @cache
 def _trusted(scheme: str) -> ssl.SSLContext:
-    """Read the authorities to be trusted once: that takes longer than all else here.
+    """Load the trusted authorities once, because that is slow.
 
-    Over plain http none is asked; should TLS be met all the same, nobody is trusted.
+    Plain http needs none; a TLS connection would then trust no authority.
     """
     if scheme == "http":
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.create_ssl_context()
 
 
-def _look_for_no_other_loop() -> None:
-    """Where trio's detection is not installed, spare httpx its search each request."""
+def _skip_loop_detection() -> None:
+    """Spare httpx a search for trio at each request if `sniffio` is not installed."""
     if importlib.util.find_spec("sniffio") is None:
         sys.modules["sniffio"] = cast("Any", None)
 
@@ -154,9 +154,9 @@ async def _let_through() -> None:
 
 
 async def _stay(response: httpx.Response) -> None:
-    """Leave unread where a redirect leads: it is not followed.
+    """Drop the target of a redirect, which is not followed.
 
-    httpx reads it all the same; where it cannot, its error is one of never sent.
+    httpx parses it anyway, and reports a bad one as a request that was never sent.
     """
     response.headers.pop("Location", None)
 
@@ -164,9 +164,9 @@ async def _stay(response: httpx.Response) -> None:
 class Transport:
     """The one place where httpx is used.
 
-    `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
-    so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
-    told of each 401, `failing` whenever the circuit opens, `ended` of every request by
+    `require` is awaited before each request and may raise NotSent, so that nothing is
+    read from, or sent to, another store than the mirror's. Callbacks: `refused` after
+    each 401, `failing` whenever the circuit opens, `ended` after every request with its
     method, status and seconds, `paused` when a pause of more than a minute begins.
     """
 
@@ -200,11 +200,11 @@ class Transport:
             "timeout": timeout,
             "transport": transport,
             "verify": _trusted(httpx.URL(base_url).scheme),
-            # A key needs no cookies, and one may be such that no header can hold it.
+            # API keys need no cookies, and some cookies do not fit in a header.
             "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
             "event_hooks": {"response": [_stay]},
         }
-        _look_for_no_other_loop()
+        _skip_loop_detection()
         self._reads = httpx.AsyncClient(**options)
         self._commands = httpx.AsyncClient(
             **options, limits=httpx.Limits(max_keepalive_connections=0)
@@ -212,7 +212,7 @@ class Transport:
 
     @property
     def key_fingerprint(self) -> str:
-        """A mark of the API key in use that does not give it away."""
+        """A fingerprint of the API key in use that does not reveal it."""
         return fingerprint(self._key)
 
     @property
@@ -225,7 +225,7 @@ class Transport:
             client.headers["Authorization"] = f"Bearer {api_key}"
 
     def unguarded(self) -> Transport:
-        """Return the same way without `require`, for who finds out where it leads."""
+        """Return a copy without `require`, to find out which store it reaches."""
         other = copy(self)
         other.require = _let_through
         return other
@@ -241,7 +241,7 @@ class Transport:
         params: Mapping[str, str | int],
         priority: Priority = Priority.REREAD,
     ) -> Response:
-        """Read, trying again where that can help. Raises NotSent or OutcomeUnknown."""
+        """Read with retries. Raises NotSent or OutcomeUnknown."""
         await self.require()
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_pass)
@@ -259,7 +259,7 @@ class Transport:
             return answer
 
     async def probe(self, path: str, params: Mapping[str, str | int]) -> Response:
-        """Read once, whatever failed before. Raises NotSent or OutcomeUnknown."""
+        """Read once, even if the circuit is open. Raises NotSent or OutcomeUnknown."""
         await self.require()
         request = self._reads.build_request("GET", path, params=dict(params))
         answered = False
@@ -271,7 +271,7 @@ class Transport:
         return answer
 
     async def _await_room(self, priority: Priority) -> None:
-        """Wait until a read may leave; one that waits too long is let through."""
+        """Wait until a read may be sent; an overdue one takes room from commands."""
         now = self._clock.monotonic
         patience = PATIENCE_SECONDS.get(priority, math.inf)
         overdue_at = now() + patience
@@ -286,12 +286,12 @@ class Transport:
                 await self._clock.sleep(wait)
 
     async def _admitted(self, request: httpx.Request, priority: Priority) -> Response:
-        """Read once there is room; a 429 is waited out and is no failed try."""
+        """Read once there is room; wait after a 429, which is not a failed attempt."""
         patience_ends = self._clock.monotonic() + _THROTTLED_SECONDS
         while True:
             await self._await_room(priority)
             if self.circuit.reads_wait:
-                raise NotSent("the platform keeps failing; it is asked again soon")
+                raise NotSent("the platform keeps failing; Backhaul probes it soon")
             answered = False
             try:
                 answer = await self._exchange(self._reads, request)
@@ -313,8 +313,8 @@ class Transport:
     ) -> Response:
         """Send a command. Raises NotSent (after retries) or OutcomeUnknown (no retry).
 
-        `room_taken` tells that `budget.take` made room for it, for one try; `may_send`
-        is asked before each.
+        `room_taken` is True if `budget.take` reserved room for the first attempt.
+        `may_send` is called before each attempt.
         """
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         try:
@@ -362,7 +362,7 @@ class Transport:
             self.failing()
 
     def _discreet(self, answer: Response) -> Response:
-        """Take our key out of a refusal that repeats it: its words are kept."""
+        """Redact our key in a refusal that repeats it, because refusals are stored."""
         if len(self._key) < SHORTEST:
             return answer
         said = answer.body.replace(self._key.encode(), REDACTED.encode())
@@ -389,14 +389,14 @@ class Transport:
                 came = str(response.status_code)
             finally:
                 await response.aclose()
-                # It knows the response: neither would be freed by counting.
+                # The stream refers to the response: a cycle would delay freeing both.
                 del response.stream
         except _NEVER_SENT as error:
             came = "not sent"
             raise NotSent(_words(error)) from None
         except (httpx.HTTPError, AttributeError) as error:
-            # AttributeError: on uvloop, of a connection reset as soon as it was made,
-            # anyio asks a socket that is gone for its name.
+            # AttributeError: with uvloop, if a connection is reset at once, anyio asks
+            # the closed socket for its name.
             raise OutcomeUnknown(_words(error)) from None
         finally:
             self._learn(headers)
@@ -414,7 +414,7 @@ class Transport:
         return answer
 
     def pause(self) -> Pause | None:
-        """Return the pause of more than a minute that lasts now, None without one."""
+        """Return the current pause of more than a minute; None if there is none."""
         now, pause = to_text(self._clock.now()), self._noted.pause
         return pause if pause is not None and pause.until > now else None
 
@@ -453,7 +453,7 @@ async def _tried(
     try:
         return await retrying(exchange, *arguments)
     finally:
-        # Its next steps know it: it would wait long for a look for garbage.
+        # Its steps refer to it: the cycle would wait for the garbage collector.
         retrying.iter_state.reset()
 
 
