@@ -176,7 +176,9 @@ def test_a_socket_that_nobody_serves_is_refused(name: str) -> None:
 def test_what_is_handed_must_listen() -> None:
     with (
         closing(socket.socket()) as loose,
-        pytest.raises(ConfigurationError, match="public: is no TCP socket"),
+        pytest.raises(
+            ConfigurationError, match="public: is not a listening TCP socket"
+        ),
     ):
         handing(loose).sockets(("public", "admin"))
 

@@ -84,7 +84,7 @@ def _listener(kind: Kind, routes: list[web.RouteDef]) -> Listener:
         app.router.add_routes(routes)
         return Listener(app)
     arrivals = RequestLimits(REQUEST_SECONDS, SLOW_PER_ADDRESS, MAX_WAITING_BYTES)
-    return Listener(public_http.build(routes, MAX_BODY_BYTES, arrivals), door=arrivals)
+    return Listener(public_http.build(routes, MAX_BODY_BYTES, arrivals), guard=arrivals)
 
 
 async def _serve(kind: Kind, database: Path) -> None:

@@ -126,7 +126,8 @@ async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
     logger.remove(sink)
     told = [line for line in log if line[0] == "store.stranded"]
     said = (
-        f"no store main is configured, and it has {OPEN}: {MEND}, then park and discard"
+        f"the configuration has no store main, but the database has its {OPEN}: {MEND},"
+        " then park and discard"
     )
     assert told == [("store.stranded", "main", said)]
 

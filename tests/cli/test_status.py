@@ -51,7 +51,7 @@ def test_a_daemon_that_does_not_answer_is_not_said_to_be_away() -> None:
         said = in_process("status", config=office.config)
         gone.result()
     assert said.code == 0, said.err
-    assert "does not answer: the daemon went away" in said.out
+    assert "does not answer: the connection to the daemon was lost" in said.out
     assert "2 orders" in said.out
 
 

@@ -35,7 +35,7 @@ class Intake:
         app = public_http.build(
             http_routes.routes("desk", self.wanted), 1_000, arrivals
         )
-        listener = sockets.Listener(app, door=arrivals)
+        listener = sockets.Listener(app, guard=arrivals)
         await listener.start(sock)
         try:
             async with (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ALL = Selection()
 
 
-def refolder(store: SqliteStore, told: list[str] | None = None) -> Reprocessor:
+def reprocessor(store: SqliteStore, told: list[str] | None = None) -> Reprocessor:
     calls: list[str] = [] if told is None else told
     facts = {"main": StoreFacts(STORE_ID, "INR")}
     return Reprocessor(
@@ -66,7 +66,7 @@ async def test_folding_everything_again_changes_nothing(
         store.refolds, {"main": StoreFacts("", "INR")}, lambda: None, lambda: None
     )
     for _ in range(2):
-        done = await again.refold(ALL)
+        done = await again.reprocess(ALL)
         assert sum(done.values()) == len(told) == len(bodies) + 9
         assert set(done) <= {"duplicate", "stale"}
         assert list(dump(store.path)) == before
@@ -92,14 +92,14 @@ async def failing_at_first(store: SqliteStore, *bodies: bytes) -> None:
 async def test_what_can_be_folded_now_leaves_quarantine(store: SqliteStore) -> None:
     good, bad = envelope("orders/create", payloads.order()), b"no JSON"
     await failing_at_first(store, good, bad)
-    done = await refolder(store).refold(Selection(state="quarantined"))
+    done = await reprocessor(store).reprocess(Selection(state="quarantined"))
     assert done == {"folded": 1, "quarantined": 1}
     assert states(store.path) == ["folded", "quarantined"]
     assert quarantine(store) == [("1", "retried"), ("2", "open")]
     assert count(store.path, "orders") == 1
     ((reason,),) = rows(store.path, "SELECT detail FROM event_outcomes WHERE id = 2")
     assert "JSON" in reason
-    assert await refolder(store).refold(Selection(state="quarantined")) == {
+    assert await reprocessor(store).reprocess(Selection(state="quarantined")) == {
         "quarantined": 1
     }
 
@@ -111,7 +111,7 @@ async def test_a_delivery_set_aside_is_no_duplicate_of_itself(
     broken = envelope("orders/create", payloads.order(items=None))
     await take(store, broken, broken)
     assert states(store.path) == ["quarantined", "duplicate"]
-    assert await refolder(store).refold(ALL) == {"quarantined": 1, "duplicate": 1}
+    assert await reprocessor(store).reprocess(ALL) == {"quarantined": 1, "duplicate": 1}
     assert states(store.path) == ["quarantined", "duplicate"]
 
 
@@ -121,17 +121,19 @@ async def test_only_what_is_selected_is_folded_again(store: SqliteStore) -> None
     late = read("orders/read", payloads.order("ord_9"), at=59)
     await store.inbox.append(late)
     await fold_all(store)
-    done = refolder(store)
-    assert await done.refold(Selection(ids=(2, 4, 99))) == {"folded": 2}
+    done = reprocessor(store)
+    assert await done.reprocess(Selection(ids=(2, 4, 99))) == {"folded": 2}
     assert count(store.path, "orders") == 3
-    assert await done.refold(Selection(since=payloads.instant(59))) == {"duplicate": 1}
-    assert await done.refold(Selection((1, 2), "quarantined")) == {"folded": 1}
-    assert await done.refold(Selection(state="waiting")) == {}
+    assert await done.reprocess(Selection(since=payloads.instant(59))) == {
+        "duplicate": 1
+    }
+    assert await done.reprocess(Selection((1, 2), "quarantined")) == {"folded": 1}
+    assert await done.reprocess(Selection(state="waiting")) == {}
 
 
 async def test_what_is_not_folded_yet_is_left_to_its_turn(store: SqliteStore) -> None:
     await append(store, [envelope("orders/create", payloads.order())])
-    assert await refolder(store).refold(ALL) == {}
+    assert await reprocessor(store).reprocess(ALL) == {}
     await fold_all(store)
     assert states(store.path) == ["folded"]
 
@@ -160,7 +162,7 @@ async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
     first = await store.refolds.refold(_fold, ALL, 0, 0.0, confirming=False)
     assert first.last == 1
     assert len(first.states) == 1
-    assert await refolder(store).refold(ALL) == {"duplicate": 200}
+    assert await reprocessor(store).reprocess(ALL) == {"duplicate": 200}
 
 
 def _fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
@@ -185,7 +187,7 @@ async def test_what_was_erased_is_passed_over(store: SqliteStore) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         connection.execute("UPDATE inbox SET body = x''")
-    assert await refolder(store).refold(ALL) == {}
+    assert await reprocessor(store).reprocess(ALL) == {}
     assert states(store.path) == ["folded"]
 
 
@@ -194,7 +196,7 @@ async def test_doubts_are_told(store: SqliteStore) -> None:
     bodies = [envelope("orders/updated", tie, sequence=0) for tie in ties]
     await failing_at_first(store, *bodies)
     told: list[str] = []
-    await refolder(store, told).refold(ALL)
+    await reprocessor(store, told).reprocess(ALL)
     assert set(told) == {"folded", "doubted"}
     assert json.loads(rows(store.path, "SELECT document FROM orders")[0][0])
 
@@ -212,9 +214,9 @@ async def test_one_pass_is_enough_in_whatever_order_events_came(
     for arrival in order:
         await store.inbox.append(arrival)
     await fold_all(store)
-    await refolder(store).refold(ALL)
+    await reprocessor(store).reprocess(ALL)
     note = rows(store.path, "SELECT document ->> '$.note' FROM orders")
     assert note == [("held",)]
     before = list(dump(store.path))
-    await refolder(store).refold(ALL)
+    await reprocessor(store).reprocess(ALL)
     assert list(dump(store.path)) == before

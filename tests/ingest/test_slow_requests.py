@@ -134,12 +134,12 @@ async def test_each_request_of_a_connection_has_its_own_time(
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 200")
             time.seconds += 60  # it may rest as long as it likes
-            receiver.arrivals.look()
+            receiver.arrivals.check()
         writer.write(whole[:30])
         (connection,) = receiver.arrivals.open.values()
         await until(lambda: connection.began is not None, "the fourth began")
         time.seconds += 9.9
-        receiver.arrivals.look()
+        receiver.arrivals.check()
         assert (await end_of(reader)).startswith(b"HTTP/1.1 408")
         writer.close()
 
@@ -181,10 +181,10 @@ async def test_one_address_holds_few_slow_requests(
         served(store.inbox, slow_per_address=5, now=time) as receiver,
         slow_ones(receiver, 20, begun) as pairs,
     ):
-        receiver.arrivals.look()
+        receiver.arrivals.check()
         assert len(receiver.arrivals.open) == 20
         time.seconds += GRACE_SECONDS
-        receiver.arrivals.look()
+        receiver.arrivals.check()
         for reader, _ in pairs[5:]:
             assert await end_of(reader) == b""
         assert len(receiver.arrivals.open) == 5
@@ -197,7 +197,7 @@ async def test_a_trusted_proxy_speaks_for_many(store: SqliteStore, time: Time) -
         slow_ones(receiver, 5, HEAD[:40]),
     ):
         time.seconds += GRACE_SECONDS
-        receiver.arrivals.look()
+        receiver.arrivals.check()
         assert (await receiver.post(BODY)).status == 200
         assert len(receiver.arrivals.open) == 6
 

@@ -251,7 +251,7 @@ async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM orders").fetchone()
             forgetter = CustomerErasure(store.forgetting, Impatient())
-            done = await forgetter.forget("main", "cus_1", "eve")
+            done = await forgetter.erase("main", "cus_1", "eve")
             assert done["left_behind"] == "log"
             reader.execute("ROLLBACK")
 

@@ -87,7 +87,7 @@ async def forget(
     store: SqliteStore, *, largest_bytes: int = 1 << 30, rewrite: bool = False
 ) -> str:
     forgetter = CustomerErasure(store.forgetting, SystemClock(), largest_bytes)
-    done = await forgetter.forget("main", "cus_1", "eve", rewrite=rewrite)
+    done = await forgetter.erase("main", "cus_1", "eve", rewrite=rewrite)
     return str(done["left_behind"])
 
 
@@ -112,7 +112,7 @@ async def test_broken_off_anywhere_it_is_finished_when_said_again(
     leave_behind(store.path)
     async with breaking(store, at) as broken:
         with pytest.raises(Busy):
-            await CustomerErasure(broken, SystemClock()).forget("main", "cus_1", "eve")
+            await CustomerErasure(broken, SystemClock()).erase("main", "cus_1", "eve")
     assert is_told(store)
     assert await forget(store) == ""
     assert not is_told(store)
@@ -144,7 +144,7 @@ async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
 ) -> None:
     leave_behind(store.path)
     async with breaking(store, "rewrite") as full:
-        done = await CustomerErasure(full, SystemClock()).forget("main", "cus_1", "eve")
+        done = await CustomerErasure(full, SystemClock()).erase("main", "cus_1", "eve")
     assert (done["left_behind"], done["texts"]) == ("room", [NAME, EMAIL])
     assert rows(store.path, "SELECT who, action FROM audit") == [("eve", "forget")]
     assert is_told(store)
@@ -158,7 +158,7 @@ async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
     leave_behind(store.path)
     async with breaking(store, "stop") as ended:
         with pytest.raises(asyncio.CancelledError):
-            await CustomerErasure(ended, SystemClock()).forget("main", "cus_1", "eve")
+            await CustomerErasure(ended, SystemClock()).erase("main", "cus_1", "eve")
     assert rows(store.path, "SELECT who, action FROM audit") == [("eve", "forget")]
     assert await forget(store) == ""
     assert not is_told(store)

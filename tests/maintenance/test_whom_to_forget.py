@@ -261,7 +261,7 @@ async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
     await take(store, delivery("orders/create", order(1)))
     async with writing(store.path) as writer:
         forgetting = Slow(store.path, writer, SystemClock())
-        await CustomerErasure(forgetting, SystemClock()).forget("main", "cus_1", "eve")
+        await CustomerErasure(forgetting, SystemClock()).erase("main", "cus_1", "eve")
     assert rows(store.path, _NAMES) == [(None,)] * 2
 
 

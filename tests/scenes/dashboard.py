@@ -195,7 +195,7 @@ async def open_office(
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
         async def tell() -> dict[str, Any]:
-            return shown | jobs.told()
+            return shown | jobs.status()
 
         async def numbers() -> bytes:
             return b""

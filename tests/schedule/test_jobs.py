@@ -148,10 +148,10 @@ async def test_a_reload_that_cannot_be_written_down_changes_nothing(
     path: Path,
 ) -> None:
     async with program(path, EACH_HOUR) as life:
-        before = life.jobs.told()
+        before = life.jobs.status()
         with locked(path), pytest.raises(Busy):
             await life.jobs.replan(settings_of({"reconcile_incremental": AT_SIX}))
-        assert life.jobs.told() == before
+        assert life.jobs.status() == before
 
 
 async def test_pause_outlives_the_program(path: Path) -> None:
@@ -306,7 +306,7 @@ async def test_a_run_names_the_pause_of_a_rate_limit(path: Path) -> None:
 async def test_a_run_names_the_dry_run(path: Path) -> None:
     async with scene(path, STRICT, rehearsed=["*"]) as stage:
         jobs = await gated(stage)
-        jobs._rehearsed = ("*",)
+        jobs._dry_run = ("*",)
         await stage.plan("cancel", "ord_1")
         async with working(stage):
             assert await ran(jobs) == "sent 0, 1 waiting: a dry run is on"

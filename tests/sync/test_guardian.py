@@ -93,7 +93,7 @@ async def test_what_the_platform_says_of_its_deliveries_is_read(
     async with guarded(office) as daemon:
         await subscribed(shop)
         await arrives(shop, office)
-        guardian = daemon._shops["main"].guardian
+        guardian = daemon._shops["main"].subscription
         assert guardian is not None
 
         for _ in range(500):  # the platform writes its attempt down after our answer

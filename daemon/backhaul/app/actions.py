@@ -34,13 +34,14 @@ Answer: TypeAlias = dict[str, Any]
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
 
 IN_USE = timedelta(days=1)
-"""A secret that signed within this time is still in use."""
+"""A secret that signed a delivery within this time is still in use."""
 
 
 class ActionContext(msgspec.Struct, frozen=True):
-    """What changes work on; `changed` tells that the mirror did, `decided` a command.
+    """What the actions work on.
 
-    `dialects` say how each store's platform is spoken to.
+    Call `changed` after a change of the mirror, and `decided` after a decision about a
+    command. `dialects` has the request format of each store's platform.
     """
 
     store: SqliteStore
@@ -55,7 +56,7 @@ class ActionContext(msgspec.Struct, frozen=True):
 
 
 def actions(parts: ActionContext) -> Mapping[str, Action]:
-    """Return every change by its name, such as `secrets/drop`."""
+    """Return every action by its name, such as `secrets/drop`."""
     return {
         "commands/decide": partial(_decide, parts),
         "commands/preview": partial(_preview, parts),
@@ -79,27 +80,27 @@ def actions(parts: ActionContext) -> Mapping[str, Action]:
 
 
 async def _preview(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Tell what sending `command` again would send, byte by byte; changes nothing."""
+    """Return the request that a resend of `command` would send; send nothing."""
     command = await parts.store.decisions.find(asked["command"])
     require(command, "resend")
     is_count = command.kind == "target"
     return {
         "state": command.state,
-        "method": "nothing: the count is reckoned anew" if is_count else "POST",
+        "method": "nothing: the count is calculated again" if is_count else "POST",
         "path": "" if is_count else requests.path(command),
         "body": _body(parts, command),
     }
 
 
 async def _decide(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Do `verb` to `command`, as `who` says for `reason`; returns its new state.
+    """Apply the decision `verb` of `who` to `command`; return its new state.
 
-    `shown` and `body` are what the person saw, of a command that is to be sent again:
-    where either is different by now, nothing is done.
+    `shown` and `body` are the state and request that the operator saw before a resend.
+    If either has changed since, the action raises BackhaulError and does nothing.
     """
     verb, reason = asked["verb"], asked["reason"].strip()
     if not reason and verb != "settle":
-        raise BackhaulError(f"{verb} needs a reason, for whoever looks at it later")
+        raise BackhaulError(f"{verb} needs a reason; the audit log keeps it")
     if len(reason) > LONGEST_REASON:
         raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
     shown = asked.get("shown")
@@ -114,7 +115,7 @@ async def _decide(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
 
 
 async def _resolve_incident(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Close the incident `id`, as `who` says for `reason`."""
+    """Close the incident `id` for `who`, with a `reason`."""
     reason = asked["reason"].strip()
     if not 0 < len(reason) <= LONGEST_REASON:
         raise BackhaulError(f"give a reason of 1 to {LONGEST_REASON} characters")
@@ -126,34 +127,38 @@ async def _require_body(parts: ActionContext, asked: Mapping[str, Any]) -> None:
     command = await parts.store.decisions.find(asked["command"])
     if _body(parts, command) != asked["body"]:
         raise BackhaulError(
-            f"what would be sent for {command.id[:8]} is different by now; look again"
+            f"the request of command {command.id[:8]} has changed since it was shown;"
+            " check it and try again"
         )
 
 
 def _body(parts: ActionContext, command: Command) -> str:
     dialect = parts.dialects.get(command.store)
     if dialect is None:
-        raise BackhaulError(f"store {command.store} is in the settings no more")
+        raise BackhaulError(
+            f"store {command.store} is no longer in the configuration; add"
+            f" [stores.{command.store}] again"
+        )
     if command.kind == "target":
-        return ""  # it is counted anew, and then asks for what that comes to
+        return ""  # the count is calculated again and plans a new adjustment
     return requests.body(command, dialect).decode()
 
 
 async def _erase_customer(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Forget `customer` of `store`, asked by `who`; `rewrite` even a large file."""
-    forgetter = CustomerErasure(parts.store.forgetting, parts.clock)
-    return await forgetter.forget(
+    """Erase `customer` of `store` for `who`; `rewrite` even a large database file."""
+    erasure = CustomerErasure(parts.store.forgetting, parts.clock)
+    return await erasure.erase(
         asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
     )
 
 
 async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Fold the events of a Selection again; returns how many ended in each state."""
+    """Fold the events of a Selection again; return how many ended in each state."""
     selection = msgspec.convert(asked, Selection)
     await parts.store.users.does(
         Deed(asked["who"], "events refold", selection.in_words())
     )
-    return {**await parts.refolder.refold(selection)}
+    return {**await parts.refolder.reprocess(selection)}
 
 
 async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
@@ -164,7 +169,7 @@ async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answ
 
 
 async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Do `verb` to `delivery`, as `who` says for `reason`; returns its new state."""
+    """Apply the decision `verb` of `who` to `delivery`; return its new state."""
     done = await parts.store.deliveries.decide(
         asked["delivery"], asked["verb"], asked["who"], asked["reason"]
     )
@@ -173,7 +178,7 @@ async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> A
 
 
 async def _edit_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Give the quarantined `row` these `fields`, of a `kind`, and match it again."""
+    """Replace the `fields` of a quarantined `row`, and match it again as `kind`."""
     found = await parts.store.quarantine.find(asked["row"])
     payload = edited_record(found, asked["kind"], asked["fields"])
     return await _try_again(parts, asked, payload)
@@ -197,7 +202,7 @@ async def _try_again(
 
 
 async def _correct_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Send the number of the quarantined `row` for an order that was shipped whole."""
+    """Send the tracking number of a quarantined `row` as a correction."""
     row = asked["row"]
     quarantine = parts.store.quarantine
     command = await quarantine.correct(row, asked["who"], asked["reason"])
@@ -228,18 +233,18 @@ async def _change_jobs(
 
 
 async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Let the counts of `store` be made true again; tells why they were not."""
+    """Apply the stock counts of `store` again; return why they were stopped."""
     store = asked["store"]
     reason = await parts.store.targets.stopped(store)
-    told = f"they were stopped: {reason}" if reason else "they were not stopped"
-    deed = Deed(asked["who"], "targets resume", f"{store}: {told}")
-    await parts.store.targets.stop(store, None, deed)
+    before = f"they were stopped: {reason}" if reason else "they were not stopped"
+    entry = Deed(asked["who"], "targets resume", f"{store}: {before}")
+    await parts.store.targets.stop(store, None, entry)
     parts.decided()
     return {"was": reason}
 
 
 async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Drop the secret of `store` with `fingerprint`; `force` even if it is in use."""
+    """Revoke the secret of `store` with `fingerprint`; with `force` even in use."""
     store, name = asked["store"], asked["fingerprint"]
     live = parts.signers.live().get(store)
     if live is None:
@@ -249,9 +254,9 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
         )
     verb, forced = "accept" if asked["undo"] else "drop", asked["force"]
     said = f"{name} of {store}" + (" by force" if forced else "")
-    deed = Deed(asked["who"], f"secrets {verb}", said)
+    entry = Deed(asked["who"], f"secrets {verb}", said)
     if asked["undo"]:
-        await parts.signers.drop(store, name, deed, dropped=False)
+        await parts.signers.drop(store, name, entry, dropped=False)
     else:
         if name not in live:
             raise BackhaulError(f"store {store} accepts no secret {name}")
@@ -264,13 +269,13 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
         last = await parts.store.webhook_secrets.last_used(store, name)
         if last and not forced:
             _require_idle(parts, name, last)
-        await parts.signers.drop(store, name, deed)
+        await parts.signers.drop(store, name, entry)
     return {"store": store, "accepted": parts.signers.live()[store]}
 
 
 def _require_idle(parts: ActionContext, name: str, last: str) -> None:
     if parts.clock.now() - from_text(last) < IN_USE:
         raise BackhaulError(
-            f"the platform signed with {name} at {last}, within the last day: give it"
-            " the new secret first, or say --force"
+            f"the platform signed with {name} at {last}, within the last day: enter the"
+            " new secret at the platform first, or use --force"
         )

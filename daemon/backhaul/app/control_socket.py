@@ -22,51 +22,51 @@ _ORIGIN = "http://backhaul"
 
 
 class NoDaemon(BackhaulError):
-    """Nobody listens: no daemon works in this state directory."""
+    """No daemon runs in this state directory."""
 
 
 class ConnectionLost(Busy):
-    """The daemon fell silent before its answer was whole."""
+    """The connection ended before the daemon's response was complete."""
 
 
 class Control:
-    """Asks the daemon that works in `state_dir`.
+    """Sends requests to the daemon that runs in `state_dir`.
 
-    Every question raises NoDaemon where none does, WentAway, Busy where the daemon
-    says so, and BackhaulError with its words where it refuses.
+    Every request may raise NoDaemon, ConnectionLost, Busy if the daemon is busy, and
+    BackhaulError with the daemon's own text if it refuses.
     """
 
     def __init__(self, state_dir: Path) -> None:
         self._socket = state_dir / SOCKET_NAME
 
     def get(self, path: str, seconds: float = ASK_SECONDS) -> Any:
-        """Return what is told at `path`."""
-        with self._asking("GET", path, None, seconds) as answer:
+        """Return the decoded JSON response of `path`."""
+        with self._request("GET", path, None, seconds) as answer:
             return msgspec.json.decode(answer.read())
 
     def text(self, path: str, seconds: float = ASK_SECONDS) -> str:
-        """Return what is told at `path`, which is no JSON."""
-        with self._asking("GET", path, None, seconds) as answer:
+        """Return the response of `path` as text."""
+        with self._request("GET", path, None, seconds) as answer:
             return answer.read().decode()
 
     def post(self, path: str, asked: object, seconds: float = ASK_SECONDS) -> Any:
-        """Return what came of it."""
-        with self._asking("POST", path, asked, seconds) as answer:
+        """Send a request body as JSON; return the decoded JSON response."""
+        with self._request("POST", path, asked, seconds) as answer:
             return msgspec.json.decode(answer.read())
 
     def follow(self, path: str, asked: object) -> Iterator[Any]:
-        """Yield what is told line by line, for as long as it takes."""
-        with self._asking("POST", path, asked, None) as answer:
+        """Send a request body as JSON; yield the JSON lines of the response."""
+        with self._request("POST", path, asked, None) as answer:
             for line in answer.iter_lines():
                 yield msgspec.json.decode(line)
 
     @contextmanager
-    def _asking(
+    def _request(
         self, method: str, path: str, asked: object, seconds: float | None
     ) -> Iterator[httpx.Response]:
         if not self._socket.exists():
             raise self._nobody()
-        # It takes longer to load than all of ours, and most commands ask nobody.
+        # Imported late: it loads slowly, and most commands send no request.
         import httpx
 
         transport = httpx.HTTPTransport(uds=str(self._socket))
@@ -81,7 +81,9 @@ class Control:
         except httpx.ConnectError:
             raise self._nobody() from None
         except (httpx.HTTPError, msgspec.DecodeError) as error:
-            raise ConnectionLost(f"the daemon went away: {error}") from None
+            raise ConnectionLost(
+                f"the connection to the daemon was lost: {error}"
+            ) from None
 
     def _nobody(self) -> NoDaemon:
         return NoDaemon(
@@ -100,4 +102,7 @@ def _why(answer: httpx.Response) -> str:
     try:
         return str(msgspec.json.decode(answer.read())["error"])
     except (msgspec.DecodeError, KeyError, TypeError):
-        return f"the daemon answered {answer.status_code}; is it of this version?"
+        return (
+            f"the daemon answered {answer.status_code} without an error text; check"
+            " that it runs the same version as this command"
+        )

@@ -71,14 +71,14 @@ if TYPE_CHECKING:
 
 RESTART_SECONDS = 1.0
 LISTENERS = ("public", "admin")
-"""What a service manager may bind and keep for us, by name."""
+"""The names of the sockets that a service manager may bind for the daemon."""
 
 
 class Daemon:
-    """The whole daemon. Clock, chance, HTTP transport and writer can be handed in.
+    """The whole daemon. Tests may pass a clock, chance, HTTP transport and writer.
 
-    `hide` takes the secrets that turn up while it runs, which no log may show; `read`
-    loads the configuration again.
+    `hide` receives new secrets at run time, so that no log shows them. `read` loads
+    the configuration again.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Daemon:
         self._shops: dict[str, Shop] = {}
         self._hosts: list[Host] = []
         self._sinks: list[DeliveryWorker] = []
-        self._rereaders: list[Refetcher] = []
+        self._refetchers: list[Refetcher] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
         self._started_at = to_text(self._clock.now())
@@ -118,7 +118,7 @@ class Daemon:
         self.admin_url = ""
 
     def stop(self) -> None:
-        """Ask `run` to end: nothing new is sent, what is under way is finished."""
+        """Stop `run`: send nothing new, and finish the requests that are under way."""
         self._stopping.set()
 
     def reload(self) -> None:
@@ -126,7 +126,7 @@ class Daemon:
         self._reload.set()
 
     def poll_stores(self) -> None:
-        """Look for what is new at every store, as the scheduled job does."""
+        """Poll every store now, as the scheduled job does."""
         for shop in self._shops.values():
             shop.reconciler.request_poll()
 
@@ -170,22 +170,22 @@ class Daemon:
     async def _serve(
         self, store: SqliteStore, public: socket.socket, admin: socket.socket
     ) -> None:
-        """Start from the inside out, wait for the end, stop from the outside in."""
-        drain = self._build_shops(store)
-        await self._doubt_interrupted(store)
-        self._meeting = FirstContact(
+        """Start the inner parts first; at the stop, stop the outer parts first."""
+        fold_worker = self._build_shops(store)
+        await self._mark_interrupted(store)
+        self._first_contact = FirstContact(
             self._settings, self._shops, store.marks, self._facts
         )
-        if not await self._meeting.first(self._stopping):
+        if not await self._first_contact.first(self._stopping):
             return
         await load_secrets(self._settings, self._signers, self._secret_files)
         for name, said in self._unsigned().items():
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
             )
-        self._build_upkeep(store, drain)
+        self._build_workers(store, fold_worker)
         await lifecycle.subscribe_all(self._sinks, store.deliveries)
-        routes = self._receiver(store, drain).routes()
+        routes = self._receiver(store, fold_worker).routes()
         routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
         self._jobs = self._known_jobs(store)
         await self._jobs.load()
@@ -199,7 +199,7 @@ class Daemon:
             self._supervisor,
         )
         async with (
-            self._tasks(store, drain, reloading),
+            self._tasks(store, fold_worker, reloading),
             self._listeners(store, routes, public, admin),
         ):
             self.ready.set()
@@ -212,18 +212,18 @@ class Daemon:
             logger.bind(action="daemon.stopping").info("stopping")
 
     def _build_shops(self, store: SqliteStore) -> FoldWorker:
-        drain = FoldWorker(
+        fold_worker = FoldWorker(
             store.inbox,
             self._clock,
             self._facts,
             self._folded,
-            self._doubted,
+            self._wake_refetchers,
             self.metrics,
         )
-        self._operations = Monitoring(
+        self._monitoring = Monitoring(
             self._settings,
             store,
-            drain.caught_up,
+            fold_worker.caught_up,
             self._status,
             self._instances,
             self.metrics,
@@ -235,25 +235,29 @@ class Daemon:
         answers = self.metrics.counter("webhooks_total")
         self._answers = ResponseCounter(answers, self._clock, self._signers.known)
         for name in self._settings.stores:
-            self._shops[name] = self._shop(name, store, drain)
-        return drain
+            self._shops[name] = self._shop(name, store, fold_worker)
+        return fold_worker
 
-    async def _doubt_interrupted(self, store: SqliteStore) -> None:
-        """Take over from the life before: what it was sending is in doubt."""
+    async def _mark_interrupted(self, store: SqliteStore) -> None:
+        """Mark commands uncertain that were being sent when the daemon died."""
         await store.commands.begin_epoch()
         for left in await store.stranded(self._settings.stores):
             logger.bind(action="store.stranded", store=left.store).error(
-                "no store {} is configured, and it has {}: {}",
+                "the configuration has no store {}, but the database has its {}: {}",
                 *(left.store, left, left.mend),
             )
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
-                "command {} was being sent when the program died: in doubt", command
+                "command {} was being sent when the daemon died, so its outcome is"
+                " unknown; Backhaul checks the platform for its effect",
+                command,
             )
 
-    def _build_upkeep(self, store: SqliteStore, drain: FoldWorker) -> None:
-        """Build what reads again, keeps house, and speaks with connectors."""
-        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
+    def _build_workers(self, store: SqliteStore, fold_worker: FoldWorker) -> None:
+        """Build the refetchers, the maintenance workers and the connections."""
+        self._refetchers = [
+            self._refetcher(name, store, fold_worker) for name in self._shops
+        ]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
         keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
@@ -265,16 +269,16 @@ class Daemon:
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
-    def _shop(self, name: str, store: SqliteStore, drain: FoldWorker) -> Shop:
+    def _shop(self, name: str, store: SqliteStore, fold_worker: FoldWorker) -> Shop:
         shop = build_shop(
             self._settings,
             name,
             store,
-            drain,
+            fold_worker,
             self._clock,
             self._chance,
             self._facts,
-            self._doubted,
+            self._wake_refetchers,
             self._signers,
             self._secret_files,
             self._hide,
@@ -304,23 +308,23 @@ class Daemon:
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await lifecycle.poll_now(self._hosts, name)
 
-    def _receiver(self, store: SqliteStore, drain: FoldWorker) -> Receiver:
+    def _receiver(self, store: SqliteStore, fold_worker: FoldWorker) -> Receiver:
         signers, answers = self._signers, self._answers
-        return Receiver(store.inbox, self._clock, signers, drain.wake, answers)
+        return Receiver(store.inbox, self._clock, signers, fold_worker.wake, answers)
 
     def _unsigned(self) -> dict[str, str]:
-        """Say of each store what to do that gets no secret but by a person."""
+        """Return what to do for each store whose secret an operator must enter."""
         address = f"an address that reaches {self.public_url}"
         live = self._signers.live()
         return {
-            name: "no [public] url is set, so nothing is subscribed; "
+            name: "[public] url is not set, so Backhaul creates no subscription; "
             + no_secret_text(name, f"{address}, with the path /webhooks/{name},")
             for name, shop in self._shops.items()
-            if shop.guardian is None and not live.get(name)
+            if shop.subscription is None and not live.get(name)
         }
 
     def _known_jobs(self, store: SqliteStore) -> Jobs:
-        """Say what each scheduled job does."""
+        """Connect each scheduled job with the part that does its work."""
         jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
         self._pruner.pruned = jobs.does("prune", "", self._pruner.wake)
         self._backer.backed_up = jobs.does("backup", "", self._backer.wake)
@@ -341,21 +345,21 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _tasks(
-        self, store: SqliteStore, drain: FoldWorker, reloading: Reloader
+        self, store: SqliteStore, fold_worker: FoldWorker, reloading: Reloader
     ) -> AsyncIterator[None]:
-        """Run every loop; at the end let the dispatchers finish and cancel the rest."""
-        loops = [drain.run, self._waiting.run, self._indexer.run]
+        """Run every loop; at the stop, finish the dispatchers and cancel the rest."""
+        loops = [fold_worker.run, self._waiting.run, self._indexer.run]
         loops += [self._pruner.run, self._backer.run, self._signers.run]
         loops += [self._schedule.watch, partial(reloading.run, self._reload)]
-        loops += [store.watch, *self._operations.loops()]
+        loops += [store.watch, *self._monitoring.loops()]
         if self._supervisor.watchdog_seconds:
             loops.append(partial(self._supervisor.feed, store, self._clock))
         loops += [host.run for host in self._hosts]
         self._matcher.hold(self._shops)
-        for name, rereader in zip(self._shops, self._rereaders, strict=True):
-            loops.append(partial(self._catch_up, name, rereader, drain))
-        loops += [partial(self._meeting.again, name) for name in self._shops]
-        loops += [rereader.run for rereader in self._rereaders]
+        for name, refetcher in zip(self._shops, self._refetchers, strict=True):
+            loops.append(partial(self._catch_up, name, refetcher, fold_worker))
+        loops += [partial(self._first_contact.again, name) for name in self._shops]
+        loops += [refetcher.run for refetcher in self._refetchers]
         loops += [shop.reconciler.run for shop in self._shops.values()]
         loops += [shop.target_worker.run for shop in self._shops.values()]
         looks = [shop.sender.resolver.run for shop in self._shops.values()]
@@ -375,7 +379,7 @@ class Daemon:
             finally:
                 self._schedule.stop()
                 self.stop()
-                if not is_cancelled():  # a while ago perhaps: then nothing waits
+                if not is_cancelled():  # a repeated stop request skips the waiting
                     await ending
                     await lifecycle.stop_all(self._sinks, sinks)
                 for task in (*senders, *endless, *sinks):
@@ -384,7 +388,7 @@ class Daemon:
                     await asyncio.gather(self._jobs.close(), self._signers.save())
 
     async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop again when all that ails it is a database that refuses writes."""
+        """Run a loop; restart it if the database refused writes."""
         while True:
             try:
                 return await run()
@@ -395,17 +399,21 @@ class Daemon:
             await self._clock.sleep(RESTART_SECONDS)
 
     async def _catch_up(
-        self, name: str, rereader: Refetcher, drain: FoldWorker
+        self, name: str, refetcher: Refetcher, fold_worker: FoldWorker
     ) -> None:
-        """Bring the mirror up to date, and only then let records run out of time."""
+        """Let waiting records expire only after the mirror is up to date."""
         await self._shops[name].reconciler.filled.wait()
-        await drain.caught_up()
+        await fold_worker.caught_up()
         self._matcher.release(name)
-        rereader.release()
+        refetcher.release()
 
-    def _rereader(self, name: str, store: SqliteStore, drain: FoldWorker) -> Refetcher:
+    def _refetcher(
+        self, name: str, store: SqliteStore, fold_worker: FoldWorker
+    ) -> Refetcher:
         client = self._shops[name].client
-        return build_refetcher(name, store, client, drain, self._clock, self._chance)
+        return build_refetcher(
+            name, store, client, fold_worker, self._clock, self._chance
+        )
 
     @contextlib.asynccontextmanager
     async def _listeners(
@@ -425,13 +433,15 @@ class Daemon:
             refused=self._answers.add_at,
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
-        told = self._operations.told
-        admin_app = admin_site.build_app(self.ready.is_set, self._status, {}, told)
+        metrics = self._monitoring.metrics_text
+        admin_app = admin_site.build_app(self.ready.is_set, self._status, {}, metrics)
         parts = ActionContext(
             store,
             self._clock,
             self._signers,
-            Reprocessor(store.refolds, self._facts, self._folded, self._doubted),
+            Reprocessor(
+                store.refolds, self._facts, self._folded, self._wake_refetchers
+            ),
             self._indexer.wake,
             {name: shop.sender.dialect for name, shop in self._shops.items()},
             self._decided,
@@ -439,8 +449,10 @@ class Daemon:
             self._ask_connector,
         )
         changing = actions(parts)
-        self._operations.serve_people(admin_app, changing, self._shops)
-        own_app = admin_site.build_app(self.ready.is_set, self._status, changing, told)
+        self._monitoring.serve_people(admin_app, changing, self._shops)
+        own_app = admin_site.build_app(
+            self.ready.is_set, self._status, changing, metrics
+        )
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
@@ -467,13 +479,13 @@ class Daemon:
             "admin_url": self.admin_url,
             "dry_run": self._settings.dry_run_connections,
             "refused": self._answers.refused(),
-            **self._jobs.told(),
+            **self._jobs.status(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()
             | {
-                name: shop.guardian.state()
+                name: shop.subscription.state()
                 for name, shop in self._shops.items()
-                if shop.guardian is not None
+                if shop.subscription is not None
             },
             "connectors": {
                 host.connector.instance: host.state() for host in self._hosts
@@ -486,20 +498,20 @@ class Daemon:
 
     def _folded(self) -> None:
         self._indexer.wake()
-        self._tell()
+        self._wake_sinks()
         self._planned()
 
-    def _tell(self) -> None:
+    def _wake_sinks(self) -> None:
         for sink in self._sinks:
             sink.wake()
 
-    def _doubted(self) -> None:
-        for rereader in self._rereaders:
-            rereader.wake()
+    def _wake_refetchers(self) -> None:
+        for refetcher in self._refetchers:
+            refetcher.wake()
 
     def _decided(self) -> None:
         self._planned()
-        self._tell()
+        self._wake_sinks()
         for shop in self._shops.values():
             shop.sender.resolver.wake()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FirstContact:
-    """Fills in `facts`, by the store's name."""
+    """Fetches the facts of every store into `facts`, by the store's name."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class FirstContact:
         self._facts = facts
 
     async def first(self, stopping: asyncio.Event) -> bool:
-        """Learn each store's facts; return False when told to stop meanwhile.
+        """Fetch the facts of new stores; return False if the daemon has to stop.
 
-        Only the first contact is waited for: a platform that hangs must not keep
-        webhooks from being received.
+        Only the very first contact is waited for: a platform that hangs must not keep
+        the daemon from receiving webhooks.
         """
         for name in self._shops:
             known = await known_facts(name, self._marks)
@@ -48,8 +48,8 @@ class FirstContact:
         return not stopping.is_set()
 
     async def again(self, name: str) -> None:
-        """Ask a store that may have changed since."""
-        # Of another store nothing leaves; its Identity says so.
+        """Fetch the facts of a store again: they may have changed."""
+        # StoreIdentity reports another store and blocks all requests to it.
         with contextlib.suppress(OtherStore):
             await self._ask(name)
 

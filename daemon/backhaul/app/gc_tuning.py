@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 YOUNG_OBJECTS = 10_000
-"""Objects that are made before the young ones are looked through.
+"""New objects that start a collection of the youngest generation.
 
-Python's own 700 is passed by a few dozen requests: with hundreds under way at once,
-each look finds them all alive and moves them on, to be looked through again. What a
-daemon drops is freed by counting; only cycles wait for a look.
+A few dozen requests exceed Python's default of 700. With hundreds of concurrent
+requests, each collection would find all objects alive, promote them and scan them
+again later. Reference counting frees nearly everything; only cycles need a collection.
 """
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Look for none while modules are loaded: hardly anything that they make is."""
+    """Pause the garbage collector while modules load: they create no garbage."""
     gc.disable()
     try:
         yield
@@ -30,9 +30,9 @@ def paused() -> Iterator[None]:
 
 
 def collect_less_often() -> None:
-    """Leave out what start-up made, and look at the rest less often.
+    """Exclude the objects of the start-up, and collect the others less often.
 
-    Hardly any of it is garbage: to look for that first takes longer than it is worth.
+    Hardly any object of the start-up is garbage, so scanning them is wasted time.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from backhaul.store.job_runs import JobKey, JobRuns, JobState, Told
 
 LATE = timedelta(minutes=1)
-"""A run that begins later than this makes up for what was missed."""
+"""A run that begins later than this counts as a catch-up for missed runs."""
 AT_ONCE = "at once"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JobWork(Struct, frozen=True):
-    """What a job does: `start` begins it, for a moment, and returns at once.
+    """What a job does: `start` begins a run that was due at a time, and returns.
 
-    A job that sends a `kind` of command opens a gate; its `pause` closes that. Where a
-    person asks for a run, `start_now` begins it if there is one.
+    A job that sends a `kind` of command opens the send window of that kind; its
+    `pause` closes it. If an operator requests a run, `start_now` begins it if set.
     """
 
     start: Callable[[str], None]
@@ -48,7 +48,7 @@ class JobWork(Struct, frozen=True):
 
 
 class Jobs:
-    """Every job of the settings; `works` says what those do that run here."""
+    """Runs the jobs of the settings: on schedule, on demand and on request."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class Jobs:
         self._jobs = settings.planned_jobs()
         self._plans, self._rules = plans(settings), rules(settings)
         self._at_once = at_once(settings)
-        self._rehearsed = settings.dry_run_connections
+        self._dry_run = settings.dry_run_connections
         self._runs = runs
         self._clock = clock
         self._schedule = schedule
         self._works: dict[JobKey, JobWork] = {}
         self._dispatchers: dict[str, Dispatcher] = {}
-        self._resting: set[JobKey] = set()
+        self._paused: set[JobKey] = set()
         self._begun: set[JobKey] = set()
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
-        """Say what a job starts; return how to tell that it is over."""
+        """Set what a job starts; return the function that reports its end."""
         self._works[name, store] = JobWork(lambda _: start())
         return partial(self._ended, (name, store))
 
     def polls(self, connector: str, polls: PollSchedule) -> Told:
-        """Let a job poll a connector; return how to tell that a poll is over."""
+        """Let a job poll a connector; return the function that reports a poll's end."""
         key = (polling_job(connector), "")
         job = self._jobs[key]
         self._works[key] = JobWork(
@@ -96,7 +96,7 @@ class Jobs:
             )
             if self._schedule is not None:
                 self._run_on_demand((name, store), dispatcher, self._schedule)
-            self._mind_gate((name, store))
+            self._apply_send_window((name, store))
 
     def _run_on_demand(
         self, key: JobKey, dispatcher: Dispatcher, schedule: Schedule
@@ -114,25 +114,25 @@ class Jobs:
         dispatcher.windows.on_demand.add(kind)
 
     async def _record(self, key: JobKey, began: str, ended: str, sent: int) -> bool:
-        """Write a run on demand down; return whether that was possible."""
+        """Record a run on demand; return False if the database was busy."""
         run = JobRun(key, Trigger.PLANNED, began, began, JOBS[key[0]])
         try:
             await self._runs.record(run, ended, f"sent {sent}")
         except Busy as error:
             logger.bind(action="job.busy", job=label(key)).warning(
-                "a run of {} is not written down: {}", label(key), error
+                "a run of {} could not be recorded: {}", label(key), error
             )
             return False
         return True
 
     async def close(self) -> None:
-        """Write down the runs that the end of the program cuts short."""
+        """Record the runs that the stop of the daemon interrupts."""
         for dispatcher in self._dispatchers.values():
             for burst in dispatcher.bursts.values():
                 await burst.record_sent()
 
-    def _mind_gate(self, key: JobKey) -> None:
-        """Set the send window of a push job from its settings."""
+    def _apply_send_window(self, key: JobKey) -> None:
+        """Apply the settings of a push job to its send window."""
         name, store = key
         if name not in JOBS:
             return
@@ -145,7 +145,7 @@ class Jobs:
         self._dispatchers[store].wake()
 
     async def load(self) -> None:
-        """Restore send windows, pauses and missed runs of the last program."""
+        """Restore send windows, pauses and missed runs from the previous run."""
         states = await self._runs.know(_in_words(self._jobs))
         for key, work in self._works.items():
             self._take_up(key, work, states[key])
@@ -155,12 +155,12 @@ class Jobs:
             opened = state.ended_at or state.started_at
             work.start(min(opened, to_text(self._clock.now())))
         if state.paused_at:
-            self._resting.add(key)
+            self._paused.add(key)
             work.pause(state.paused_at)
             return
         last = from_text(max(state.since, state.started_at or ""))
         if self._polls_often(key):
-            last = EPOCH  # its runs are not written down: it polls at every start
+            last = EPOCH  # its runs are not recorded: it polls at every start
         owed = state.due_at if state.interrupted else None
         self._plan(key, last, from_text(owed) if owed else None)
 
@@ -170,9 +170,9 @@ class Jobs:
             self._schedule.add(label(key), self._jobs[key], call, last, owed)
 
     async def replan(self, settings: Settings) -> None:
-        """Run as these settings say from now on; what is paused stays so.
+        """Apply new settings; paused jobs stay paused.
 
-        An interval that changed counts from now. May raise Busy, with nothing changed.
+        A changed interval starts now. May raise Busy; then nothing has changed.
         """
         planned, eager = settings.planned_jobs(), at_once(settings)
         scheduled = self._at_once - eager
@@ -185,17 +185,17 @@ class Jobs:
         self._jobs, self._at_once = planned, eager
         self._plans, self._rules = plans(settings), rules(settings)
         for key in changed:
-            self._mind_gate(key)
-            if key in scheduled and key not in self._resting:
-                # What was planned until now was let out: its retries wait for nothing.
+            self._apply_send_window(key)
+            if key in scheduled and key not in self._paused:
+                # Commands planned so far were released: their retries need no run.
                 self._works[key].start(to_text(self._clock.now()))
             if self._schedule is not None:
                 self._schedule.remove(label(key))
-            if key not in self._resting:
+            if key not in self._paused:
                 self._plan(key, self._clock.now())
 
-    def told(self) -> dict[str, dict[str, Any]]:
-        """Return by the label of each job its next run, its schedule and its rule."""
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Return each job's next run, schedule and rule, by its label."""
         runs = self._schedule.next_runs() if self._schedule else {}
         moments = {name: run and to_text(run) for name, run in runs.items()}
         return {"jobs": moments, "plans": self._plans, "rules": self._rules}
@@ -204,32 +204,32 @@ class Jobs:
         late = self._clock.now() - due > LATE
         if late and not self._polls_often(key):
             logger.bind(action="job.caught_up", job=label(key)).info(
-                "{} was due at {}: made up for now", label(key), to_text(due)
+                "{} was due at {} and runs now", label(key), to_text(due)
             )
         try:
             await self._start(key, Trigger.CATCH_UP if late else Trigger.SCHEDULE, due)
         except Busy as error:
             logger.bind(action="job.busy", job=label(key)).warning(
-                "a run of {} is not written down: {}", label(key), error
+                "a run of {} could not be recorded: {}", label(key), error
             )
             self._works[key].start(to_text(self._clock.now()))
 
     async def _start(
-        self, key: JobKey, trigger: Trigger, due: datetime, deed: Deed | None = None
+        self, key: JobKey, trigger: Trigger, due: datetime, entry: Deed | None = None
     ) -> int:
-        """Write the run down before it begins; return how many commands it lets out."""
+        """Record the run, then begin it; return how many commands it releases."""
         work, at = self._works[key], to_text(self._clock.now())
         let_out = 0
         if trigger is Trigger.PERSON or not self._polls_often(key):
             self._begun.add(key)
             run = JobRun(key, trigger, to_text(due), at, work.kind)
-            let_out = await self._runs.begin(run, deed)
+            let_out = await self._runs.begin(run, entry)
         is_asked = trigger is Trigger.PERSON
         (work.start_now if is_asked and work.start_now else work.start)(at)
         return let_out
 
     def _polls_often(self, key: JobKey) -> bool:
-        """Tell whether a job polls a connector at an interval, mostly of seconds."""
+        """Return whether a job polls a connector at an interval, often of seconds."""
         job = self._jobs[key]
         return isinstance(job, Connector) and job.trigger == "interval"
 
@@ -243,7 +243,7 @@ class Jobs:
             await self._runs.end(key, before, detail, failed=failed)
         except Busy as error:
             logger.bind(action="job.busy", job=label(key)).warning(
-                "the end of {} is not written down: {}", label(key), error
+                "the end of {} could not be recorded: {}", label(key), error
             )
 
     async def run(self, name: str, store: str | None, who: str) -> list[dict[str, Any]]:
@@ -251,13 +251,14 @@ class Jobs:
         keys, started = self._called(name, store), []
         if not self._works:
             raise BackhaulError(
-                "jobs run in the daemon, and none runs; start it with: backhaul run"
+                "jobs run in the daemon, and no daemon runs; start it with:"
+                " backhaul run"
             )
         for key in keys:
-            deed, now = Deed(who, "jobs run", label(key)), self._clock.now()
+            entry, now = Deed(who, "jobs run", label(key)), self._clock.now()
             dispatcher = self._dispatchers.get(key[1]) if key[0] in JOBS else None
             before = dispatcher.sent(JOBS[key[0]]) if dispatcher else 0
-            planned = await self._start(key, Trigger.PERSON, now, deed)
+            planned = await self._start(key, Trigger.PERSON, now, entry)
             done = "started"
             if dispatcher is not None:
                 done = await self._sent(JOBS[key[0]], dispatcher, before, planned)
@@ -267,14 +268,14 @@ class Jobs:
     async def _sent(
         self, kind: str, dispatcher: Dispatcher, before: int, planned: int
     ) -> str:
-        """Say how many commands a run has sent, and why others of `planned` wait."""
+        """Return how many commands a run sent, and why other `planned` ones wait."""
         await dispatcher.wait_until_sent(kind)
         sent = dispatcher.sent(kind) - before
         waiting = max(planned - sent, 0)
         reason = dispatcher.why_waiting(kind)
         if reason:
             return f"sent {sent}, {waiting} waiting: {reason}"
-        if waiting and self._rehearsed:
+        if waiting and self._dry_run:
             return f"sent {sent}, {waiting} waiting: a dry run is on"
         more = "not due yet, or behind another command of its order or product"
         return f"sent {sent}, {waiting} waiting: {more}" if waiting else f"sent {sent}"
@@ -282,10 +283,10 @@ class Jobs:
     async def pause(
         self, name: str, store: str | None, who: str
     ) -> list[dict[str, Any]]:
-        """Let a job rest until it is resumed. Raises BackhaulError."""
+        """Pause a job until it is resumed. Raises BackhaulError."""
         keys = self._called(name, store)
         since = await self._runs.pause(keys, _audit_entry(who, "jobs pause", keys))
-        self._resting |= {*keys}
+        self._paused |= {*keys}
         for key in keys:
             logger.bind(action="job.paused", job=label(key)).info(
                 "{} is paused", label(key)
@@ -299,10 +300,10 @@ class Jobs:
     async def resume(
         self, name: str, store: str | None, who: str
     ) -> list[dict[str, Any]]:
-        """Let a job run again, at its next time. Raises BackhaulError."""
+        """Resume a job; it runs at its next time. Raises BackhaulError."""
         keys = self._called(name, store)
         await self._runs.resume(keys, _audit_entry(who, "jobs resume", keys))
-        self._resting -= {*keys}
+        self._paused -= {*keys}
         for key in keys:
             logger.bind(action="job.resumed", job=label(key)).info(
                 "{} is resumed", label(key)
@@ -314,7 +315,7 @@ class Jobs:
         return _each(keys, "resumed")
 
     def _called(self, name: str, store: str | None) -> list[JobKey]:
-        """Return the jobs meant. Raises BackhaulError, which names those there are."""
+        """Return the named jobs. Raises BackhaulError with the known names."""
         stores = [at for job, at in self._jobs if job == name]
         if not stores:
             known = ", ".join(dict.fromkeys(job for job, _ in self._jobs))
@@ -328,12 +329,12 @@ class Jobs:
 
 
 def label(key: JobKey) -> str:
-    """Return how a job is called: `prune`, `push_fulfillments:main`."""
+    """Return the name of a job, such as `prune` or `push_fulfillments:main`."""
     return ":".join(filter(None, key))
 
 
 def key_of(called: str) -> JobKey:
-    """Return the job that is called so."""
+    """Return the key of the job with this name."""
     name, _, store = called.partition(":")
     return name, store
 
@@ -346,7 +347,7 @@ def at_once(settings: Settings) -> set[JobKey]:
 
 
 def plans(settings: Settings) -> dict[str, str]:
-    """Return for a person, by its label, when each job runs."""
+    """Return in words when each job runs, by its label."""
     eager = at_once(settings)
     return {
         label(key): words(job, at_once=key in eager)
@@ -355,7 +356,7 @@ def plans(settings: Settings) -> dict[str, str]:
 
 
 def rules(settings: Settings) -> dict[str, str]:
-    """Return for a person, by the label of each job that sends, when commands leave."""
+    """Return in words when the commands of each push job leave, by its label."""
     push = settings.push
     is_written = "eager" in push.model_fields_set
     return {
@@ -366,7 +367,7 @@ def rules(settings: Settings) -> dict[str, str]:
 
 
 def words(job: Scheduled, *, at_once: bool) -> str:
-    """Return for a person when a job does its work."""
+    """Return in words when a job does its work."""
     if not (at_once and job.enabled):
         return job.schedule_text()
     return f"{AT_ONCE}, {job.quiet_hours_text()}" if job.quiet else AT_ONCE

@@ -34,11 +34,11 @@ OF_READING = frozenset(
         "unrepaired_rows",
     }
 )
-"""What is known of a store by reading it, and raises an alarm where that ends."""
+"""Metrics about a store's syncs; they end with the store, or alarms would stay."""
 
 
 class Monitoring:
-    """Puts together what is counted, what the database says and what the parts say."""
+    """Combines counters, database figures and the status of the running parts."""
 
     def __init__(
         self,
@@ -72,14 +72,14 @@ class Monitoring:
             metrics,
             clock,
         )
-        self._pulse = Heartbeat(store.marks, caught_up, metrics, clock)
+        self._heartbeat = Heartbeat(store.marks, caught_up, metrics, clock)
         self._notifier = Notifier(
             wanted, store.alerts, self.causes, clock, socket.gethostname()
         )
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """Return what runs as long as the daemon does."""
-        loops = [self._pulse.beat, self._pulse.watch_loop, self._notifier.run]
+        """Return the loops that run as long as the daemon."""
+        loops = [self._heartbeat.run, self._heartbeat.watch_loop, self._notifier.run]
         return [*loops, self._sampler.run]
 
     def serve_people(
@@ -88,9 +88,9 @@ class Monitoring:
         changes: Mapping[str, Action],
         shops: Mapping[str, Shop],
     ) -> None:
-        """Put the dashboard on the admin application."""
-        guardians = {name: shop.guardian for name, shop in shops.items()}
-        deliveries = {n: kept.deliveries for n, kept in guardians.items() if kept}
+        """Add the dashboard to the admin application."""
+        subscriptions = {name: shop.subscription for name, shop in shops.items()}
+        deliveries = {n: kept.deliveries for n, kept in subscriptions.items() if kept}
         given = Services(
             self._settings,
             self._clock,
@@ -103,19 +103,19 @@ class Monitoring:
         )
         routes.install(app, given)
 
-    async def told(self) -> bytes:
-        """Return the metrics as Prometheus reads them."""
+    async def metrics_text(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
         numbers = [
             number
             for number in await self._numbers.read(self._instances())
-            # One that was taken out of the settings is proved equal no more.
+            # A store that was removed from the settings is no longer compared.
             if number[0] not in OF_READING or number[2][0] in self._settings.stores
         ]
-        live = readings(await self._status(), self._pulse.last_beat)
+        live = readings(await self._status(), self._heartbeat.last_beat)
         return self._metrics.render([*(GaugeValue(*each) for each in numbers), *live])
 
     async def causes(self) -> dict[str, Alert]:
-        """Return what needs a person now. May raise Busy."""
+        """Return the present problems as alerts, by key. May raise Busy."""
         instances = [name for name in self._instances() if name in self._silence]
         needs = await self._needs.read(instances)
         return causes(

@@ -51,9 +51,9 @@ CHANCE = random.SystemRandom().random
 async def open_sync(
     settings: Settings, stores: Collection[str]
 ) -> AsyncIterator[SyncEndpoint]:
-    """Open the database as its only writer. Raises AlreadyRunning, Fatal.
+    """Open the database as its only writer, to sync. Raises AlreadyRunning, Fatal.
 
-    Only the stores that are named are asked for anything.
+    Only the platforms of the named `stores` get requests.
     """
     with sole_writer(settings.state_dir):
         store = open_store(settings.database_file, CLOCK)
@@ -83,7 +83,7 @@ async def open_sync(
 
 @asynccontextmanager
 async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
-    """Offer the changes that a person may ask for. Raises AlreadyRunning, Fatal."""
+    """Yield the operator actions, without a daemon. Raises AlreadyRunning, Fatal."""
     with sole_writer(settings.state_dir):
         store = open_store(settings.database_file, CLOCK)
         store.start()
@@ -103,9 +103,9 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 CLOCK,
                 signers,
                 refolder,
-                _nobody,
+                _nothing_to_wake,
                 dialects,
-                _nobody,
+                _nothing_to_wake,
                 jobs,
                 partial(_ask_connector, settings, store),
             )
@@ -119,7 +119,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
 async def _ask_connector(
     settings: Settings, store: SqliteStore, name: str
 ) -> dict[str, int]:
-    """Ask one connector for its records; what it asks for waits for the daemon."""
+    """Ask one connector for its records; the daemon matches them when it starts."""
     own = settings.connectors[name]
     matcher = Matcher(CLOCK, settings.connect.match_wait)
     matcher.hold(settings.stores)
@@ -130,7 +130,7 @@ async def _ask_connector(
         store.records,
         matcher,
         CLOCK,
-        _nobody,
+        _nothing_to_wake,
         CHANCE,
     )
     try:
@@ -139,8 +139,8 @@ async def _ask_connector(
         await host.close()
 
 
-def _nobody() -> None:
-    """Nobody waits to be woken: the next start finds what was changed."""
+def _nothing_to_wake() -> None:
+    """Do nothing: no worker runs, and the next start finds the changes."""
 
 
 @asynccontextmanager
@@ -150,28 +150,36 @@ async def _working(
     clients: Mapping[str, PlatformClient],
     facts: Mapping[str, StoreFacts],
 ) -> AsyncIterator[dict[str, Reconciler]]:
-    """Fold, and read again what is in doubt, as long as it is asked for."""
-    rereaders: list[Refetcher] = []
+    """Run the fold worker and the refetchers while the context is open."""
+    refetchers: list[Refetcher] = []
 
-    def asked() -> None:
-        for rereader in rereaders:
-            rereader.wake()
+    def wake_refetchers() -> None:
+        for refetcher in refetchers:
+            refetcher.wake()
 
-    drain = FoldWorker(store.inbox, CLOCK, facts, lambda: None, asked)
+    fold_worker = FoldWorker(store.inbox, CLOCK, facts, lambda: None, wake_refetchers)
     reconcilers = {}
     for name, client in clients.items():
-        rereaders.append(
-            build_refetcher(name, store, client, drain, CLOCK, CHANCE),
+        refetchers.append(
+            build_refetcher(name, store, client, fold_worker, CLOCK, CHANCE),
         )
         reconcilers[name] = build_reconciler(
-            settings, name, store, client, drain, CLOCK, CHANCE, facts, asked
+            settings,
+            name,
+            store,
+            client,
+            fold_worker,
+            CLOCK,
+            CHANCE,
+            facts,
+            wake_refetchers,
         )
     async with asyncio.TaskGroup() as group:
-        loops = [drain.run, *(rereader.run for rereader in rereaders)]
+        loops = [fold_worker.run, *(refetcher.run for refetcher in refetchers)]
         tasks = [group.create_task(run()) for run in loops]
         try:
             yield reconcilers
-            await drain.caught_up()
+            await fold_worker.caught_up()
         finally:
             for task in tasks:
                 task.cancel()
@@ -179,12 +187,12 @@ async def _working(
 
 @asynccontextmanager
 async def open_dry_run(settings: Settings, name: str) -> AsyncIterator[SyncDryRun]:
-    """Open what a dry run needs: the platform, and the database to be read."""
+    """Open the platform, and the database read-only, for a dry run."""
     transport, client = build_client(settings, name, CLOCK)
     look = SqliteLook(settings.database_file)
 
     async def nothing() -> None:
-        """Nothing is folded here; what is on its way has its grace."""
+        """Do nothing: a dry run folds no events, it only waits for the grace time."""
 
     try:
         facts = await client.facts()

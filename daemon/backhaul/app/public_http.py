@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 GRACE_SECONDS = 1.0
-"""Younger requests are not called slow."""
+"""A request that is older than this is slow."""
 FAREWELL_SECONDS = 1.0
 FINISH_SECONDS = 2.0
-"""How long a request may still arrive once the program is told to stop."""
+"""How long a request may still arrive after the daemon began to stop."""
 SMALL_BYTES = 16 << 10
-"""A request that may stay with an idle connection; to copy it would cost more."""
+"""A smaller request may stay in memory with an idle connection: copying costs more."""
 CHECKS = 20
-"""Looks at the slow ones in the time that a request may take."""
+"""How often slow requests are checked during the time that a request may take."""
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -40,7 +40,7 @@ class _TooLarge(Exception):
 
 
 class _Connection(asyncio.Protocol):
-    """Notes when a request begins, and passes everything on to aiohttp."""
+    """Records when a request begins, and passes everything on to aiohttp."""
 
     def __init__(self, inner: web.RequestHandler, arrivals: RequestLimits) -> None:
         self._inner = inner
@@ -64,14 +64,14 @@ class _Connection(asyncio.Protocol):
         if self.began is None and not self.serving:
             self.began = self._arrivals.now()
         if self.refused:
-            return  # thrown away: whoever sends on may still read the answer
+            return  # discard the data: the client may still read the response
         self.refused = not self._arrivals.has_room(self, len(data))
         if self.refused:
             self._hurry()
         self._inner.data_received(data)
 
     def _hurry(self) -> None:
-        """Have the request answered now, or soon if it has not begun to be served."""
+        """Answer the request now, or soon if its handler has not started."""
         if self.deadline is not None:
             self.deadline.reschedule(0)
         elif not self.serving:
@@ -87,14 +87,14 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._arrivals.open.pop(self._inner, None)
-        # A body that waits for the disk is held until it has its answer.
+        # A body that waits for the disk stays in memory until it is answered.
         if not self.serving:
             self._arrivals.release(self)
         self._arrivals.fewer.set()
         self._inner.connection_lost(exc)
 
     def answered(self, whole: bool) -> None:
-        """Be ready for the next request, unless the rest of this one still comes."""
+        """Prepare for the next request, unless the rest of this one still arrives."""
         self.began = self.deadline = None
         self.refused = self.serving = self.refused and not whole
         self._arrivals.release(self)
@@ -107,7 +107,7 @@ class _Connection(asyncio.Protocol):
         self._inner.resume_writing()
 
     def close(self, farewell: bytes = b"") -> None:
-        """End the connection, whatever the other side still has to say."""
+        """Close the connection, even if the client still sends."""
         if farewell:
             self._transport.write(farewell)
             self._transport.close()
@@ -116,13 +116,13 @@ class _Connection(asyncio.Protocol):
 
 
 class RequestLimits:
-    """Gives every request `request_seconds` to arrive, headers and body together.
+    """Limits the time, the number and the total size of requests.
 
-    An address may have `per_address` requests under way that are older than a second;
-    a trusted proxy, which speaks for many, as many as it likes. All requests together
-    may hold `most_bytes`, from their first byte to their answer: it is what bounds the
-    memory, since a body that waits for the disk is held as well. `refused` is told the
-    path and the answer, `busy`, `slow` or `large`, of each request that is refused.
+    Every request has `request_seconds` to arrive, headers and body together. An address
+    may have `per_address` requests that are older than a second; a trusted proxy has no
+    such limit. All requests together may use `most_bytes` of memory, from their first
+    byte to their response. `refused` is called with the path and the response, `busy`,
+    `slow` or `large`, of each refused request.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class RequestLimits:
         now: Callable[[], float] | None = None,
         refused: Callable[[str, str], object] = lambda _path, _answer: None,
     ) -> None:
-        # Part of the time is for the answer to a body that did not come.
+        # Part of the time is for the response to a body that did not arrive.
         self._seconds = request_seconds - min(FAREWELL_SECONDS, request_seconds / 2)
         self._per_address = per_address
         self._most_bytes = most_bytes
@@ -147,41 +147,41 @@ class RequestLimits:
         self.fewer = asyncio.Event()
 
     def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
-        """Return what stands between a new connection and aiohttp."""
+        """Return the protocol between a new connection and aiohttp."""
         return _Connection(handler, self)
 
     def make_room(self) -> bool:
-        """Close the slowest request so that a new connection has its place."""
+        """Close the slowest request to make room for a new connection."""
         slow = list(self._slow(GRACE_SECONDS))
         if slow:
             slow[0].close()
         return bool(slow)
 
     def has_room(self, connection: _Connection, number: int) -> bool:
-        """Count bytes that came, and tell whether they may be held."""
+        """Count received bytes; return whether they fit into the limit."""
         connection.bytes += number
         self._bytes += number
         return self._bytes <= self._most_bytes
 
     def release(self, connection: _Connection) -> None:
-        """Count a request no more: it is answered, or its connection is gone."""
+        """Stop counting a request: it is answered, or its connection is closed."""
         self._bytes -= connection.bytes
         connection.bytes = 0
 
     def start(self) -> None:
-        """Begin to look at the slow ones. Call from the running loop."""
+        """Start the checks of slow requests. Call from the running loop."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._seconds / CHECKS, self._look)
+        self._timer = loop.call_later(self._seconds / CHECKS, self._check_due)
 
     def stop(self) -> None:
-        """Look no more. Safe to call twice."""
+        """Stop the checks. Safe to call twice."""
         if self._timer is not None:
             self._timer.cancel()
 
     async def finish(self) -> None:
-        """Let what has begun to arrive be answered, for a moment; close the rest.
+        """Wait shortly for the responses to requests that have begun; close the rest.
 
-        Once aiohttp is told to end, it reads no more of any body, but waits for it.
+        Call it before aiohttp stops: then aiohttp no longer reads any body.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
@@ -192,24 +192,24 @@ class RequestLimits:
             connection.close()
 
     async def _one_less(self) -> None:
-        """Wait for an answer, or for a connection without a byte to grow old."""
+        """Wait for a response, or until a connection without a byte is old."""
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS / 10):
                 await self.fewer.wait()
 
     def _arriving(self) -> list[_Connection]:
-        """Return what has begun, be it with a new connection and no byte yet."""
+        """Return the requests that have begun; a new connection counts as one."""
         latest = self.now() - GRACE_SECONDS
         held = [one for one in self.open.values() if one.began is not None]
         return [one for one in held if one.bytes or (one.began or 0) > latest]
 
-    def _look(self) -> None:
+    def _check_due(self) -> None:
         self.start()
-        self.look()
+        self.check()
 
-    def look(self) -> None:
-        """Close what is too slow by now, and what is too many."""
-        # The one before the last look: the next would be after the time is up.
+    def check(self) -> None:
+        """Close requests that are too slow, and those above the limit per address."""
+        # Close one check early: the next check would come after the time limit.
         for connection in self._slow(self._seconds * (1 - 1 / CHECKS)):
             if not connection.serving:
                 self._refused("", "slow")
@@ -236,14 +236,14 @@ class RequestLimits:
             found = ip_address(address)
         except ValueError:
             return False
-        # A listener for both families tells an IPv4 address in the form of IPv6.
+        # A dual-stack listener reports an IPv4 address in IPv6 form.
         found = getattr(found, "ipv4_mapped", None) or found
         return any(found in network for network in self._trusted)
 
     def guard(self, handler: Handler) -> Handler:
-        """Let the handler begin with a whole body, or answer in its place.
+        """Return a handler that starts with a complete body, or refuses the request.
 
-        No middleware: with one aiohttp spends three times as much on each delivery.
+        This is no middleware: with one, aiohttp takes three times as long per delivery.
         """
 
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -252,8 +252,8 @@ class RequestLimits:
             whole = request.content.is_eof()
             served = request
             if not whole or connection.bytes > SMALL_BYTES:
-                # aiohttp keeps the request, and all that was read of it, until the
-                # next comes on the same connection; a copy ends with the answer.
+                # aiohttp keeps a request and its body until the next request on the
+                # same connection; a copy is freed with the response.
                 served = request.clone()
             try:
                 if not (whole or connection.refused):
@@ -270,7 +270,7 @@ class RequestLimits:
             except _TooLarge:
                 self._refused(request.path, "large")
                 most = request.client_max_size
-                return _closing(413, f"a body has {most} bytes at most")
+                return _closing(413, f"the body is larger than {most} bytes")
             finally:
                 connection.answered(request.content.is_eof())
 
@@ -278,7 +278,7 @@ class RequestLimits:
 
     def _too_much(self, request: web.Request) -> web.Response:
         self._refused(request.path, "busy")
-        reason = "too much is on its way in; send it again"
+        reason = "too many requests at once; send it again"
         return _closing(503, reason, {"Retry-After": "1"})
 
     async def _read(self, request: web.Request, connection: _Connection) -> None:
@@ -289,7 +289,7 @@ class RequestLimits:
             try:
                 await request.read()
             except web.HTTPRequestEntityTooLarge:
-                # Not as it is: its traceback would hold what was read of the body.
+                # A new exception: the traceback of the old one would keep the body.
                 raise _TooLarge from None
         connection.deadline = None
 
@@ -297,7 +297,7 @@ class RequestLimits:
 def _closing(
     status: int, error: str, headers: dict[str, str] | None = None
 ) -> web.Response:
-    """Return an answer that comes before the end of the body."""
+    """Return a response that is sent before the end of the body."""
     answer = web.json_response({"error": error}, status=status, headers=headers)
     answer.force_close()
     return answer
@@ -306,9 +306,9 @@ def _closing(
 def build(
     routes: Iterable[web.RouteDef], max_body_bytes: int, arrivals: RequestLimits
 ) -> web.Application:
-    """Return the application; a larger body is answered 413, a slow one 408."""
+    """Return the application: it answers a large body 413 and a slow one 408."""
     app = web.Application(client_max_size=max_body_bytes)
-    # What no route takes is guarded as well: its connection has to become idle again.
+    # Guard unknown paths too: their connection has to become idle again.
     every = [*routes, web.route("*", "/{path:.*}", _unserved)]
     app.router.add_routes(_guarded(route, arrivals) for route in every)
     return app
@@ -320,7 +320,7 @@ def _guarded(route: web.RouteDef, arrivals: RequestLimits) -> web.RouteDef:
 
 
 async def _unserved(request: web.Request) -> web.Response:
-    """Answer 404, or 405 where another method is served."""
+    """Answer 404, or 405 if the path has another method."""
     served: set[str] = set()
     for resource in request.app.router.resources():
         _, methods = await resource.resolve(request)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 LIVE_TABLES = ("log", "jobs")
 LIVE_STORE_KEYS = ("api_key", "webhook_secrets", "jobs")
-"""What of a store is taken over at once."""
+"""The settings of a store that a reload applies."""
 
 
 class Reloader:
-    """Holds what is in force; `read` loads and checks what stands there now."""
+    """Applies a changed configuration; `read` loads and checks the present file."""
 
     def __init__(
         self,
@@ -49,31 +49,32 @@ class Reloader:
         self._backer = backer
         self._supervisor = supervisor
 
-    async def run(self, told: asyncio.Event) -> None:
-        """Reload whenever told to; never ends. May raise Busy, to be run again."""
+    async def run(self, requested: asyncio.Event) -> None:
+        """Reload on every request until cancelled. If it raises Busy, run it again."""
         while True:
-            await told.wait()
-            told.clear()
+            await requested.wait()
+            requested.clear()
             self._supervisor.reloading()
             try:
                 await self.reload()
             except Busy:
-                told.set()
+                requested.set()
                 raise
             finally:
                 self._supervisor.reloaded()
 
     async def reload(self) -> None:
-        """Take over what can change; say in one line what came of it. May raise Busy.
+        """Apply the settings that can change, and log the result. May raise Busy.
 
-        A configuration with a mistake changes nothing at all.
+        A configuration with a mistake changes nothing.
         """
         try:
             found = self._read()
         except ConfigurationError as error:
             wrong = "; ".join(map(str, error.findings))
             logger.bind(action="reload.refused").error(
-                "the configuration cannot be used, and the one of before is kept: {}",
+                "the configuration has mistakes, so the previous one stays in force:"
+                " {}",
                 wrong,
             )
             return
@@ -95,7 +96,7 @@ class Reloader:
 
 
 def taken_over(running: Settings, found: Settings) -> Settings:
-    """Return what is in force, with all of the other that can change at once."""
+    """Return the running settings with those of `found` that a reload can apply."""
     stores = {
         name: _merged(store, found.stores[name], LIVE_STORE_KEYS)
         if name in found.stores
@@ -141,11 +142,11 @@ def _schedule_differs(before: object, after: object) -> bool:
 
 
 def _log_result(changed: list[str], left: list[str]) -> None:
-    """Name the settings, never their values: some are secrets."""
-    said = f"in force now: {', '.join(changed)}" if changed else "nothing to take over"
+    """Log the names of the settings, never their values: some are secrets."""
+    said = f"in force now: {', '.join(changed)}" if changed else "nothing to apply"
     if left:
         logger.bind(action="reload.done").warning(
-            "configuration read again; {}; needs a restart: {}", said, ", ".join(left)
+            "configuration reloaded; {}; needs a restart: {}", said, ", ".join(left)
         )
     else:
-        logger.bind(action="reload.done").info("configuration read again; {}", said)
+        logger.bind(action="reload.done").info("configuration reloaded; {}", said)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 5.0
 JUMP_SECONDS = 2.0
-"""A clock that is off by this much since the last look was set, not slewed."""
+"""A clock that moved by this much between two checks was set, not slewed."""
 UNBELIEVED = timedelta(days=2)
-"""A last run further ahead than this was dated by a wrong clock."""
+"""A last run further in the future than this was recorded with a wrong clock."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _OUT_OF_REACH = datetime(9999, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
-    """When a job runs, as the settings say; cron lines and quiet hours in `zone`."""
+    """The run times of a job by its settings; cron and quiet hours are in `zone`."""
 
     def __init__(
         self, job: Scheduled, zone: tzinfo, chance: Callable[[], float]
@@ -58,11 +58,11 @@ class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
         self._chance = chance
         self.quiet = QuietHours(job.quiet, zone)
         self.due = _NEVER
-        """When the run that is being started was due."""
+        """When the present run was due."""
 
     def next(self, last: datetime) -> datetime | None:
-        """Return the first run after `last`, in UTC; it may be past."""
-        last = last.astimezone(UTC)  # elsewhere a sum of times forgets summer time
+        """Return the first run after `last`, in UTC; it may be in the past."""
+        last = last.astimezone(UTC)  # sums of local times ignore daylight saving
         planned = self._cron.after(last) if self._cron else last + self._every
         if planned is None:
             return None
@@ -77,22 +77,22 @@ class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
         return self._jitter * self._chance()
 
     def first(self, last: datetime, now: datetime) -> datetime | None:
-        """Return the first run after `last`, which the clock of then has dated."""
+        """Return the first run after `last`, even if the clock was wrong then."""
         if last - now > UNBELIEVED or not self._cron:
             last = min(last, now)
         return self.next(last)
 
     def set_back(self, planned: datetime, now: datetime, jump: timedelta) -> datetime:
-        """Return when to run what was planned before the clock went back by `jump`."""
-        anew = self.next(now) or planned
+        """Return the new time of a planned run after the clock went back by `jump`."""
+        following = self.next(now) or planned
         if self._cron:
-            return anew if jump > UNBELIEVED else planned
-        return min(self.quiet.over(planned.astimezone(UTC) - jump), anew)
+            return following if jump > UNBELIEVED else planned
+        return min(self.quiet.over(planned.astimezone(UTC) - jump), following)
 
     def get_next_fire_time(
         self, previous_fire_time: datetime | None, now: datetime
     ) -> datetime | None:
-        """Return a run to come: what was missed in between is not owed."""
+        """Return the next run in the future; missed runs are not repeated."""
         self.due = previous_fire_time or now
         following = self.next(previous_fire_time or now)
         if following is not None and following <= now:
@@ -101,21 +101,21 @@ class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
 
 
 class OnDemand(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
-    """Runs when somebody asks for it; in between its next time is out of reach."""
+    """Runs on request only; otherwise its next time is never reached."""
 
     def get_next_fire_time(self, *_: datetime | None) -> datetime:
-        """Return a time that does not come: APScheduler drops jobs without one."""
+        """Return a time that is never reached: APScheduler drops jobs without one."""
         return _OUT_OF_REACH
 
 
 def _says_a_failure(record: logging.LogRecord) -> bool:
-    """Return False for a run that a stop cancels before it began: that is no error."""
+    """Return False for a run that a stop cancelled before it began."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or not issubclass(kind, asyncio.CancelledError)
 
 
 class Schedule:
-    """Awaits functions, with the moment they were due, when their jobs' times come."""
+    """Calls each job's function when it is due, and passes the time it was due."""
 
     def __init__(self, clock: Clock, chance: Callable[[], float]) -> None:
         self._clock = clock
@@ -127,7 +127,7 @@ class Schedule:
             job_defaults={
                 "misfire_grace_time": None,
                 "coalesce": True,
-                "max_instances": 2,  # one under way, one to tell it of another
+                "max_instances": 2,  # one runs, the other marks that one more is due
             }
         )
 
@@ -149,13 +149,13 @@ class Schedule:
     ) -> None:
         """Add a job unless it is disabled.
 
-        What was missed since the `last` run is made up for, once; so is a run that is
-        `owed` since a moment.
+        Runs that were missed since the `last` run are caught up once. So is an
+        interrupted run that was due at `owed`.
         """
         if not job.enabled:
             return
         timetable, now = Timetable(job, self.zone, self._chance), self._clock.now()
-        # What is owed is late, whatever the clock said that was since set back.
+        # An owed run is late, even if the clock was set back since.
         first = min(owed, now) if owed else timetable.first(last or now, now)
         if first is not None and first <= now < (over := timetable.quiet.over(now)):
             first = over
@@ -170,19 +170,19 @@ class Schedule:
     def on_demand(
         self, name: str, call: Callable[[], Awaitable[None]]
     ) -> Callable[[datetime | None], None]:
-        """Return what starts a run of this job: at a moment, or in the next turn.
+        """Return a function that starts a run of this job, at a time or at once.
 
-        A run that is asked for and has not begun is replaced.
+        A new request replaces a requested run that has not begun.
         """
 
         async def run() -> None:
-            # APScheduler cancels what runs when it stops, and would log that as error.
+            # At a stop APScheduler cancels runs, and would log that as an error.
             with suppress(asyncio.CancelledError):
                 await call()
 
         def start(at: datetime | None) -> None:
             if not self._is_stopped:
-                # Of the past: due whatever a clock shows that somebody may just set.
+                # A past time is due even if somebody is setting the clock.
                 self._scheduler.modify_job(id_, next_run_time=at or _LONG_AGO)
 
         id_ = f"{name} on demand"
@@ -192,38 +192,38 @@ class Schedule:
         return start
 
     def remove(self, name: str) -> None:
-        """Take a job out; one that is not in does no harm."""
+        """Remove a job if it is there."""
         if self._scheduler.get_job(name) is not None:
             self._scheduler.remove_job(name)
 
     def missed_twice(self, name: str, last: datetime) -> bool:
-        """Tell whether two runs of a job that is planned have passed since `last`."""
+        """Return whether a job had two due times or more since `last`."""
         job = self._scheduler.get_job(name)
         first = job and job.trigger.next(last)
         second = first and job.trigger.next(first)
         return second is not None and second < self._clock.now()
 
     def start(self) -> None:
-        """Begin. Call from the running event loop."""
+        """Start. Call from the running event loop."""
         self._scheduler.start()
 
     def stop(self) -> None:
-        """End; safe to call before `start`. No run on demand is started any more."""
+        """Stop; safe to call before `start`. Later requests for a run are ignored."""
         self._is_stopped = True
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
     async def watch(self) -> None:
-        """Look whether somebody sets the machine's clock, for ever."""
+        """Check periodically whether the machine's clock was set, until cancelled."""
         while True:
             self._notice()
             await self._clock.sleep(WATCH_SECONDS)
 
     def _notice(self) -> None:
-        """See whether the clock was set since the last call.
+        """Check whether the clock was set since the last call.
 
-        Each run of a job calls it too: one that runs on a clock which is set forth and
-        back again between two looks would be planned for the time it showed meanwhile.
+        Each run of a job calls this too. If the clock is set forward and back between
+        two checks, the job would otherwise be planned for the wrong time.
         """
         offset = self._offset()
         jump, self._last_offset = offset - self._last_offset, offset
@@ -231,12 +231,12 @@ class Schedule:
             self._jumped(jump)
 
     def _offset(self) -> timedelta:
-        """Return what only a clock that is set can change."""
+        """Return wall clock minus monotonic clock: it changes if the clock is set."""
         elapsed = timedelta(seconds=self._clock.monotonic())
         return self._clock.now() - _NEVER - elapsed
 
     def _jumped(self, jump: timedelta) -> None:
-        """Keep what is planned in step with the clock; what is due now runs once."""
+        """Move planned runs with the clock; jobs that are due now run once."""
         logger.bind(action="clock.jumped").warning(
             "the clock was set by {:+.0f} seconds", jump.total_seconds()
         )
@@ -258,7 +258,7 @@ class Schedule:
 
 
 class _SerialCalls:
-    """Calls one after the other; what falls due meanwhile is called once after it."""
+    """Calls a function serially; calls due meanwhile become one call afterwards."""
 
     def __init__(
         self,
@@ -273,9 +273,9 @@ class _SerialCalls:
         self._calling = False
 
     async def fall_due(self) -> None:
-        """Call now, or let the call under way be followed by another."""
-        # A coroutine: APScheduler runs plain functions in threads of their own. And it
-        # would drop what falls due while the last run of a job is still under way.
+        """Call now, or once more after the present call."""
+        # A coroutine: APScheduler runs plain functions in separate threads. It would
+        # also drop a call that is due while the previous one still runs.
         self._notice()
         self._owed = self._owed or self._timetable.due
         if self._calling:
@@ -290,7 +290,7 @@ class _SerialCalls:
 
 
 class Cron:
-    """The moments of a cron line."""
+    """The times of a cron line."""
 
     def __init__(self, line: str, zone: tzinfo) -> None:
         self._zone = zone
@@ -298,10 +298,10 @@ class Cron:
         self._every_hour = line.split()[1].startswith("*")
 
     def after(self, moment: datetime) -> datetime | None:
-        """Return the first one after a moment.
+        """Return the first time after `moment`.
 
-        In the hour that is passed twice, lines that name their hours do not run again;
-        where an hour is left out, what was due within runs after it.
+        Daylight saving: in the repeated hour, a line with fixed hours does not run
+        again; runs that were due in the skipped hour run after it.
         """
         while True:
             start = (moment.astimezone(UTC) + _TICK).astimezone(self._zone)
@@ -317,17 +317,17 @@ def _trigger(line: str, zone: tzinfo) -> BaseTrigger:
     _, _, day, _, weekday = line.split()
     if "*" in {day[0], weekday[0]}:
         return CronTrigger(**fields, timezone=zone)
-    # Cron fires on either where both are restricted; APScheduler only on both.
+    # If both days are restricted, cron fires on either, APScheduler only on both.
     return OrTrigger(
         [CronTrigger(**{**fields, left_out: "*"}, timezone=zone) for left_out in _DAYS],
     )
 
 
 def _spell(name: str, field: str) -> str:
-    """Spell a cron field out, value by value.
+    """Return a cron field as a list of all its values.
 
-    APScheduler counts weekdays from Monday, reads `jan-6` as January and refuses some
-    steps that cron accepts.
+    This avoids differences: APScheduler counts weekdays from Monday, reads `jan-6` as
+    January and refuses some steps that cron accepts.
     """
     numbers = cron_numbers(name, field)
     words = [_WEEKDAYS[n] if name == "weekday" else str(n) for n in numbers]

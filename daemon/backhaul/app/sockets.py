@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 QUIET_SECONDS = 60.0
-"""One line for each kind in so long; the next one says how many there were."""
+"""At most one line per kind in this time; the next line counts the others."""
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (BadHttpMethod, "not HTTP"),
     (BadStatusLine, "not HTTP"),
@@ -46,9 +46,9 @@ _REQUEST_MODULES = frozenset(
 
 
 class BadRequests(logging.Filter):
-    """Stands before what aiohttp's server logs, and keeps our own errors as they are.
+    """Logs and counts malformed requests; passes the daemon's own errors through.
 
-    `counted` counts requests by kind.
+    It filters the log of aiohttp's server. `counted` has the requests by kind.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class BadRequests(logging.Filter):
         self._logged: dict[str, tuple[float, int]] = {}
 
     def logger(self) -> logging.Logger:
-        """Return a logger for one server, which nobody else uses."""
+        """Return a separate logger for one server."""
         made = logging.Logger("aiohttp.server", logging.DEBUG)
         made.parent = logging.getLogger()
         made.addFilter(self)
         return made
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is to be logged as it is."""
+        """Return whether to log the record unchanged."""
         error = record.exc_info[1] if record.exc_info else None
         kind = kind_of(error)
         if kind is None:
@@ -91,7 +91,7 @@ class BadRequests(logging.Filter):
 
 
 def kind_of(error: BaseException | None) -> str | None:
-    """Return how a request was bad; None where the error is one of ours."""
+    """Return what was wrong with a request; None for an error of the daemon."""
     for shape, kind in _KINDS:
         if isinstance(error, shape):
             is_cut = shape is ConnectionError
@@ -100,9 +100,9 @@ def kind_of(error: BaseException | None) -> str | None:
 
 
 def _is_of_the_request(error: BaseException | None) -> bool:
-    """Tell whether a connection broke on which a request was read or answered.
+    """Return whether the broken connection is the client's.
 
-    A handler may have connections of its own, which nobody outside can break at will.
+    A handler may use other connections, and their errors are the daemon's own.
     """
     trace = error.__traceback__ if error is not None else None
     while trace is not None:
@@ -114,12 +114,12 @@ def _is_of_the_request(error: BaseException | None) -> bool:
 
 KEEPALIVE_SECONDS = 15.0
 BACKLOG = 4_096
-"""Connections that may wait, as while the program is started again."""
+"""Connections that may wait, for example during a restart."""
 SHUTDOWN_SECONDS = 5.0
 LINGER_SECONDS = 1.0
-"""How long what is left of a refused body is read, so that the answer arrives."""
+"""How long the rest of a refused body is read, so that the response arrives."""
 ROUNDS_TO_BE_MADE = 3
-"""Rounds of the loop from accepting a connection until its protocol knows of it."""
+"""Iterations of the event loop from accepting a connection to creating it."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -131,20 +131,20 @@ class _Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not by isinstance: uvloop's transports are no subclasses of asyncio's.
-        told = cast("asyncio.Transport", transport)
-        told.write(_FULL)
-        told.close()
+        writable = cast("asyncio.Transport", transport)
+        writable.write(_FULL)
+        writable.close()
 
 
 class ConnectionGuard(Protocol):
-    """Watches connections as they come."""
+    """Wraps and limits new connections."""
 
     def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
-        """Return what stands between a new connection and aiohttp."""
+        """Return the protocol between a new connection and aiohttp."""
         ...
 
     def make_room(self) -> bool:
-        """Close a connection that deserves it, when there are too many."""
+        """Close a slow connection to make room; return whether there was one."""
         ...
 
     def start(self) -> None: ...
@@ -152,7 +152,7 @@ class ConnectionGuard(Protocol):
     def stop(self) -> None: ...
 
     async def finish(self) -> None:
-        """Let requests that have begun to arrive be answered, for a moment."""
+        """Wait shortly for the responses to requests that have begun."""
         ...
 
 
@@ -163,7 +163,7 @@ class Listener:
         self,
         app: web.Application,
         max_connections: int = 512,
-        door: ConnectionGuard | None = None,
+        guard: ConnectionGuard | None = None,
         bad_requests: Counter[tuple[str, ...]] | None = None,
     ) -> None:
         counted = Counter() if bad_requests is None else bad_requests
@@ -177,7 +177,7 @@ class Listener:
             shutdown_timeout=SHUTDOWN_SECONDS,
             lingering_time=LINGER_SECONDS,
         )
-        self._door = door
+        self._guard = guard
         self._max_connections = max_connections
         self._server: asyncio.Server | None = None
 
@@ -188,45 +188,45 @@ class Listener:
         self._server = await loop.create_server(
             self._factory(), sock=sock, backlog=BACKLOG
         )
-        if self._door is not None:
-            self._door.start()
+        if self._guard is not None:
+            self._guard.start()
 
     def _factory(self) -> Callable[[], asyncio.Protocol]:
         serve = self._runner.server
         if serve is None:
             raise RuntimeError("the listener is not set up")
 
-        door = self._door
+        guard = self._guard
 
         def accept() -> asyncio.Protocol:
             full = len(serve.connections) >= self._max_connections
-            if full and not (door and door.make_room()):
+            if full and not (guard and guard.make_room()):
                 return _Refusal()
-            return door.watch(serve()) if door else serve()
+            return guard.watch(serve()) if guard else serve()
 
         return accept
 
     async def stop(self) -> None:
-        """Stop accepting and let requests under way end. Safe to call twice."""
-        if self._door is not None:
-            self._door.stop()
+        """Stop accepting, and finish the open requests. Safe to call twice."""
+        if self._guard is not None:
+            self._guard.stop()
         server, self._server = self._server, None
         if server is not None:
             await _close(server)
-            if self._door is not None:
-                await self._door.finish()
+            if self._guard is not None:
+                await self._guard.finish()
         await self._runner.cleanup()
 
 
 async def _close(server: asyncio.Server) -> None:
-    """Accept no more. Whoever was accepted has come to their protocol afterwards.
+    """Stop accepting, after every accepted connection has got its protocol.
 
-    A closed server makes no connection any more of one that it has just accepted:
+    A closed server creates no protocol for a connection that it has just accepted, so
     nobody would ever answer it.
     """
     loop = asyncio.get_running_loop()
     for sock in server.sockets:
-        # Nothing happens on uvloop, which makes a connection as it accepts it.
+        # No effect on uvloop, which creates the connection while it accepts it.
         loop.remove_reader(sock.fileno())
     await _rounds()
     server.close()
@@ -239,7 +239,7 @@ async def _rounds() -> None:
 
 
 def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
-    """Bind an address; port 0 takes any free one. Raises PortInUse."""
+    """Bind an address; port 0 picks a free port. Raises PortInUse."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -257,8 +257,8 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
 
 def _why(host: str, port: int, setting: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        mend = f"stop it, or set {setting}.port"
-        return f"{host}:{port} is in use by another program; {mend}"
+        remedy = f"stop it, or set {setting}.port"
+        return f"{host}:{port} is in use by another program; {remedy}"
     return _why_not(f"{host}:{port}", setting, error)
 
 
@@ -267,7 +267,7 @@ def _why_not(where: object, setting: str, error: OSError) -> str:
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """Bind a socket file that only its owner may use; a stale one is replaced.
+    """Bind a socket file that only its owner may use; replace a stale one.
 
     Raises PortInUse.
     """
@@ -284,7 +284,7 @@ def bind_unix(path: Path) -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Return the address to show to people."""
+    """Return the URL to show to people."""
     host, port = sock.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - only compared
     return f"http://{shown}:{port}"

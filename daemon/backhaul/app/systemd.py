@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
 
 FIRST_HANDED = 3
-"""The file descriptor of the first socket that is handed over."""
+"""The file descriptor of the first socket that systemd passes."""
 SEND_SECONDS = 1.0
 UPGRADE_SECONDS = 3_600.0
-"""What a large database may take until its next step to a new version."""
+"""How long one step of a schema upgrade may take with a large database."""
 _MICRO = 1_000_000
 _HINT = "each needs FileDescriptorName= with one of them, as in backhaul.socket"
 
 
 class HasHeartbeat(Protocol):
-    """What has a thread of its own that must live."""
+    """A part with a thread that the watchdog observes."""
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether it is at something long that lets it answer nothing."""
+        """Whether a long operation keeps the thread from answering."""
         ...
 
     def pulse(self) -> asyncio.Future[None]:
-        """Resolve once the thread has answered, be it that the disk refuses."""
+        """Return a future that ends when the thread answers, even with an error."""
         ...
 
 
 class ServiceManager:
-    """Speaks with the manager that the environment names, if it names one."""
+    """Talks to the service manager that the environment names, if any."""
 
     def __init__(
         self, environ: Mapping[str, str], process: int, first: int = FIRST_HANDED
@@ -50,16 +50,16 @@ class ServiceManager:
         self._status = ""
 
     def sockets(self, known: Collection[str]) -> dict[str, socket.socket]:
-        """Return the listening sockets that were handed over, by name.
+        """Return the listening sockets that systemd passed, by name.
 
-        Raises ConfigurationError where one has a name that nobody serves: who connects
-        to it would wait for ever.
+        Raises ConfigurationError for an unknown name: nobody would serve that socket,
+        and its clients would wait forever.
         """
         strange = [name for name in self._names if name not in known]
         twice = len(set(self._names)) < len(self._names)
         if strange or twice:
-            what = f"hands over sockets called {', '.join(self._names)}"
-            problem = f"{what}; known, once each: {', '.join(known)}"
+            what = f"systemd passes sockets named {', '.join(self._names)}"
+            problem = f"{what}; allowed, once each: {', '.join(known)}"
             raise ConfigurationError([Finding("systemd", "", problem, _HINT)])
         return {
             name: _taken(name, self._first + place)
@@ -67,52 +67,52 @@ class ServiceManager:
         }
 
     def ready(self, status: str) -> None:
-        """Tell that everything runs."""
+        """Report that the daemon is ready."""
         self._status = status
         self.reloaded()
 
     def reloaded(self) -> None:
-        """Tell that everything runs as before the reload."""
-        self._tell("READY=1", f"STATUS={self._status}")
+        """Report the end of a reload."""
+        self._notify("READY=1", f"STATUS={self._status}")
 
     def reloading(self) -> None:
-        """Tell that the configuration is being read again; `reloaded` ends it."""
+        """Report the start of a reload; `reloaded` reports its end."""
         moment = f"MONOTONIC_USEC={monotonic_ns() // 1_000}"
-        self._tell("RELOADING=1", moment, "STATUS=reads its configuration again")
+        self._notify("RELOADING=1", moment, "STATUS=reads its configuration again")
 
     def stopping(self) -> None:
-        """Tell that what is under way is being finished."""
-        self._tell("STOPPING=1", "STATUS=finishes what is under way")
+        """Report that the daemon stops."""
+        self._notify("STOPPING=1", "STATUS=finishes what is under way")
 
     def busy(self, status: str, seconds: float = UPGRADE_SECONDS) -> None:
-        """Tell what a start is at, and that the next word may take so long."""
+        """Report the progress of a start, and how long its next step may take."""
         extended = f"EXTEND_TIMEOUT_USEC={int(seconds * _MICRO)}"
-        self._tell(extended, f"STATUS={status}")
+        self._notify(extended, f"STATUS={status}")
 
     async def feed(
         self,
         writer: HasHeartbeat,
         clock: Clock,
     ) -> None:
-        """Feed the watchdog for as long as loop and writer live; never ends.
+        """Feed the watchdog while the event loop and the writer thread answer.
 
-        The loop lives where this runs.
+        Runs until cancelled. If the event loop hangs, this loop hangs with it.
         """
         beat = None
         while True:
             if beat is None or beat.done() or writer.is_rewriting:
-                self._tell("WATCHDOG=1")
+                self._notify("WATCHDOG=1")
             if beat is None or beat.done():
                 beat = writer.pulse()
                 beat.add_done_callback(_ignore_failure)
             await clock.sleep(self.watchdog_seconds / 4)
 
-    def _tell(self, *lines: str) -> None:
-        """Send one datagram. A manager that does not listen does no harm."""
+    def _notify(self, *lines: str) -> None:
+        """Send one datagram; ignore a manager that does not listen."""
         if not self._address:
             return
         address = self._address
-        if address.startswith("@"):  # a name that is no file
+        if address.startswith("@"):  # an abstract socket, not a path
             address = "\0" + address[1:]
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as way:
             way.settimeout(SEND_SECONDS)
@@ -121,7 +121,7 @@ class ServiceManager:
 
 
 def _ignore_failure(beat: asyncio.Future[None]) -> None:
-    """Take the failure off: a disk that refuses is told of by whoever needs it."""
+    """Consume the error: the parts that write report a failing disk themselves."""
     if not beat.cancelled():
         beat.exception()
 
@@ -149,7 +149,7 @@ def _taken(name: str, number: int) -> socket.socket:
             handed.set_inheritable(False)
             return handed
         handed.detach()
-    problem = "is no TCP socket that listens"
+    problem = "is not a listening TCP socket"
     raise ConfigurationError(
         [Finding("systemd", name, problem, "use ListenStream= with address and port")]
     )

@@ -159,9 +159,9 @@ def guard_identity(
     marks: Marks,
     refused: Callable[[str], None] = lambda _: None,
 ) -> PlatformClient:
-    """Bind a transport to the store that is mirrored; return a client that is not.
+    """Limit a transport to the mirrored store; return a client without that limit.
 
-    `refused` is told, once, that it leads to another one.
+    `refused` is called once with the reason if the platform is another store.
     """
     free = PlatformClient(transport.unguarded(), _tracking(settings, name))
     identity = StoreIdentity(
@@ -177,16 +177,19 @@ def guard_identity(
 
 
 def build_repair(
-    name: str, store: SqliteStore, drain: FoldWorker, facts: Callable[[], StoreFacts]
+    name: str,
+    store: SqliteStore,
+    fold_worker: FoldWorker,
+    facts: Callable[[], StoreFacts],
 ) -> MirrorRepair:
-    """Build the way of what is read of a store into its mirror."""
+    """Build the part that appends what is read of a store to its inbox."""
     return MirrorRepair(
         name,
         store.look,
         store.inbox,
         lambda: facts().currency,
-        drain.wake,
-        drain.caught_up,
+        fold_worker.wake,
+        fold_worker.caught_up,
     )
 
 
@@ -224,18 +227,18 @@ def build_reconciler(
     name: str,
     store: SqliteStore,
     client: PlatformClient,
-    drain: FoldWorker,
+    fold_worker: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
-    asked: Callable[[], None],
+    wake_refetchers: Callable[[], None],
 ) -> Reconciler:
-    """Build what keeps one store's mirror equal to the platform."""
+    """Build the syncs that keep one store's mirror equal to the platform."""
 
     def facts() -> StoreFacts:
         return known.get(name, StoreFacts())
 
-    repair = build_repair(name, store, drain, facts)
+    repair = build_repair(name, store, fold_worker, facts)
     return Reconciler(
         client,
         repair,
@@ -245,7 +248,7 @@ def build_reconciler(
         clock,
         chance,
         facts,
-        asked,
+        wake_refetchers,
         settings.reconcile,
     )
 
@@ -254,17 +257,17 @@ def build_refetcher(
     name: str,
     store: SqliteStore,
     client: PlatformClient,
-    drain: FoldWorker,
+    fold_worker: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
 ) -> Refetcher:
-    """Build what reads one store's objects in doubt again."""
+    """Build the part that fetches one store's conflicting objects again."""
     inbox, rereads = store.inbox, store.rereads
-    return Refetcher(name, client, inbox, rereads, clock, chance, drain.wake)
+    return Refetcher(name, client, inbox, rereads, clock, chance, fold_worker.wake)
 
 
 class Shop(Struct, frozen=True):
-    """What belongs to one store; `free` asks without looking whose store it is."""
+    """The parts of one store; `free` is a client without the store identity check."""
 
     transport: Transport
     client: PlatformClient
@@ -272,31 +275,39 @@ class Shop(Struct, frozen=True):
     sender: Sender
     reconciler: Reconciler
     target_worker: TargetWorker
-    guardian: SubscriptionManager | None
+    subscription: SubscriptionManager | None
 
 
 def build_shop(
     settings: Settings,
     name: str,
     store: SqliteStore,
-    drain: FoldWorker,
+    fold_worker: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
-    asked: Callable[[], None],
+    wake_refetchers: Callable[[], None],
     signers: SecretRegistry,
     secret_files: Mapping[str, WebhookSecretFile],
     hide: Callable[[Iterable[str]], None],
     http: httpx.AsyncBaseTransport | None,
 ) -> Shop:
-    """Build all that belongs to one store; the transport is to be closed."""
+    """Build all parts of one store. Close the transport at the end."""
     transport, client = build_client(settings, name, clock, http)
     sender = build_sender(settings, name, store, client, transport, clock, chance, hide)
     free = guard_identity(
         settings, name, transport, store.marks, sender.dispatcher.stop_sending
     )
     reconciler = build_reconciler(
-        settings, name, store, client, drain, clock, chance, known, asked
+        settings,
+        name,
+        store,
+        client,
+        fold_worker,
+        clock,
+        chance,
+        known,
+        wake_refetchers,
     )
     target_worker = build_target_worker(
         settings,
@@ -310,12 +321,14 @@ def build_shop(
         partial(reconciler.poll, [ORDERS.name]),
         sender.dispatcher,
     )
-    guardian = _subscription_manager(
+    subscription = _subscription_manager(
         settings, name, store, client, transport, signers, secret_files
     )
-    if guardian is not None:
-        reconciler.check_subscription = guardian.check
-    return Shop(transport, client, free, sender, reconciler, target_worker, guardian)
+    if subscription is not None:
+        reconciler.check_subscription = subscription.check
+    return Shop(
+        transport, client, free, sender, reconciler, target_worker, subscription
+    )
 
 
 def _subscription_manager(
@@ -350,9 +363,9 @@ def _subscription_manager(
 def build_secret_files(
     settings: Settings, hide: Callable[[Iterable[str]], None]
 ) -> dict[str, WebhookSecretFile]:
-    """Open what keeps the secrets that the platform gave us, of each store.
+    """Open each store's file of webhook secrets from the platform.
 
-    Without an address of ours nothing is subscribed, and no secret was given.
+    Without a public URL there is no subscription, and therefore no such secret.
     """
     if settings.public.url is None:
         return {}
@@ -367,7 +380,7 @@ async def load_secrets(
     signers: SecretRegistry,
     secret_files: Mapping[str, WebhookSecretFile],
 ) -> None:
-    """Accept the configured secrets, and those that the guardians were given."""
+    """Accept the configured secrets and those of the webhook subscriptions."""
     await signers.load(webhook_secrets(settings))
     for name, secret_file in secret_files.items():
         await signers.admit(name, secret_file.secrets(), GIVEN)

@@ -1,4 +1,4 @@
-"""Applies inbox events to the mirror in order of arrival, and reprocesses."""
+"""Applies inbox events to the mirror in order of arrival; reprocesses old ones."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 SLICE_SECONDS = 0.005
-"""The writer folds no longer than this in one go: accepts come first."""
+"""The longest fold in one transaction: accepting webhooks comes first."""
 LONGEST_SLICE_SECONDS = 0.05
 SLICE_PER_SECOND_BEHIND = 0.04
-"""Folds and accepts take turns, so longer slices are a greater share for the fold."""
+"""Folds and accepts alternate, so a longer slice is a greater share for the fold."""
 MOST_NOTES = 200
-"""Kinds of odd events that are logged before the log keeps silent of new ones."""
+"""How many kinds of incomplete events are logged; further kinds are only counted."""
 _PLACE = re.compile(r"\[\d+\]|: .*|(?<= )[\d.,]+(?= )", re.DOTALL)
-"""What differs between two notes about the same member."""
+"""The parts of a note that may differ between events with the same fault."""
 PAUSE_SECONDS = 0.5
 """Rest after the database refused to write."""
 
 
 class FoldWorker:
-    """Folds until nothing is left, then waits to be woken."""
+    """Folds events until the inbox is empty, then waits until it is woken."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class FoldWorker:
         clock: Clock,
         facts: Mapping[str, StoreFacts],
         folded: Callable[[], None],
-        doubted: Callable[[], None] = lambda: None,
+        on_conflict: Callable[[], None] = lambda: None,
         metrics: Metrics | None = None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._fold_one = fold_for(facts)
         self._folded = folded
-        self._doubted = doubted
+        self._on_conflict = on_conflict
         self._metrics = metrics or Metrics()
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
@@ -60,13 +60,13 @@ class FoldWorker:
         self._noted: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
-        """Tell that the inbox has grown."""
+        """Fold now: the inbox has new events."""
         self._wake.set()
 
     async def caught_up(self) -> None:
-        """Wait until everything that had arrived by now is folded. May raise Busy.
+        """Wait until every event that has arrived so far is folded. May raise Busy.
 
-        What arrives meanwhile is not waited for: traffic may last.
+        Later events are not waited for: traffic may never pause.
         """
         newest = await self._inbox.newest()
         while self._folded_to < newest:
@@ -75,7 +75,7 @@ class FoldWorker:
             await self._moved.wait()
 
     async def run(self) -> None:
-        """Fold for ever. Cancel to stop: a slice is whole or not at all."""
+        """Fold until cancelled. A slice is one transaction, so none is half done."""
         self._wake.set()
         while True:
             await self._wake.wait()
@@ -91,20 +91,20 @@ class FoldWorker:
             logger.bind(action="fold.busy").warning("{}", error)
             await self._clock.sleep(PAUSE_SECONDS)
             return True
-        log_problems(one for one in report.problems if self._is_news(one[1]))
-        self._tell_notes(report)
+        log_problems(one for one in report.problems if self._should_log(one[1]))
+        self._log_incomplete(report)
         self._count(report)
         if report.folded:
             self._folded()
         if report.doubts:
-            self._doubted()
+            self._on_conflict()
         self._folded_to = report.folded_to
         self._behind_seconds = report.behind_seconds
         self._moved.set()
         return report.more
 
-    def _tell_notes(self, report: FoldReport) -> None:
-        """Log each kind of member once that was left out; a platform sends it often."""
+    def _log_incomplete(self, report: FoldReport) -> None:
+        """Log each unreadable member once: a platform repeats it in every event."""
         for event, folded in report.incomplete:
             self._metrics.counter("events_incomplete_total")[folded.topic,] += 1
             notes = {_PLACE.sub("[]", note) for note in folded.notes}
@@ -114,18 +114,18 @@ class FoldWorker:
                 "event {} ({}): {}", event, folded.topic, folded.detail
             )
 
-    def _is_news(self, folded: Folded) -> bool:
-        """Tell whether a problem is to be logged: an unknown topic once for all."""
+    def _should_log(self, folded: Folded) -> bool:
+        """Return whether to log a problem. An unknown topic is logged only once."""
         return folded.state != "unhandled" or self._notes((folded.topic, "unhandled"))
 
     def _notes(self, *about: tuple[str, str]) -> bool:
-        """Remember what is logged once; return whether it was not logged before."""
-        is_news = not self._noted.issuperset(about) and len(self._noted) < MOST_NOTES
-        self._noted.update(about if is_news else ())
-        return is_news
+        """Return whether these were not logged before, and remember them."""
+        is_new = not self._noted.issuperset(about) and len(self._noted) < MOST_NOTES
+        self._noted.update(about if is_new else ())
+        return is_new
 
     def _slice_seconds(self) -> float:
-        """Return how long to fold: the longer, the further the mirror is behind."""
+        """Return how long to fold: longer if the mirror is further behind."""
         wanted = self._behind_seconds * SLICE_PER_SECOND_BEHIND
         return min(max(SLICE_SECONDS, wanted), LONGEST_SLICE_SECONDS)
 
@@ -136,7 +136,7 @@ class FoldWorker:
 
 
 def log_problems(problems: Iterable[tuple[int, Folded]]) -> None:
-    """Log what could not be folded."""
+    """Log events that could not be folded."""
     for event, folded in problems:
         logger.bind(action=f"fold.{folded.state}", event=event).warning(
             "event {} ({}): {}", event, folded.topic, folded.detail
@@ -144,25 +144,25 @@ def log_problems(problems: Iterable[tuple[int, Folded]]) -> None:
 
 
 class Reprocessor:
-    """Folds stored events again, in short slices between what else is written."""
+    """Folds stored events again, in short transactions between other writes."""
 
     def __init__(
         self,
         refolds: Refolds,
         facts: Mapping[str, StoreFacts],
         folded: Callable[[], None],
-        doubted: Callable[[], None],
+        on_conflict: Callable[[], None],
     ) -> None:
         self._refolds = refolds
         self._fold = fold_for(facts)
         self._folded = folded
-        self._doubted = doubted
+        self._on_conflict = on_conflict
 
-    async def refold(self, selection: Selection) -> dict[str, int]:
-        """Fold what is selected; return how many events ended in each state.
+    async def reprocess(self, selection: Selection) -> dict[str, int]:
+        """Fold the selected events; return how many events ended in each state.
 
-        Reads that settled a doubt come first: in any other order they may uncover an
-        event that was folded before them, and a second pass would be needed.
+        Reads that resolved a conflict come first. In any other order they might change
+        the result of an event that was folded earlier, which would need a second run.
         """
         states: Counter[str] = Counter()
         for confirming in (True, False):
@@ -173,11 +173,11 @@ class Reprocessor:
                 )
                 after = report.last
                 states.update(report.states)
-                self._tell(report)
+                self._report(report)
         return dict(states)
 
-    def _tell(self, report: RefoldReport) -> None:
+    def _report(self, report: RefoldReport) -> None:
         log_problems(report.problems)
         self._folded()
         if report.doubts:
-            self._doubted()
+            self._on_conflict()

@@ -37,7 +37,7 @@ PARCEL = frozenset({"status", "fulfillmentStatus"})
 CANCELLATION = PARCEL | {"financialStatus", "cancellation"}
 LINE = frozenset({"fulfilledQuantity", "restockedQuantity"})
 DUE = frozenset({"amountDue"})
-"""Members of an order, of its lines and of its payment that follow from an effect."""
+"""The members of an order, its lines and its payment that an effect changes."""
 
 
 def shows_more(
@@ -47,10 +47,11 @@ def shows_more(
     *,
     cancels: bool,
 ) -> bool:
-    """Tell whether an order changed in more than these parcels of ours explain.
+    """Return whether an order changed more than our own commands explain.
 
-    `known` and `shown` are its documents before and after, `cancels` says that its
-    cancellation is ours too. What is not known here is taken for somebody else's.
+    `known` and `shown` are its documents before and after. `parcels` are the parcels
+    that we sent; `cancels` says that the cancellation is ours too. Every other change
+    counts as foreign.
     """
     before, after = (_rest(order, parcels, cancels) for order in (known, shown))
     return before != after
@@ -79,12 +80,12 @@ _STATES = {
     VersionComparison.SAME: "duplicate",
     VersionComparison.STALE: "stale",
 }
-UNSETTLED_SECONDS = 5.0
-"""Rest before the next read of an object that a read did not settle."""
+UNRESOLVED_SECONDS = 5.0
+"""Delay before an object is fetched again whose refetch left a conflict."""
 
 
 class Fold:
-    """One event on its way into the mirror."""
+    """The application of one event to the mirror."""
 
     def __init__(
         self,
@@ -101,11 +102,11 @@ class Fold:
         self.tracking = tracking
         self.is_read = event.kind == "read"
         self.is_confirming = self.is_read and event.topic.endswith(CONFIRMING)
-        self.doubts: list[str] = []
+        self.conflicts: list[str] = []
         self.notes: tuple[str, ...] = ()
 
     def version(self, updated_at: str, content: bytes, standing: int = 0) -> Version:
-        """Return the version of what the event says."""
+        """Return the version of the object that the event describes."""
         seen_at = self.event.received_at
         return Version(
             updated_at=updated_at,
@@ -117,22 +118,22 @@ class Fold:
             confirmed_at=seen_at if self.is_confirming else "",
         )
 
-    def ask(self, kind: str, object_id: str, reason: str) -> None:
-        """Ask for an object to be read again."""
+    def enqueue_refetch(self, kind: str, object_id: str, reason: str) -> None:
+        """Queue an object to be fetched again."""
         self.mirror.ask(
             self.event.store,
             kind,
             object_id,
             reason,
             self.event.id,
-            rest_seconds=UNSETTLED_SECONDS if self.is_confirming else 0.0,
+            rest_seconds=UNRESOLVED_SECONDS if self.is_confirming else 0.0,
         )
-        self.doubts.append(f"{kind} {object_id}: {reason}, to be read again")
+        self.conflicts.append(f"{kind} {object_id}: {reason}; it is fetched again")
 
     def conclude(
         self, kind: str, object_id: str, judgement: VersionComparison
     ) -> Folded:
-        """Say what became of the event, and feed a change to the feed."""
+        """Return the event's result, and append a change to the change feed."""
         if judgement is VersionComparison.NEWER:
             self.mirror.note_change(
                 self.event.store, kind, object_id, self.envelope.topic, self.event.id
@@ -143,14 +144,14 @@ class Fold:
             event_id=self.envelope.event_id,
             kind=kind,
             object_id=object_id,
-            detail="; ".join((*self.doubts, *self.notes)) or None,
+            detail="; ".join((*self.conflicts, *self.notes)) or None,
             notes=self.notes,
         )
 
     def quarantine(self, error: Unreadable) -> Folded:
-        """Set the event aside, fetch its object again, and let its commands wait."""
+        """Quarantine the event, refetch its object, and hold the order's commands."""
         reason = f"event {self.event.id} could not be read"
-        self.ask(error.kind, error.object_id, reason)
+        self.enqueue_refetch(error.kind, error.object_id, reason)
         if error.kind == "order":
             self.mirror.hold_order(
                 self.event.store,
@@ -168,8 +169,8 @@ class Fold:
             str(error),
         )
 
-    def settles(self, order_id: str) -> None:
-        """Tell that the event shows what the order is now, or that it is gone."""
+    def confirm_order(self, order_id: str) -> None:
+        """Release the order's commands: the event shows the order's present state."""
         began = self.event.received_at if self.is_confirming else ""
         self.mirror.release_order(self.event.store, order_id, self.event.id, began)
 
@@ -182,10 +183,10 @@ def decide(
     put: Callable[[Version], None],
     key: str = "",
 ) -> VersionComparison:
-    """Write the incoming version if it is the one to hold, and ask where in doubt.
+    """Store the incoming version if it wins; queue a refetch if the two conflict.
 
-    `about` is kind and id of what would be read again; `key` is the mirror's own id
-    where that is another. Returns what became of it.
+    `about` is the kind and id to refetch. `key` is the mirror's own id if it differs.
+    Returns the judgement that the event gets.
     """
     judgement, wins = compare_versions(held, incoming), supersedes(held, incoming)
     stays = join(held, incoming)
@@ -197,7 +198,7 @@ def decide(
         place = (about[0], fold.event.store, key or about[1])
         fold.mirror.confirm(*place, stays.confirmed_at)
     if judgement is VersionComparison.CONFLICT:
-        fold.ask(*about, "two versions speak against each other")
+        fold.enqueue_refetch(*about, "two versions conflict, and neither is newer")
         return VersionComparison.NEWER if wins else VersionComparison.STALE
     return judgement
 
@@ -214,12 +215,12 @@ def order(fold: Fold) -> Folded:
     put = partial(mirror.put_order, store, found)
     _record_effects(fold, found)
     judgement = decide(fold, ("order", found.id), held, version, put)
-    fold.settles(found.id)
+    fold.confirm_order(found.id)
     return fold.conclude("order", found.id, judgement)
 
 
 def _record_effects(fold: Fold, order: Order) -> None:
-    """Note which effects of commands an order shows first, and whether more changed."""
+    """Record the command effects that this event shows first, and foreign changes."""
     store, mirror = fold.event.store, fold.mirror
     parcels = {parcel.id for parcel in order.shipments}
     effects = sorted(parcels)
@@ -227,11 +228,13 @@ def _record_effects(fold: Fold, order: Order) -> None:
         effects.append(cancellation(order.id, order.cancelled_at))
     if not effects:
         return
-    heard = set(mirror.hear(store, f"order:{order.id}", effects, fold.event.id))
-    if not heard:
+    first_seen = set(mirror.hear(store, f"order:{order.id}", effects, fold.event.id))
+    if not first_seen:
         return
     known, shown = mirror.order_document(store, order.id), json.decode(order.document)
-    if shows_more(known, shown, heard & parcels, cancels=bool(heard - parcels)):
+    if shows_more(
+        known, shown, first_seen & parcels, cancels=bool(first_seen - parcels)
+    ):
         mirror.share(fold.event.id)
 
 
@@ -248,12 +251,12 @@ def customer(fold: Fold) -> Folded:
 
 
 def deletion(fold: Fold) -> Folded:
-    """Fold the end of a product."""
+    """Fold the deletion of a product."""
     return _delete(fold, decoding.deletion(fold.envelope.data))
 
 
 def product_gone(fold: Fold) -> Folded:
-    """Fold that a product was asked for and is not there."""
+    """Fold a fetch that found no product of this id."""
     object_id = decoding.gone(fold.envelope.data)
     return _delete(fold, Deletion(object_id, fold.event.received_at))
 
@@ -265,8 +268,8 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
     held = mirror.held("product", store, found.id)
     put = partial(mirror.delete_product, store, found)
     if held is not None and held.digest == version.digest:
-        # The platform's own deletion says more about the product than a 404 that we
-        # read, whichever came first.
+        # The platform's own deletion event outweighs a 404 that Backhaul read,
+        # whichever came first.
         if fold.is_confirming:
             return fold.conclude("product", found.id, VersionComparison.SAME)
         if not held.delivered:
@@ -278,7 +281,7 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
 
 
 def gone(kind: str, fold: Fold) -> Folded:
-    """Fold that an order or a customer was asked for and is not there."""
+    """Fold a fetch that found no order or customer of this id."""
     object_id = decoding.gone(fold.envelope.data)
     store, mirror = fold.event.store, fold.mirror
     content = b"gone " + object_id.encode()
@@ -287,5 +290,5 @@ def gone(kind: str, fold: Fold) -> Folded:
     put = partial(mirror.remove, kind, store, object_id)
     judgement = decide(fold, (kind, object_id), held, version, put)
     if kind == "order":
-        fold.settles(object_id)
+        fold.confirm_order(object_id)
     return fold.conclude(kind, object_id, judgement)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 KEPT = "kept"
-"""The answer 200, after the delivery is durable."""
+"""The response 200, sent after the delivery is durable."""
 BUSY = "busy"
 """The answer 503, which `Refusals` logs."""
 HOUR_SECONDS = 3_600.0
@@ -37,10 +37,10 @@ _FIRST = "webhooks"
 
 
 class ResponseCounter:
-    """Counts answers by store and kind.
+    """Counts responses by store and kind.
 
-    `counted` holds all of them; `known` returns a store's name, or `unknown` for a name
-    that is not configured, so that strangers cannot add names without end.
+    `counted` has all counts. `known` returns a store's name, or `unknown` for a name
+    that is not configured, so that nobody can add names without limit.
     """
 
     def __init__(
@@ -65,22 +65,22 @@ class ResponseCounter:
                 self._log(name, answer)
 
     def _log(self, store: str, answer: str) -> None:
-        """Log the first refusal of a minute: anybody can cause any number of them."""
+        """Log the first refusal of a minute; anybody can cause any number of them."""
         logger.bind(action="receive.refused", store=store, answer=answer).info(
             "a delivery to store {} was refused: {}", store, answer
         )
 
     def add_at(self, path: str, answer: str) -> None:
-        """Count one request to `path` that was refused before it was a delivery.
+        """Count one request to `path` that was refused before it was read.
 
-        The path is empty where not even that had arrived.
+        The path is empty if it had not arrived either.
         """
         first, _, rest = path.lstrip("/").partition("/")
         if first == _FIRST or not path:
             self.add(rest.partition("/")[0], answer)
 
     def _minute(self) -> Counter[tuple[str, str]]:
-        """Return the counts of this minute; those older than an hour are let go."""
+        """Return the counts of this minute; drop counts older than an hour."""
         now = self._clock.monotonic()
         if not self._minutes or now >= self._minutes[-1][0] + MINUTE_SECONDS:
             self._minutes.append((now, Counter()))
@@ -104,11 +104,12 @@ class ResponseCounter:
 
 
 CALM_SECONDS = 10.0
-"""Nothing was refused for so long: it is over. A nearly full disk takes every other."""
+"""A pressure phase ends after this long without a refusal: a nearly full disk may
+still accept some deliveries in between."""
 
 
 class BackpressureLog:
-    """Counts them, as a line for each would fill the log, and the disk with it."""
+    """Logs phases of 503 responses: a line for each would fill the disk."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -116,17 +117,17 @@ class BackpressureLog:
         self._last = 0.0
 
     def refused(self, error: Busy) -> None:
-        """Take note that a webhook was answered 503."""
+        """Record that a webhook was answered with 503."""
         if not self._number:
             logger.bind(action="receive.busy").warning("{}", error)
         self._number += 1
         self._last = self._clock.monotonic()
 
     def kept(self) -> None:
-        """Take note that one was kept."""
+        """Record that a webhook was stored."""
         if self._number and self._clock.monotonic() >= self._last + CALM_SECONDS:
             logger.bind(action="receive.resumed", refused=self._number).info(
-                "webhooks are kept again; {} were answered 503", self._number
+                "webhooks are stored again; {} were answered with 503", self._number
             )
             self._number = 0
 
@@ -155,7 +156,7 @@ class Receiver:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""
-        # The address of a store that is known by now is found without a pattern.
+        # A fixed route for each known store is matched without a pattern.
         known = [
             web.post(f"/webhooks/{store}", partial(self._receive, store))
             for store in self._signers.live()
@@ -170,7 +171,7 @@ class Receiver:
         return await self._receive(request.match_info["store"], request)
 
     async def _receive(self, store: str, request: web.Request) -> web.Response:
-        """Answer 200, 401, 413, 415 or 503. A wrong signature leaves no trace."""
+        """Answer 200, 401, 413, 415 or 503. A wrong signature stores nothing."""
         if not _is_plain(request.headers):
             self._answers.add(store, "encoded")
             return _answer(415, "send the body without Content-Encoding")
@@ -191,10 +192,10 @@ class Receiver:
     def _signed(
         self, store: str, headers: CIMultiDictProxy[str], body: bytes, now: str
     ) -> bool:
-        """Check the signature; count a wrong one.
+        """Return whether the signature is right; count a wrong one.
 
-        A proxy may send the header twice, or both values in one: equal ones are one.
-        Different ones, or none, say nothing about the secret: it is not replaced then.
+        A proxy may repeat the header, or join both values: equal values count as one.
+        Different values, or none, are no evidence against the secret, so it is kept.
         """
         presented = _values(headers, webhook.HEADER)
         if len(presented) == 1:
@@ -212,20 +213,20 @@ class Receiver:
     def _busy(self, error: Busy) -> web.Response:
         self._refusals.refused(error)
         return web.json_response(
-            {"error": "the event cannot be kept now; send it again"},
+            {"error": "the event cannot be stored now; send it again"},
             status=503,
             headers={"Retry-After": str(error.retry_after_seconds)},
         )
 
 
 def _values(headers: CIMultiDictProxy[str], name: str) -> set[str]:
-    """Return the different values of a header, however often it came."""
+    """Return the distinct values of a header, which may be repeated."""
     parts = [part for value in headers.getall(name, ()) for part in value.split(",")]
     return {part.strip() for part in parts} - {""}
 
 
 def _is_plain(headers: CIMultiDictProxy[str]) -> bool:
-    """Tell whether a body is as it was signed; an empty coding names none."""
+    """Return whether the body has no encoding; an empty header counts as none."""
     codings = _values(headers, "Content-Encoding")
     return {coding.lower() for coding in codings} <= {"identity"}
 
@@ -236,7 +237,7 @@ def _arrival(store: str, request: web.Request, body: bytes, now: str) -> Arrival
 
 
 def _topic(request: web.Request) -> str:
-    """Return the topic told outside the body: by header, else by the path."""
+    """Return the topic from the header, or else from the path."""
     path = request.match_info
     named = f"{path['resource']}/{path['event']}" if "resource" in path else ""
     return storable(request.headers.get("X-Service-Topic") or named)
@@ -253,7 +254,7 @@ def _kept(headers: CIMultiDictProxy[str]) -> bytes:
 
 @lru_cache(maxsize=256)
 def _is_kept(name: str) -> bool:
-    """Tell for a header's name; a platform uses the same few again and again."""
+    """Return whether to store a header; cached, as few names recur."""
     return name.lower().startswith(_KEPT_HEADERS)
 
 

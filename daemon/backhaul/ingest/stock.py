@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_TIME = "1970-01-01T00:00:00.000Z"
-"""The time of stock that was only seen beside a product."""
+"""The time of a stock level that only a product has shown."""
 
 
 def product(fold: Fold) -> Folded:
-    """Fold a product, and the stock that its variants show."""
+    """Fold a product and the stock of its variants."""
     found = decoding.product(fold.envelope.data, fold.currency)
     store, mirror = fold.event.store, fold.mirror
     fold.notes = found.notes
@@ -30,8 +30,8 @@ def product(fold: Fold) -> Folded:
     held = mirror.held("product", store, found.id)
     put = partial(mirror.put_product, store, found, fold.currency)
     judgement = decide(fold, ("product", found.id), held, version, put)
-    # A delivery's bytes were frozen with the change, so the stock they show is as good
-    # as a level's own event. A read shows stock of a later moment than `updatedAt`.
+    # A webhook's body was written at `updatedAt`, so its stock counts like a level's
+    # own event. The body of a read shows a stock that is newer than `updatedAt`.
     take = _compare_level if fold.is_read else _level
     for level in found.levels:
         take(fold, level, found.updated_at)
@@ -39,26 +39,28 @@ def product(fold: Fold) -> Folded:
 
 
 def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
-    """Let what a read product shows fill a gap, or raise a doubt, and no more."""
+    """Use the stock of a fetched product only to fill a gap or find a conflict."""
     held = fold.mirror.held_level(fold.event.store, level.variant_id)
     if held is None:
-        # As of when is not told, so whatever tells it replaces this.
+        # The time of the level is unknown, so any event with a time replaces it.
         _level(fold, level, UNKNOWN_TIME)
         return
     version = _version(fold, level, updated_at)
     if version.digest != held.digest and version.seen_at > held.seen_at:
-        fold.ask("level", level.product_id, "the product shows another stock")
+        fold.enqueue_refetch(
+            "level", level.product_id, "the product shows a different stock"
+        )
 
 
 def stock_change(fold: Fold) -> Folded:
-    """Fold a change of stock into the levels, and its moves into the ledger."""
+    """Apply a stock change to the levels, and add its moves to the ledger."""
     return _change(fold, decoding.stock_change(fold.envelope.data))
 
 
 def history_row(fold: Fold) -> Folded:
-    """Fold a row of the history that a look could not put among the others.
+    """Fold a stock history row that a poll could not read.
 
-    Nearly always it raises Unusable, which tells what is wrong with the row.
+    Nearly always it raises Unusable, with what is wrong with the row.
     """
     row = decoding.entry(fold.envelope.data)
     if row.stock_after is None or row.adjustment is None:
@@ -80,25 +82,27 @@ def history_row(fold: Fold) -> Folded:
 
 
 def _change(fold: Fold, change: StockChange) -> Folded:
-    told_by = fold.envelope.event_id or ""
-    is_news = fold.mirror.add_moves(fold.event.store, change, told_by)
+    event_id = fold.envelope.event_id or ""
+    is_new = fold.mirror.add_moves(fold.event.store, change, event_id)
     if change.adjustment_id and not change.order_id:
         lane = f"product:{change.product_id}"
         effects = [change.adjustment_id]
-        heard = fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
-        if heard and any(_shows_more(fold, m, change.updated_at) for m in change.moves):
+        first_seen = fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
+        if first_seen and any(
+            _shows_more(fold, m, change.updated_at) for m in change.moves
+        ):
             fold.mirror.share(fold.event.id)
     judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
     judgement = _strongest(judgements)
-    if judgement is VersionComparison.SAME and is_news:
+    if judgement is VersionComparison.SAME and is_new:
         judgement = VersionComparison.NEWER
     return fold.conclude("level", change.product_id, judgement)
 
 
 def _shows_more(fold: Fold, move: StockMove, updated_at: str) -> bool:
-    """Tell whether the stock that was moved is another than is known.
+    """Return whether the level before the move differs from the mirror.
 
-    Somebody else moved it before; of that no news came, or none that change anything.
+    Then somebody else changed it before, and no event has reported that change.
     """
     held = fold.mirror.held_level(fold.event.store, move.level.variant_id)
     if held is None or not move.adjustment:
@@ -109,17 +113,17 @@ def _shows_more(fold: Fold, move: StockMove, updated_at: str) -> bool:
 
 
 def level_read(fold: Fold) -> Folded:
-    """Fold a level that was read."""
+    """Fold a level that Backhaul read."""
     level, updated_at = decoding.level(fold.envelope.data)
     judgement = _level(fold, level, updated_at)
     return fold.conclude("level", level.product_id, judgement)
 
 
 def levels_shown(fold: Fold) -> Folded:
-    """Fold the stock of a product that was read because its levels are in doubt.
+    """Fold the stock of a product that was fetched because its levels conflict.
 
-    So it is where the platform lists no levels. When the stock last changed is not
-    told then: the time that is known stays.
+    This happens if the platform lists no levels. The product does not say when its
+    stock changed, so the known time is kept.
     """
     found = decoding.product(fold.envelope.data, fold.currency)
     judgements: set[VersionComparison] = set()
@@ -131,7 +135,7 @@ def levels_shown(fold: Fold) -> Folded:
 
 
 def _strongest(judgements: set[VersionComparison]) -> VersionComparison:
-    """Return what became of several levels as one."""
+    """Return one judgement for several levels."""
     for judgement in (
         VersionComparison.NEWER,
         VersionComparison.SAME,

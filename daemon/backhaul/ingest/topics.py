@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Object: TypeAlias = tuple[str, str]
-"""Kind and id, as an object is fetched by them."""
+"""The kind and id by which an object is fetched."""
 
 _KEYS: Mapping[str, str] = {
     "order": "id",
@@ -47,11 +47,11 @@ _SIGNS: Mapping[str, frozenset[str]] = {
     "product": frozenset({"variants", "handle", "title"}),
     "customer": frozenset({"email", "phone", "ordersCount", "totalSpent"}),
 }
-"""Members that show what kind of object a body is; two of them are enough."""
+"""The members that identify the kind of a body; two of them are enough."""
 
 
 def object_named(topic: str, data: Mapping[str, Any]) -> Object | None:
-    """Return the object that a delivery names, by its topic or else by its members."""
+    """Return the object that an event is about, by its topic or by its members."""
     kind = _FAMILIES.get(topic.partition("/")[0]) or _shown(data)
     if kind is None:
         return None
@@ -62,7 +62,7 @@ def object_named(topic: str, data: Mapping[str, Any]) -> Object | None:
 
 
 def _shown(data: Mapping[str, Any]) -> str | None:
-    """Return the only kind that the members of a body fit."""
+    """Return the kind whose members a body has; None unless exactly one fits."""
     fitting = [kind for kind, signs in _SIGNS.items() if len(signs & data.keys()) > 1]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -89,7 +89,7 @@ READS: Mapping[str, Handler] = {
     "inventory/read": stock.level_read,
     "inventory/history": stock.stock_change,
     "inventory/entry": stock.history_row,
-    # Read to settle a doubt.
+    # Fetched to resolve a conflict.
     "orders/reread": objects.order,
     "products/reread": stock.product,
     "customers/reread": objects.customer,
@@ -99,14 +99,14 @@ READS: Mapping[str, Handler] = {
     "products/gone": objects.product_gone,
     "customers/gone": partial(objects.gone, "customer"),
 }
-"""What we read ourselves; never accepted from outside."""
+"""The topics of Backhaul's own reads; a webhook never has one of these."""
 
 
 TEST_TOPIC = "webhooks/test"
-"""What the platform sends when somebody asks it for a test delivery."""
+"""The topic of a test delivery that somebody requested at the platform."""
 DAMAGED = (
-    "its bytes are not those that came in: the disk or the file is damaged; the object"
-    " is read again from the platform at the next walk"
+    "the stored bytes differ from those that arrived: the disk or the database file is"
+    " damaged. The next full sync reads the object from the platform again"
 )
 
 
@@ -118,7 +118,7 @@ def fold_one(
     currency: str,
     tracking: Tracking = TRACKING,
 ) -> Folded:
-    """Fold one event. `store_id` is the platform's id of the store, where known."""
+    """Fold one event. `store_id` is the platform's id of the store, if known."""
     try:
         if not is_intact(event.digest, (event.body,)):
             raise Unusable(DAMAGED)
@@ -138,7 +138,7 @@ def fold_one(
 
 
 def _folded(fold: Fold, store_id: str | None) -> Folded:
-    """Hand an opened event to the handler of its topic. Raises Unusable."""
+    """Fold a decoded event by the handler of its topic. Raises Unusable."""
     event, envelope = fold.event, fold.envelope
     if store_id and envelope.store_id and envelope.store_id != store_id:
         detail = f"belongs to another store {envelope.store_id}"
@@ -154,7 +154,7 @@ def _folded(fold: Fold, store_id: str | None) -> Folded:
 
 
 def _without_handler(fold: Fold) -> Folded:
-    """Take an event of no known topic as a hint: what it names is fetched."""
+    """Fetch the object that an event of an unknown topic is about."""
     topic, event_id = fold.envelope.topic, fold.envelope.event_id
     if topic == TEST_TOPIC:
         return Folded("folded", topic, event_id, detail="a test delivery")
@@ -162,8 +162,8 @@ def _without_handler(fold: Fold) -> Folded:
     named = object_named(topic, fold.envelope.data)
     if fold.is_read or named is None:
         return _unhandled(fold.envelope, detail)
-    fold.ask(*named, f"event {fold.event.id} has {detail}")
-    detail = "; ".join([detail, *fold.doubts])
+    fold.enqueue_refetch(*named, f"event {fold.event.id} has {detail}")
+    detail = "; ".join([detail, *fold.conflicts])
     return Folded("unhandled", topic, event_id, *named, detail)
 
 
@@ -178,7 +178,7 @@ def _unhandled(envelope: Envelope, detail: str, stranger: str | None = None) -> 
 
 
 def _digest(event: StoredEvent) -> bytes:
-    """Identify a delivery by its bytes; 128 bits keep the table of digests small."""
+    """Return a digest that identifies a delivery; 128 bits keep its table small."""
     parts = f"{len(event.store)}:{event.store}{len(event.topic)}:{event.topic}"
     return sha256(parts.encode() + event.body).digest()[:16]
 
@@ -187,7 +187,7 @@ _NOTHING = StoreFacts()
 
 
 def fold_for(facts: Mapping[str, StoreFacts]) -> FoldOne:
-    """Return what folds one event; `facts` may grow while it is used."""
+    """Return a function that folds one event; `facts` may grow while it is used."""
 
     def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
         known = facts.get(event.store, _NOTHING)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from backhaul.store.webhook_secrets import WebhookSecrets
 
 SAVE_SECONDS = 30.0
-"""After a crash `last used` may be as old as this; no delivery waits for it."""
+"""The interval of saving `last used`; a crash loses at most this much of it."""
 
 
 class Refusal(Enum):
-    """What refused deliveries since the last accepted one show; the value explains it.
+    """Why deliveries were refused since the last accepted one, with an explanation.
 
     Only a signature that does not match is evidence that the secret is wrong.
     """
@@ -47,19 +47,19 @@ class Refusal(Enum):
 
 
 class _LiveSecrets(Struct, frozen=True):
-    """A store's live secrets, beside the names they go by."""
+    """A store's accepted secrets and their fingerprints."""
 
     names: tuple[str, ...]
     values: tuple[bytes, ...]
 
 
 def secret_fingerprint(secret: bytes) -> str:
-    """Return what names a secret without telling it: 12 digits of its SHA-256."""
+    """Return a name for a secret that does not reveal it: 12 digits of its SHA-256."""
     return sha256(secret).hexdigest()[:12]
 
 
 class SecretRegistry:
-    """Knows the live secrets of every store; a store may get more while it runs."""
+    """The webhook secrets that each store accepts; they may change while it runs."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class SecretRegistry:
         self._clock = clock
         self._known: dict[str, dict[str, dict[str, bytes]]] = {}
         self._rings: dict[str, _LiveSecrets] = {}
-        # A store that is not ours takes the same path as a wrong signature.
+        # An unknown store takes as long as a wrong signature, so it reveals nothing.
         self._nobody = _LiveSecrets(("",), (random_secrets.token_bytes(32),))
         self._used: dict[tuple[str, str], str] = {}
         self._refused: dict[str, Refusal] = {}
 
     async def load(self, configured: Mapping[str, Iterable[bytes]]) -> None:
-        """Take the configured secrets, without those that a person dropped."""
+        """Accept the configured secrets, except those that an operator revoked."""
         for store, values in configured.items():
             await self.admit(store, values, "settings")
 
     async def admit(self, store: str, values: Iterable[bytes], source: str) -> None:
-        """Accept these besides what other sources gave; they are all of `source`."""
+        """Accept these secrets as all of `source`, beside those of other sources."""
         named = {secret_fingerprint(value): value for value in values}
         dropped = await self._kept.know(store, list(named), source)
         self._known.setdefault(store, {})[source] = named
@@ -92,7 +92,7 @@ class SecretRegistry:
     async def drop(
         self, store: str, name: str, deed: Deed, *, dropped: bool = True
     ) -> None:
-        """Accept the secret of this fingerprint no more, or again."""
+        """Revoke the secret with this fingerprint, or accept it again."""
         self._refresh(store, await self._kept.drop(store, name, dropped, deed))
 
     def _refresh(self, store: str, dropped: Collection[str]) -> None:
@@ -101,21 +101,21 @@ class SecretRegistry:
         self._rings[store] = _LiveSecrets(tuple(live), tuple(live.values()))
         if known and not live:
             logger.bind(action="secrets.none", store=store).error(
-                "store {}: every webhook secret was dropped, so each delivery is"
-                " refused; configure another",
+                "store {}: every webhook secret was revoked, so every delivery is"
+                " refused; configure another one",
                 store,
             )
 
     def live(self) -> dict[str, tuple[str, ...]]:
-        """Return the fingerprints that each store's deliveries may have."""
+        """Return the fingerprints of each store's accepted secrets."""
         return {store: ring.names for store, ring in self._rings.items()}
 
     def known(self, store: str) -> str:
-        """Return the name of a store that is ours, of any other one `unknown`."""
+        """Return the name of a configured store, or `unknown` for any other name."""
         return store if store in self._rings else "unknown"
 
     def signed(self, store: str, body: bytes, presented: str, now: str) -> bool:
-        """Tell whether a live secret of the store signed the body, which came `now`."""
+        """Return whether an accepted secret signed the body, which arrived `now`."""
         ring = self._rings.get(store, self._nobody)
         signer = webhook.verify(body, presented, ring.values)
         if signer is None or ring is self._nobody:
@@ -155,19 +155,19 @@ class SecretRegistry:
         return self._refused.get(store, Refusal.NONE).value
 
     async def save(self) -> None:
-        """Write down when each secret was last used. May raise Busy."""
+        """Save when each secret was last used. May raise Busy."""
         used, self._used = self._used, {}
         if not used:
             return
         try:
             await self._kept.used(used)
         except BaseException:
-            # The next save writes them down; what was used meanwhile is later.
+            # Keep them for the next save; newer uses win.
             self._used = used | self._used
             raise
 
     async def run(self) -> None:
-        """Save from time to time. Cancel to stop, then `save` once more."""
+        """Save periodically. Cancel to stop, then call `save` once more."""
         while True:
             await self._clock.sleep(SAVE_SECONDS)
             await self.save()

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from backhaul.store.job_runs import Told
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
-"""What else lies there, as a backup that a person has named, is not ours to remove."""
+"""The names of scheduled backups. Other files in the folder are never deleted."""
 _MANIFEST = re.escape(manifests.SUFFIX)
 _LEFT = re.compile(
     rf"\.{_OURS.pattern}(\.unfinished(-wal|-shm|-journal)?|{_MANIFEST}\.unfinished)",
     re.ASCII,
 )
-"""What a kill leaves of one, as large as the database and never of any use again."""
-REMEDY = "let the daemon write there, or let [jobs.backup] folder name another place"
+"""The names of unfinished files that a killed backup leaves behind."""
+REMEDY = "give the daemon write access, or set another folder in [jobs.backup]"
 
 
 class BackupPlan(Struct, frozen=True):
-    """Where backups of a database lie, and how many."""
+    """Where the backups of a database are, and how many are kept."""
 
     database: Path
     folder: Path
@@ -43,7 +43,7 @@ class BackupPlan(Struct, frozen=True):
 
 
 class BackupWorker:
-    """Backs up whenever it is woken; `backed_up` is told how it went."""
+    """Makes a backup whenever it is woken, and reports the result to `backed_up`."""
 
     def __init__(self, plan: BackupPlan, clock: Clock) -> None:
         self._plan = plan
@@ -52,7 +52,7 @@ class BackupWorker:
         self.backed_up: Told | None = None
 
     def keep_in(self, folder: Path, keep: int) -> None:
-        """Put them elsewhere, or keep so many, from the next one on."""
+        """Use another folder or number of backups from the next backup on."""
         self._plan = replace(self._plan, folder=folder, keep=keep)
 
     def wake(self) -> None:
@@ -60,7 +60,7 @@ class BackupWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Back up for ever. Cancel to stop: what is not whole is thrown away."""
+        """Wait and back up until cancelled. An unfinished backup is deleted."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -70,7 +70,7 @@ class BackupWorker:
                 await self.backed_up(began, said, failed=failed)
 
     async def _back_up(self) -> tuple[str, bool]:
-        """Return what was made, or why it failed, and whether it did."""
+        """Return what was made or why it failed, and whether it failed."""
         ended = threading.Event()
         name = f"backhaul-{for_file_name(self._clock.now())}.db"
         target = self._plan.folder / name
@@ -96,7 +96,8 @@ def _make(
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BackhaulError(f"{plan.folder}: cannot be made: {why(error)}") from None
+        problem = f"the folder {plan.folder} could not be created: {why(error)}"
+        raise BackhaulError(problem) from None
     _clear(plan.folder)
     size = manifests.back_up(plan.database, target, clock, ended).bytes
     try:
@@ -104,19 +105,19 @@ def _make(
             old.unlink(missing_ok=True)
             manifests.path_of(old).unlink(missing_ok=True)
     except OSError as error:
-        told = f"an older backup cannot be removed: {why(error)}"
-        raise BackhaulError(f"{target} was made, but {told}") from None
+        problem = f"an older backup could not be deleted: {why(error)}"
+        raise BackhaulError(f"{target} was made, but {problem}") from None
     return size
 
 
 def _clear(folder: Path) -> None:
-    # What cannot be removed, as of another user, is no reason for not backing up.
+    # A file that cannot be deleted, such as another user's, must not stop the backup.
     with suppress(OSError):
         for left in [each for each in folder.iterdir() if _LEFT.fullmatch(each.name)]:
             left.unlink(missing_ok=True)
 
 
 def _from_the_oldest(folder: Path, newest: Path) -> list[Path]:
-    """Return the backups; what has a later date than the newest is of a clock ahead."""
+    """Return the backups, oldest first; a date after the newest is a clock error."""
     made = sorted(each for each in folder.iterdir() if _OURS.fullmatch(each.name))
     return sorted(made, key=lambda backup: backup.name <= newest.name)

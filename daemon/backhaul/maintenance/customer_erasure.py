@@ -32,33 +32,33 @@ AT_ONCE = 16
 LOG_TRIES = 20
 LOG_PAUSE_SECONDS = 0.5
 LARGEST_BYTES = 256_000_000
-"""A larger file is not written anew unless told to: webhooks wait meanwhile."""
+"""A larger database file is rewritten only on request: webhooks wait meanwhile."""
 _ESCAPE = b"\\"
-"""JSON with one must be decoded: any letter may stand there as \\uXXXX."""
+"""JSON with a backslash must be decoded: any letter may be written as \\uXXXX."""
 _TABLES = ("records", "quarantine", "inbox")
 _TOPICS = {"customer": "customers/read", "order": "orders/read"}
 
 
 class CustomerEraser:
-    """Knows one customer by id and by every text that would give the person away."""
+    """Removes one customer, known by id and by every identifying text, from a text."""
 
     def __init__(self, customer_id: str, persons: Iterable[CustomerIdentity]) -> None:
         self._id = customer_id
         known = list(persons)
-        # What is no address ("walk-in") is shared by people and tells nobody apart.
-        told = {person.email.casefold() for person in known if person.email}
-        self.emails = {email for email in told if "@" in email}
+        # A text without "@" ("walk-in") is shared by many and identifies nobody.
+        given = {person.email.casefold() for person in known if person.email}
+        self.emails = {email for email in given if "@" in email}
         self.names = {person.name for person in known if person.name}
         self.texts = {text for person in known for text in person.texts()}
         spelled = {each for text in self.texts for each in _spellings(text)}
         # The longest first: an e-mail address may begin with the name. Whole words
-        # only: whoever is called Blend is not told of by the SKU BLEND-250.
+        # only: the SKU BLEND-250 does not mention a customer called Blend.
         every = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
         self._pattern = re.compile(rf"(?<![\w-])(?:{every})(?![\w-])", re.IGNORECASE)
         self._marks = [m.casefold().encode() for m in {customer_id, *spelled}]
 
     def words(self) -> list[str]:
-        """Return the texts, and the words of them that the search index may keep."""
+        """Return the texts, and their words that the search index may contain."""
         parts = {word for text in self.texts for word in re.findall(r"\w+", text)}
         usual = {
             word for email in self.emails for word in email.split("@")[1].split(".")
@@ -69,15 +69,15 @@ class CustomerEraser:
         )
 
     def document(self, kind: str, text: str) -> str:
-        """Return an `order` or `customer` without the person."""
+        """Return an `order` or `customer` document without the customer's data."""
         document = strict_json.decode_object(text.encode())
         return strict_json.encode(
             personal_data.redacted(_TOPICS[kind], document)
         ).decode()
 
     def body(self, topic: str, body: bytes) -> bytes | None:
-        """Return what is left of a body; None where it says nothing of the person."""
-        plainly = self._may_tell(body)
+        """Return the body without the customer; None if it does not mention them."""
+        plainly = self._may_mention(body)
         if not plainly and _ESCAPE not in body:
             return None
         try:
@@ -87,15 +87,15 @@ class CustomerEraser:
         left = self._redacted(topic, document)
         return None if left == document else strict_json.encode(left)
 
-    def _may_tell(self, body: bytes) -> bool:
+    def _may_mention(self, body: bytes) -> bool:
         lowered = body.decode(errors="replace").casefold().encode()
         return any(mark in lowered for mark in self._marks)
 
     def _redacted(self, topic: str, document: dict[str, Any]) -> dict[str, Any]:
         inner = document.get("data")
         data = inner if isinstance(inner, dict) else document
-        told = document.get("topic")
-        topic = told if isinstance(told, str) else topic
+        named = document.get("topic")
+        topic = named if isinstance(named, str) else topic
         person = personal_data.customer_of(topic, data)
         if person is None:
             return dict(self._without(document))
@@ -111,9 +111,9 @@ class CustomerEraser:
         return person.id != self._id and not by_email
 
     def text(self, text: str) -> str | None:
-        """Return a row of any kind without the person; None where it says nothing."""
+        """Return any text without the customer; None if it does not mention them."""
         body = text.encode()
-        if not self.texts or not (self._may_tell(body) or _ESCAPE in body):
+        if not self.texts or not (self._may_mention(body) or _ESCAPE in body):
             return None
         try:
             document = strict_json.decode(body)
@@ -127,16 +127,16 @@ class CustomerEraser:
 
 
 def _spellings(text: str) -> set[str]:
-    """Return how a text may stand in JSON and in CSV."""
+    """Return how a text may be written in JSON and in CSV."""
     escaped = strict_json.encode(text).decode()[1:-1]
     return {text, escaped, text.replace('"', '""')}
 
 
 class CustomerErasure:
-    """Forgets customers, one at a time; to do it twice is to do it once.
+    """Erases customers, one at a time; repeating an erasure is safe.
 
-    What was broken off is finished by doing it again: that a customer's bytes may be
-    left is noted before anything is erased, and until they are gone.
+    Repeat an erasure that was interrupted to finish it: the database records that a
+    customer's bytes may be left before anything is erased, until they are gone.
     """
 
     def __init__(
@@ -146,22 +146,22 @@ class CustomerErasure:
         self._clock = clock
         self._largest_bytes = largest_bytes
 
-    async def forget(
+    async def erase(
         self, store: str, name: str, who: str, *, rewrite: bool = False
     ) -> dict[str, object]:
         """Erase the customer with this id or e-mail; return what was erased.
 
-        Raises BackhaulError where nothing is known of such a person.
+        Raises BackhaulError if no such customer is known.
         """
         trace, eraser = await self._remember(store, name)
-        broken_off = await self._store.begin(store, trace.customer_id)
+        was_interrupted = await self._store.begin(store, trace.customer_id)
         counts = await self._erase(store, trace, eraser)
-        told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        detail = f"customer {trace.customer_id} of {store}: {told}"
+        erased = ", ".join(f"{count} {what}" for what, count in counts.items())
+        detail = f"customer {trace.customer_id} of {store}: {erased}"
         await self._store.audit(who, "forget", detail)
-        # After a redaction that was broken off nobody knows what to search for.
-        texts = None if broken_off or rewrite else eraser.words()
-        left = await self._leave_no_bytes(texts, even_large=rewrite)
+        # After an interrupted erasure the texts to search for are unknown.
+        texts = None if was_interrupted or rewrite else eraser.words()
+        left = await self._clear_unused_bytes(texts, even_large=rewrite)
         if not left:
             await self._store.finish(store, trace.customer_id)
         return {
@@ -172,7 +172,7 @@ class CustomerErasure:
         }
 
     async def _remember(self, store: str, name: str) -> tuple[Trace, CustomerEraser]:
-        """Have the fold redact this person from now on; return all that is held."""
+        """Make the fold redact this customer from now on; return all that is stored."""
 
         async def note(trace: Trace, eraser: CustomerEraser) -> None:
             digests = [address_digest(store, email) for email in eraser.emails]
@@ -183,9 +183,9 @@ class CustomerErasure:
     async def _erase(
         self, store: str, trace: Trace, eraser: CustomerEraser
     ) -> dict[str, int]:
-        """Erase from what mentions the person first, from what says who it is last.
+        """Erase other mentions first, and the customer's own documents last.
 
-        Broken off anywhere, it can be done again from the beginning.
+        Thus an interrupted erasure can be repeated from the beginning.
         """
         scanned = {_NAMES[t]: await self._scan(store, t, eraser) for t in _TABLES}
         redact = self._store.redact
@@ -206,12 +206,12 @@ class CustomerErasure:
                 return changed
             after = step.last
 
-    async def _leave_no_bytes(
+    async def _clear_unused_bytes(
         self, texts: list[str] | None, *, even_large: bool
     ) -> str:
-        """Clear what is in no table any more; return what is in the way of it.
+        """Clear unused parts of the file; return what prevents it, or "".
 
-        The file is written anew if it holds one of the texts, or where they are None.
+        The file is rewritten if it contains one of the texts, or if `texts` is None.
         """
         more = await self._store.compact_search(begin=True)
         while more:
@@ -225,7 +225,7 @@ class CustomerErasure:
         try:
             await self._store.rewrite()
         except Busy as error:
-            logger.bind(action="forget.not_rewritten").warning("{}", error)
+            logger.bind(action="erasure.not_rewritten").warning("{}", error)
             return "room"
         return "" if await self._empty_log() else "log"
 
@@ -238,10 +238,11 @@ class CustomerErasure:
 
 
 class ErasurePreview(Struct, frozen=True):
-    """Who would be forgotten, for a person to look at before it is done.
+    """Who would be erased, for the operator to confirm.
 
-    `orders` is how many the mirror holds; `since` is the first time that is told of
-    them, None where none is; `forgotten_at` is empty unless it was done before.
+    `orders` is their number in the mirror. `since` is the earliest time in their
+    documents, None if there is none. `forgotten_at` is empty unless the customer was
+    erased before.
     """
 
     customer: str
@@ -253,9 +254,9 @@ class ErasurePreview(Struct, frozen=True):
 
 
 async def preview(find: Find, store: str, name: str) -> ErasurePreview:
-    """Return whom this id or e-mail means; nothing is written.
+    """Return the customer with this id or e-mail; write nothing.
 
-    Raises BackhaulError where nothing is known of such a person.
+    Raises BackhaulError if no such customer is known.
     """
 
     async def note(trace: Trace, eraser: CustomerEraser) -> None:
@@ -275,10 +276,10 @@ async def preview(find: Find, store: str, name: str) -> ErasurePreview:
 async def _find_all(
     find: Find, note: Note, store: str, name: str
 ) -> tuple[Trace, CustomerEraser]:
-    """Return all that is held of a person; `note` is told whenever there is more.
+    """Return all that is stored of a customer; call `note` whenever there is more.
 
-    It is looked up again until nothing is new: an e-mail leads to guests' orders, and
-    something may have been folded before the fold knew.
+    The search is repeated until nothing is new: an e-mail address leads to orders
+    without a customer id, and events may have been folded before the first `note`.
     """
     persons = {CustomerIdentity(email=name.casefold())} if "@" in name else set()
     known, emails = "", {person.email for person in persons if person.email}
@@ -286,8 +287,8 @@ async def _find_all(
         trace = await find(store, name, sorted(emails))
         if trace is None:
             raise BackhaulError(
-                f"no customer of {store} has the id or e-mail {name!r}; looked in "
-                "customers and orders, and among those who were forgotten"
+                f"no customer of {store} has the id or e-mail {name!r}; searched"
+                " customers, orders and erased customers"
             )
         persons.update(_identities(trace, emails))
         eraser = CustomerEraser(trace.customer_id, persons)
@@ -298,11 +299,11 @@ async def _find_all(
 
 
 def _began(text: str) -> str | None:
-    """Return when an order was placed, or a customer made."""
+    """Return when an order was placed, or a customer created."""
     document = strict_json.decode_object(text.encode())
-    told = document.get("placedAt") or document.get("createdAt")
+    at = document.get("placedAt") or document.get("createdAt")
     try:
-        return normalize(told) if isinstance(told, str) else None
+        return normalize(at) if isinstance(at, str) else None
     except ValueError:
         return None
 
@@ -311,9 +312,9 @@ _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"
 
 
 def _identities(trace: Trace, emails: set[str]) -> Iterable[CustomerIdentity]:
-    """Yield how the customer is told of, in each document that is theirs.
+    """Yield the customer's personal data in each document that is theirs.
 
-    Somebody else's order may bear the customer's e-mail beside an own one.
+    Another customer's order may have this customer's e-mail address too.
     """
     for text in trace.documents:
         document = strict_json.decode_object(text.encode())

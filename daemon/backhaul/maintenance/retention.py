@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SLICE_SECONDS = 0.005
 REST_SECONDS = 0.05
-"""Rest between two slices: accepts and folds have nine tenths of the writer."""
+"""Pause between two slices: accepts and folds get nine tenths of the writer's time."""
 
 
 class Pruner:
-    """Prunes at the start and whenever it is woken."""
+    """Deletes old data at the start and whenever it is woken."""
 
     def __init__(self, retention: Retention, days: int, clock: Clock) -> None:
         self._retention = retention
@@ -33,11 +33,11 @@ class Pruner:
         self.pruned: Callable[[str, str], Awaitable[None]] | None = None
 
     def wake(self) -> None:
-        """Let it look again."""
+        """Start a run now."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Prune for ever. Cancel to stop: a slice is whole or not at all."""
+        """Run until cancelled. A slice is one transaction, so none is half done."""
         self._wake.set()
         while True:
             await self._wake.wait()
@@ -48,7 +48,7 @@ class Pruner:
                 await self.pruned(began, f"erased {erased}")
 
     async def _prune(self) -> int | None:
-        """Return how many bodies were erased; None where the disk refused."""
+        """Return how many bodies were erased; None if the database was busy."""
         before = to_text(self._clock.now() - self._age)
         total, counts, more = 0, 0, True
         while more:

@@ -27,15 +27,15 @@ HEARTBEAT_SECONDS = 15.0
 WAKE_SECONDS = 1.0
 MARK = "heartbeat"
 SLOW_SECONDS = 30.0
-"""A beat that takes longer is told of: something does not move."""
+"""A heartbeat that takes longer is logged: disk, processor or lock is slow."""
 
 
 class Heartbeat:
-    """Sends something of our own the way of every event, again and again.
+    """Tests periodically that writes become durable and events are folded.
 
-    A beat is a durable write that must come back, then all that had arrived by then
-    must be folded. While it does not come through, its age grows and alarms ring,
-    although every part believes that it works.
+    A heartbeat is a durable write, followed by a wait until every event that has
+    arrived is folded. If it does not succeed, its age grows and monitoring alarms,
+    even if no part has reported an error.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class Heartbeat:
         self._clock = clock
         self.last_beat: float | None = None
 
-    async def beat(self) -> None:
-        """Beat for ever. Cancel to stop."""
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
         while True:
             began = self._clock.monotonic()
             try:
@@ -69,11 +69,11 @@ class Heartbeat:
         self.last_beat = self._clock.now().timestamp()
         if seconds >= SLOW_SECONDS:
             logger.bind(action="heartbeat.slow", seconds=round(seconds, 1)).warning(
-                "a write of our own took {:.0f} s to be durable and folded", seconds
+                "the heartbeat took {:.0f} s until it was durable and folded", seconds
             )
 
     async def watch_loop(self) -> None:
-        """Measure how late the loop is, once a second. Cancel to stop."""
+        """Measure the lag of the event loop every second until cancelled."""
         while True:
             due = self._clock.monotonic() + WAKE_SECONDS
             await self._clock.sleep(WAKE_SECONDS)
@@ -82,7 +82,7 @@ class Heartbeat:
 
 
 def readings(status: Mapping[str, Any], last_beat: float | None) -> list[GaugeValue]:
-    """Return what the running parts say of themselves, from the daemon's status."""
+    """Return metrics from the daemon's status."""
     started = from_text(status["started_at"]).timestamp()
     found = [GaugeValue("up_since_timestamp_seconds", started)]
     if last_beat is not None:
@@ -117,7 +117,7 @@ class _Counted(Struct, frozen=True):
 
 
 class Sampler:
-    """What happened lately, for people who look."""
+    """Keeps the rates and samples that the dashboard shows."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Sampler:
         self.mirrored: Mapping[str, int] = {}
 
     async def run(self) -> None:
-        """Look for ever. Cancel to stop."""
+        """Take samples until cancelled."""
         minutes = 0
         self._seen.append(self._count())
         while True:
@@ -147,11 +147,11 @@ class Sampler:
             await self._keep()
 
     def _is_quick(self) -> bool:
-        """Tell whether counting the mirror costs next to nothing."""
+        """Return whether counting the mirror's rows is cheap."""
         return sum(self.mirrored.values()) < QUICKLY_COUNTED
 
     def rates(self) -> dict[str, float]:
-        """Return what happened each minute, by the last minute's numbers."""
+        """Return the rates per minute, over the last minute."""
         now = self._count()
         then = self._seen[0] if self._seen else now
         minutes = max((now.at - then.at) / 60, 1 / 60)
