@@ -124,7 +124,7 @@ async def test_a_bare_test_delivery_is_known_by_its_body(topic: str) -> None:
 async def test_any_other_delivery_shows_that_webhooks_come_in() -> None:
     found = await examined(json.dumps({"ping": 1}).encode())
     assert found.state is State.WARN
-    assert "event 1 came in" in found.said
+    assert "event 1 arrived" in found.said
     assert "firewall" not in found.fix
 
 
