@@ -41,22 +41,25 @@ The configuration is one TOML file: the one that `--config` names, else
 `config/backhaul.example.toml` shows every setting. `backhaul check-config` reports all
 mistakes at once and exits with code 78 if there are any.
 
-**Environment.** Every setting can also be a variable: `BACKHAUL_`, then its key in
-capitals with `__` for each dot, such as `BACKHAUL_STORES__MAIN__BASE_URL`. Separate
-the entries of a list by commas, or write JSON. With variables alone no file is
-necessary. Unknown `BACKHAUL_*` variables are an error.
+**Environment.** Every setting can also be a variable: `BACKHAUL_`, then the setting's
+full name in capitals with `__` in place of each dot, such as
+`BACKHAUL_STORES__MAIN__BASE_URL`. Separate the entries of a list by commas, or write
+JSON. If all settings are variables, no file is necessary. Unknown `BACKHAUL_*`
+variables are an error.
 
-**Secrets** need not be in the configuration file. Precedence of a secret `NAME`,
-lowest first:
+**Secrets** need not be in the configuration file. A secret can come from three places.
+If several of them contain it, the last one in this list wins:
 
-1. the file: `NAME`, or `NAME_file` with the path of a file that contains the secret;
-2. systemd credentials: `$CREDENTIALS_DIRECTORY/stores_main_api_key`, the key with `_`
-   for each dot;
+1. the configuration file: `NAME`, or `NAME_file` with the path of a file that contains
+   the secret;
+2. systemd credentials: `$CREDENTIALS_DIRECTORY/stores_main_api_key`, which is the full
+   name of the setting with `_` in place of each dot;
 3. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or `…_API_KEY_FILE` with a path.
 
 In the file of a list of secrets, write one secret per line. Backhaul rejects files
-that group or others can read (`chmod 600`), except systemd credentials. It also
-rejects `NAME` and `NAME_file` in the same place.
+that group or others can read (`chmod 600`), except systemd credentials. It is also an
+error to set both `NAME` and `NAME_file` in the configuration file, or both in the
+environment.
 
 **Durations** are text with a unit: `"250ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`. Names of
 stores and connections consist of `a-z`, `0-9` and `_`. Relative paths start at the

@@ -48,7 +48,8 @@ class Store(Section):
     )
     restock_field: Text = Field(
         default="restock",
-        description="Field of a cancel request that asks for the restock.",
+        description="Name of the field in a cancel request that puts the units back "
+        "into stock.",
     )
     fields: Fields = Field(
         default=Fields(), description="Field names for tracking data."
@@ -56,9 +57,9 @@ class Store(Section):
     idempotency: bool | None = Field(
         default=None,
         description="Whether the platform applies requests with the same "
-        "Idempotency-Key only once. If true, an uncertain command is retried "
-        "immediately with the same key. Left out: the daemon asks the platform each "
-        "time.",
+        "Idempotency-Key only once. If true, Backhaul retries an uncertain command "
+        "immediately with the same key. If you leave it out, Backhaul asks the "
+        "platform each time.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
@@ -88,20 +89,21 @@ class Counts(Section):
     quantity_means: Literal["available", "on_hand"] = Field(
         default="available",
         description="Whether a count means sellable (`available`) or physical "
-        "(`on_hand`) stock. Backhaul subtracts from `on_hand` the units that were sold "
-        "and not shipped when the count was taken.",
+        "(`on_hand`) stock. With `on_hand`, Backhaul subtracts the units that were "
+        "sold, but not shipped, at the time of the count.",
     )
     buffer: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Safety stock: units that Backhaul subtracts from what the store "
-        "shows.",
+        description="Safety stock: units that Backhaul subtracts from the stock that "
+        "the store shows.",
     )
     unseen_orders: Duration = Field(
         default=0.0,
         description="Order lag: how long an order may take to reach the back office. "
-        "Units sold within this time before a count are subtracted as well. Only for "
+        "Backhaul subtracts the units that were sold in this time before a count, "
+        "because the count may not include these sales yet. Only for "
         '`quantity_means = "available"`.',
     )
     max_step: Count | None = Field(

@@ -110,13 +110,14 @@ class Scheduled(Section):
     )
     jitter: Duration | None = Field(
         default=None,
-        description="Delays each run by a random time up to this one, so that not all "
-        "jobs start together.",
+        description="Each run starts later by a random time, at most this long, so "
+        "that not all jobs start together.",
     )
     quiet: Quiet = Field(
         default=(),
         description='Quiet hours: local hours without runs, such as "22:00-06:00", or '
-        "a list of them. Runs missed in quiet hours run once when they end.",
+        "a list of them. If runs were due in quiet hours, one run starts when the "
+        "quiet hours end.",
     )
 
     @model_validator(mode="after")
@@ -187,9 +188,9 @@ class PushJob(Job):
     eager: bool | None = Field(
         default=None,
         description="Whether commands are sent as soon as they are planned. If true, "
-        "only `quiet` delays them. Left out: they are sent only when the job runs if "
-        "`trigger`, `every`, `cron` or `quiet` is set for it; otherwise `[push] eager` "
-        "decides.",
+        "only `quiet` delays them. If you leave it out, a job for which `trigger`, "
+        "`every`, `cron` or `quiet` is set sends commands only when it runs. For other "
+        "jobs `[push] eager` decides.",
     )
 
     def sends_at_once(self, eager: bool) -> bool:
@@ -229,9 +230,9 @@ class PushJob(Job):
 class StoreJob(PushJob):
     """Settings that override those of `[jobs.NAME]` for one store.
 
-    Settings that are left out come from `[jobs.NAME]`, except that `trigger`, `every`
-    and `cron` belong together: if one of them is given, the others are not taken from
-    there, and neither is `eager`, which only the jobs that send commands have.
+    Settings that you leave out come from `[jobs.NAME]`. Exception: if you set
+    `trigger`, `every` or `cron` here, Backhaul ignores all three in `[jobs.NAME]`, and
+    also `eager` there. Only jobs that send commands have `eager`.
     """
 
 

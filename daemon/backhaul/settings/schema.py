@@ -55,8 +55,9 @@ class Database(Section):
     retention_days: Count = Field(
         default=30,
         le=3_650,
-        description="Days for which bodies and headers of events are kept, and stock "
-        "counts that changed nothing. The outcome of each event is kept forever.",
+        description="How many days Backhaul keeps the bodies and headers of events, "
+        "and stock counts that changed nothing. It keeps the outcome of each event "
+        "forever.",
     )
 
 
@@ -172,18 +173,18 @@ class Push(Section):
     longest_pause: Duration = Field(
         default=parse_duration("5m"),
         le=86_400,
-        description="Maximum pause after the platform's rate limit asks for one (429 "
-        "with `Retry-After`, or `RateLimit`). After it Backhaul sends one request as a "
-        "test. `backhaul status` shows a pause of more than a minute, and an alert "
-        "reports it.",
+        description="Maximum length of a pause that the platform requests because of "
+        "its rate limit (429 with `Retry-After`, or `RateLimit`). After the pause "
+        "Backhaul sends one request as a test. `backhaul status` and an alert report "
+        "a pause of more than a minute.",
     )
     check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
         description="When Backhaul checks the outcome of an uncertain command, "
         "counted from the moment it became uncertain. Any check can find that the "
         "command took effect; only the last one can conclude that it did not. Set the "
-        "last delay longer than the longest possible delay between you and the "
-        "platform. `looks` is the old name of this setting and still works.",
+        "last value longer than a request can take to reach the platform and take "
+        "effect there. `looks` is the old name of this setting and still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
         default="resend",
@@ -193,9 +194,9 @@ class Push(Section):
     cancel_partly_shipped: Literal["ask", "restock_unshipped"] = Field(
         default="ask",
         description="What happens to a cancellation with restock if some units of the "
-        "order have shipped and are not reported as returned: `ask` parks it for an "
-        "operator; `restock_unshipped` cancels without restock and then adds the units "
-        "that have not shipped to the stock.",
+        "order were shipped and are not reported as returned. `ask` parks the "
+        "cancellation for an operator. `restock_unshipped` cancels without restock; "
+        "then it adds to the stock the units that were not shipped.",
     )
 
 
@@ -224,7 +225,8 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="How far a poll reaches back before the previous poll.",
+        description="Each poll also reads the changes of this period before the "
+        "previous poll, so that it misses none.",
     )
 
 
