@@ -10,7 +10,10 @@ from typing import Literal, get_args
 from backhaul_reference.fixtures.loader import FIXTURES
 from backhaul_reference.mail.transports import PASSWORD, USER, Tls
 from backhaul_reference.platform import quirks, rate_limits
-from backhaul_reference.platform.webhooks.retry_schedule import Schedule, parse_schedule
+from backhaul_reference.platform.webhooks.delivery_faults import (
+    Schedule,
+    parse_schedule,
+)
 
 MAIL_FROM = "shop@backhaul.example"
 MAX_QUOTA = 1_000_000

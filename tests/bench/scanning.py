@@ -17,7 +17,7 @@ from loguru import logger
 
 from backhaul.app import gc_tuning
 from backhaul.connect.host import Host
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from backhaul_connectors.scanner import Scanner

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli import context
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import from_text
 from backhaul.core.stock import Policy, compute
 from backhaul.store.contract import NewRecord

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.cli import context
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul.store.sqlite.full_lists import ABSENT, LATER, UNMATCHED
 from backhaul_sdk import FullList, StockLevel
 from scenes import payloads

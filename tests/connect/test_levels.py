@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul.store.sqlite.levels import OTHERS
 from backhaul_sdk import StockLevel
 from scenes import payloads

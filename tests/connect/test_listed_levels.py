@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher
-from backhaul.store.sqlite.listed_levels import LISTED
+from backhaul.connect.record_matching import Matcher
+from backhaul.store.sqlite.levels import LISTED
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher, encode
 from backhaul.connect.quarantine_retry import UnmatchedRetry
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped

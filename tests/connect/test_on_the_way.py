@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul.core.lifecycle import Cause
 from backhaul.store.deciding import Decision
 from backhaul.store.outbox import Attempt, Sendable, Settlement

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import aiomqtt
 import pytest
 
-from backhaul.connect.matching import decode
+from backhaul.connect.record_matching import decode
 from backhaul_connectors.scanner.session_store import FILE, connect
 from backhaul_sdk import Fulfillment, Line, StockAdjustment
 from connectors.lining import LINES, wire_to

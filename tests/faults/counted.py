@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from backhaul.app.wiring import build_client, build_repair, build_target_worker
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.identity import step_id
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.contract import NewRecord

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store.contract import Arrival
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul.sync.reconciler import Reconciler
     from backhaul.sync.refetcher import Refetcher
+    from backhaul.sync.sync_scheduler import Reconciler
 
 STORE = "main"
 PART = 100

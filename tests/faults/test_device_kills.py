@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.connect.matching import decode
+from backhaul.connect.record_matching import decode
 from backhaul.core.clock import SystemClock
 from backhaul_sdk import StockAdjustment
 from faults.guns import Gun, code_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.store.sqlite.log_size import LARGE_BYTES
+from backhaul.store.sqlite.connections import LARGE_BYTES
 from faults.sending import sender
 from faults.trials import LONG, tell
 from scenes.waiting import HANG_SECONDS

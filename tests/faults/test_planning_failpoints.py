@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.connect.host import Host
-from backhaul.connect.matching import Matcher
 from backhaul.connect.quarantine_retry import UnmatchedRetry
+from backhaul.connect.record_matching import Matcher
 from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import STORE, program, stage
 from scenes import payloads

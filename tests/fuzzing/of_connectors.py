@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 from yarl import URL
 
-from backhaul.connect.matching import decode, encode
+from backhaul.connect.record_matching import decode, encode
 from backhaul_connectors.courier import parsing as courier_parsing
 from backhaul_connectors.courier import polling as courier_asking
 from backhaul_connectors.courier import settings as courier_settings

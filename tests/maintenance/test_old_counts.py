@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.store.contract import NewRecord
 from backhaul.store.sqlite.old_counts import BATCH

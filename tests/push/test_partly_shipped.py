@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.push.response_classifier import interrupted
 from backhaul.settings import Push
 from backhaul.store.contract import NewRecord

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loguru import logger
 
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import to_text
 from backhaul.core.stock import ProductStock
 from backhaul.platform.transport import NotSent

@@ -15,9 +15,11 @@ from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.identifiers import IdSource
 from backhaul_reference.platform.state.database import open_reader, open_writer
 from backhaul_reference.platform.state.writer import Writer
-from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
+from backhaul_reference.platform.webhooks.delivery_faults import (
+    DeliveryFaults,
+    Schedule,
+)
 from backhaul_reference.platform.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
-from backhaul_reference.platform.webhooks.retry_schedule import Schedule
 from backhaul_reference.platform.webhooks.sender import Sender
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.reference_shop import (

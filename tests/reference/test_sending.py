@@ -11,9 +11,9 @@ from aioresponses import aioresponses
 
 from backhaul_reference.platform.clock import SystemClock
 from backhaul_reference.platform.faults import Faults
-from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
-from backhaul_reference.platform.webhooks.retry_schedule import (
+from backhaul_reference.platform.webhooks.delivery_faults import (
     DEFAULT_DELAYS,
+    DeliveryFaults,
     Schedule,
     parse_schedule,
     retry_after_seconds,

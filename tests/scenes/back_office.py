@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from backhaul.connect.host import Host
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul_sdk import Batch, Capability, Connector, Fulfillment, Spec
 from scenes.clock import RunningClock
 

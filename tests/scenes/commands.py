@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from backhaul.connect.matching import encode
+from backhaul.connect.record_matching import encode
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 
 if TYPE_CHECKING:

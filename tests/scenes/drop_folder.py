@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
 from scenes import payloads

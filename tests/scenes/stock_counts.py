@@ -17,7 +17,7 @@ from backhaul.app.wiring import (
     build_sender,
     build_target_worker,
 )
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.settings import Settings

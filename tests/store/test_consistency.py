@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from backhaul.store.sqlite.connections import open_reader
-from backhaul.store.sqlite.consistency import consistency
+from backhaul.store.sqlite.sweeps import consistency
 from backhaul.sync.resource_types import KINDS
 from scenes.clock import START, VirtualClock
 from scenes.databases import started_store

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher, encode
+from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.effect_proof import Move, TagMeaning
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State

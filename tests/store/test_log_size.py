@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loguru import logger
 
-from backhaul.store.sqlite.log_size import KEPT_BYTES, LARGE_BYTES, LogSize
+from backhaul.store.sqlite.connections import KEPT_BYTES, LARGE_BYTES, LogSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul.store.contract import Known, Matched, NewRecord, Unmatched
 from backhaul.store.sqlite.records import UNREPORTED
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment

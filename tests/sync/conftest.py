@@ -14,7 +14,7 @@ from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
 from backhaul.settings import Reconcile
 from backhaul.sync.diff_repair import MirrorRepair
-from backhaul.sync.reconciler import Reconciler
+from backhaul.sync.sync_scheduler import Reconciler
 from scenes import payloads
 from scenes.clock import RunningClock
 from scenes.databases import started_store

@@ -14,7 +14,7 @@ from scenes.scripted_platform import document
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
-    from backhaul.sync.reconciler import Reconciler
+    from backhaul.sync.sync_scheduler import Reconciler
     from sync.conftest import Place
 
 ORDERS = {

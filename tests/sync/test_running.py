@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from backhaul.sync.reconciler import Reconciler
+    from backhaul.sync.sync_scheduler import Reconciler
     from sync.conftest import Place
 
     Answer = Callable[[Request], bytes]

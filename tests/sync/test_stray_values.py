@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from loguru import Message, Record
 
-    from backhaul.sync.reconciler import Reconciler
+    from backhaul.sync.sync_scheduler import Reconciler
     from scenes.databases import Row
     from sync.conftest import Place
 

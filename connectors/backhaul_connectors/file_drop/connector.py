@@ -19,13 +19,13 @@ from backhaul_connectors.file_drop.files import (
     FileNames,
     FoundFile,
     own_folders,
+    shared,
 )
 from backhaul_connectors.file_drop.folder import IgnoredEntries, sentences
 from backhaul_connectors.file_drop.local_folder import LocalFolder
 from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.rejected_rows import RejectedRows
 from backhaul_connectors.file_drop.settings import Settings, meanings
-from backhaul_connectors.file_drop.sharing import shared
 from backhaul_sdk import Bad, Batch, Capability, Connector, Rejected, Spec
 from backhaul_sdk.clock import seconds_since_1970
 

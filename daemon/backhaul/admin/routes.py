@@ -13,14 +13,7 @@ from backhaul.admin import login
 from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.client_address import harden
 from backhaul.admin.context import PageContext
-from backhaul.admin.pages import (
-    administration,
-    commands,
-    events,
-    incidents,
-    mirror,
-    overview,
-)
+from backhaul.admin.pages import administration, commands, events, mirror, overview
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
 
@@ -89,7 +82,7 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *commands.ROUTES,
     *events.QUARANTINE_ROUTES,
-    *incidents.ROUTES,
+    *administration.INCIDENT_ROUTES,
     *mirror.ROUTES,
     *administration.ROUTES,
     *administration.STORE_ROUTES,

@@ -30,8 +30,8 @@ from backhaul.app.wiring import (
 )
 from backhaul.connect import lifecycle, registry
 from backhaul.connect.host import Host
-from backhaul.connect.matching import Matcher
 from backhaul.connect.quarantine_retry import UnmatchedRetry
+from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
 from backhaul.errors import Busy, first_of
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor

@@ -21,14 +21,14 @@ from backhaul.app.wiring import (
 )
 from backhaul.connect import registry
 from backhaul.connect.host import Host
-from backhaul.connect.matching import Matcher
+from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
 from backhaul.store.opening import open_store, sole_writer
-from backhaul.store.sqlite.looking import SqliteLook
+from backhaul.store.sqlite.sweeps import SqliteLook
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
 from backhaul.sync.store_identity import known_facts, learn_facts, require_same
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.settings import Settings
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul.sync.reconciler import Reconciler
     from backhaul.sync.refetcher import Refetcher
+    from backhaul.sync.sync_scheduler import Reconciler
 
 CLOCK = SystemClock()
 CHANCE = random.SystemRandom().random

@@ -19,11 +19,11 @@ from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.push.stock_targets import TargetWorker
 from backhaul.sync.diff_repair import MirrorRepair
-from backhaul.sync.reconciler import Reconciler
 from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import ORDERS
 from backhaul.sync.stock_reader import StockReader
 from backhaul.sync.store_identity import StoreIdentity
+from backhaul.sync.sync_scheduler import Reconciler
 from backhaul.sync.webhook_subscriptions import SubscriptionManager
 
 if TYPE_CHECKING:

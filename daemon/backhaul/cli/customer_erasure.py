@@ -18,7 +18,7 @@ from backhaul.errors import BackhaulError, why
 from backhaul.maintenance.customer_erasure import ErasurePreview, preview
 from backhaul.settings import Settings
 from backhaul.store.sqlite.forgetting import find_person, holds, needles_of
-from backhaul.store.sqlite.nearest import nearest
+from backhaul.store.sqlite.guests import nearest
 
 customers = typer.Typer(no_args_is_help=True, help="Customers' personal data.")
 forget = typer.Typer(

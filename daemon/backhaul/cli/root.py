@@ -21,7 +21,7 @@ from backhaul.cli.jobs import jobs
 from backhaul.cli.query import export, query
 from backhaul.cli.reconcile import backfill, reconcile
 from backhaul.cli.run import demo, reference, run
-from backhaul.cli.search import search, why
+from backhaul.cli.search_and_why import search, why
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
 from backhaul.cli.traffic import capture, replay, trigger

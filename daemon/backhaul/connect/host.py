@@ -19,8 +19,8 @@ from backhaul.connect.health import (
     guarded,
     with_timeout,
 )
-from backhaul.connect.matching import encode
 from backhaul.connect.polling import PollSchedule
+from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
 from backhaul.core.text import storable
 from backhaul.errors import BackhaulError, Busy
@@ -30,7 +30,7 @@ from backhaul_sdk import Bad, Capability, Receipt, Rejection
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from backhaul.connect.matching import Matcher
+    from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.store.contract import RecordOutcome, Records
     from backhaul.store.job_runs import Told

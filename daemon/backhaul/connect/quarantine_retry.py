@@ -9,13 +9,13 @@ import msgspec
 from loguru import logger
 
 from backhaul.connect.host import log_outcome
-from backhaul.connect.matching import RECORD_TYPES
+from backhaul.connect.record_matching import RECORD_TYPES
 from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backhaul.connect.matching import Matcher
+    from backhaul.connect.record_matching import Matcher
     from backhaul.store.contract import Records
 
 

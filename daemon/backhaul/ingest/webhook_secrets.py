@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.deeds import Deed
-    from backhaul.store.webhook_secrets import WebhookSecrets
+    from backhaul.store.users import WebhookSecrets
 
 SAVE_SECONDS = 30.0
 """The interval of saving `last used`; a crash loses at most this much of it."""

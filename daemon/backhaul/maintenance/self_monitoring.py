@@ -12,7 +12,7 @@ from msgspec import Struct
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Busy
 from backhaul.observe.metrics import GaugeValue
-from backhaul.store.samples import Sample
+from backhaul.store.upkeep import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
     from backhaul.store.contract import Marks
-    from backhaul.store.samples import Samples
+    from backhaul.store.upkeep import Samples
 
 
 HEARTBEAT_SECONDS = 15.0

@@ -1,4 +1,4 @@
-"""What a person may decide about a command, and how the store is told."""
+"""What operators decide: verbs on commands, and incidents to resolve."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.lifecycle import State
     from backhaul.store.contract import Command
+
 
 LONGEST_REASON = 500
 """In characters: a reason stands in lists."""
@@ -95,4 +96,29 @@ class Decisions(Protocol):
         `shown` is where it stood when the person looked. Raises BackhaulError where it
         stands elsewhere by now, or where the lifecycle has no such move.
         """
+        ...
+
+
+class Incident(Struct, frozen=True):
+    """One incident of an order; `says` is what happened, in a sentence.
+
+    `resolution` is what an operator wrote, None while the incident is open.
+    """
+
+    id: int
+    store: str
+    order_id: str
+    command_id: str
+    at: str
+    says: str
+    resolved_at: str | None = None
+    resolved_by: str | None = None
+    resolution: str | None = None
+
+
+class Incidents(Protocol):
+    """The incidents of every store."""
+
+    async def resolve(self, id_: int, who: str, resolution: str) -> Incident:
+        """Close an open incident, with an audit entry. Raises BackhaulError."""
         ...

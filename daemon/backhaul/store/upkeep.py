@@ -1,11 +1,14 @@
-"""What upkeep asks of a store: to keep the search index, to prune, to forget."""
+"""Search index, retention, erasure and samples: what maintenance asks of a store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Words(Struct, frozen=True):
@@ -170,4 +173,30 @@ class Forgetting(Protocol):
 
     async def audit(self, who: str, action: str, detail: str) -> None:
         """Write down who did what."""
+        ...
+
+
+class Sample(Struct, frozen=True):
+    """Counts of a minute, mean seconds in it, and what waited at its end."""
+
+    at: str
+    webhooks: int
+    folded: int
+    applied: int
+    platform_seconds: float | None
+    heartbeat_seconds: float | None
+    events_waiting: int
+    commands_open: int
+    parked: int
+
+
+class Samples(Protocol):
+    """Keeps a day of samples."""
+
+    async def keep(self, sample: Sample, since: str) -> None:
+        """Keep a sample; forget those before `since`. May raise Busy."""
+        ...
+
+    async def mirrored(self) -> Mapping[str, int]:
+        """Count what is mirrored, by table: it reads an index from end to end."""
         ...

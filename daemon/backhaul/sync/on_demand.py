@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from backhaul.store.reconciling import Sweep
     from backhaul.sync.diff_repair import Comparison
     from backhaul.sync.full_sync import PassProgress
-    from backhaul.sync.reconciler import Reconciler
     from backhaul.sync.resource_types import ResourceType
+    from backhaul.sync.sync_scheduler import Reconciler
 
 
 PATIENCE_SECONDS = 120.0

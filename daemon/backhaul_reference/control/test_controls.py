@@ -11,7 +11,7 @@ from backhaul_reference.control.auth import check_token
 from backhaul_reference.fixtures import loader
 from backhaul_reference.platform import json_codec, quirks, timestamps
 from backhaul_reference.platform.clock import VirtualClock
-from backhaul_reference.platform.context import Platform
+from backhaul_reference.platform.context import NOTICE_MS, Platform, Retirement
 from backhaul_reference.platform.faults import Rule
 from backhaul_reference.platform.http import request_bodies
 from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, read_raw
@@ -19,7 +19,6 @@ from backhaul_reference.platform.http.request_bodies import Body, Instant, Text
 from backhaul_reference.platform.http.responses import data_answer
 from backhaul_reference.platform.problems import Flaw, invalid, not_found
 from backhaul_reference.platform.quirks import Quirks, UnknownQuirkError
-from backhaul_reference.platform.retirement import NOTICE_MS, Retirement
 from backhaul_reference.platform.state import stores
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,10 +18,35 @@ from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.identifiers import IdSource, sha256_hex
 from backhaul_reference.platform.quirks import Quirks
 from backhaul_reference.platform.rate_limits import Limits
-from backhaul_reference.platform.retirement import Retirement
 from backhaul_reference.platform.state.api_keys import KeyUses
 from backhaul_reference.platform.state.database import Rows, open_reader
 from backhaul_reference.platform.state.writer import Writer
+
+NOTICE_MS = 365 * 24 * 3600 * 1000
+"""Nobody is given less time than this."""
+
+
+@dataclass(slots=True)
+class Retirement:
+    """When the end of v1 was announced, and its date; None before the announcement."""
+
+    deprecated_ms: int | None = None
+    sunset_ms: int | None = None
+
+    def announce(self, now_ms: int, sunset_ms: int) -> None:
+        self.deprecated_ms, self.sunset_ms = now_ms, sunset_ms
+
+    def take_back(self) -> None:
+        self.deprecated_ms = self.sunset_ms = None
+
+    def headers(self) -> dict[str, str]:
+        if self.deprecated_ms is None or self.sunset_ms is None:
+            return {}
+        return {
+            "Deprecation": f"@{self.deprecated_ms // 1000}",
+            "Sunset": formatdate(self.sunset_ms // 1000, usegmt=True),
+        }
+
 
 T = TypeVar("T")
 MAX_KNOWN = 64

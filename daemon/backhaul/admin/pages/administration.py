@@ -280,3 +280,24 @@ USER_ROUTES = (
     Route("POST", "/users/remove", Role.ADMIN, remove_user),
     Route("POST", "/users/role", Role.ADMIN, set_user_role),
 )
+
+
+async def show(context: PageContext, page_request: PageRequest) -> web.Response:
+    """List the open incidents, the oldest first."""
+    rows = await context.boards.read(lambda board: board.incidents())
+    return context.page(page_request, "incidents", rows=rows)
+
+
+async def resolve(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Close an incident with the reason that the operator gives."""
+    id_ = int(page_request.request.match_info["id"])
+    reason = page_request.form.get("reason", "").strip()
+    await context.change(page_request, "incidents/resolve", id=id_, reason=reason)
+    page_request.session.add_notice("good", f"Incident {id_} is resolved.")
+    return page_request.redirect("/incidents")
+
+
+INCIDENT_ROUTES = (
+    Route("GET", "/incidents", Role.VIEWER, show),
+    Route("POST", r"/incidents/{id:\d{1,18}}/resolve", Role.OPERATOR, resolve),
+)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite import lives
 from backhaul.store.sqlite.explaining import Explainer
-from backhaul.store.sqlite.number_corrections import may_correct
-from backhaul.store.sqlite.variants import NEWEST
+from backhaul.store.sqlite.mirror_rows import NEWEST
+from backhaul.store.sqlite.quarantining import may_correct
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.explaining import Row

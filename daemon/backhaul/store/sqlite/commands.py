@@ -17,12 +17,12 @@ from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable, Settlement
 from backhaul.store.sqlite import (
     answers,
+    baselines,
     corrections,
     echoes,
     incidents,
     planning,
     rehearsals,
-    verdicts,
 )
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.connections import concerns_the_file
@@ -383,7 +383,7 @@ def move_on(
     settlement: Settlement,
     now: str,
 ) -> State:
-    evidence = verdicts.kept(connection, command, state, settlement)
+    evidence = baselines.kept(connection, command, state, settlement)
     for cause in settlement.causes:
         state = transition(state, cause)
     held = settlement.held and not _order_changed(connection, command)

@@ -15,18 +15,16 @@ from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.incidents import SqliteIncidents
 from backhaul.store.sqlite.job_runs import SqliteJobRuns
-from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.needing import SqliteNeeds
-from backhaul.store.sqlite.numbers import Numbers
+from backhaul.store.sqlite.numbers import Numbers, SqliteSamples
 from backhaul.store.sqlite.quarantining import SqliteQuarantine
 from backhaul.store.sqlite.records import SqliteRecords
 from backhaul.store.sqlite.refolding import SqliteRefolds
 from backhaul.store.sqlite.rereads import SqliteRereads
 from backhaul.store.sqlite.retention import SqliteRetention
-from backhaul.store.sqlite.samples import SqliteSamples
 from backhaul.store.sqlite.search import SqliteSearch
-from backhaul.store.sqlite.sweeps import SqliteSweeps
+from backhaul.store.sqlite.sweeps import SqliteLook, SqliteSweeps
 from backhaul.store.sqlite.tags import SqliteTags
 from backhaul.store.sqlite.targets import SqliteTargets
 from backhaul.store.sqlite.users import SqliteUsers

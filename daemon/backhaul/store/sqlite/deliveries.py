@@ -16,9 +16,8 @@ from backhaul.store.deliveries import Outgoing
 from backhaul.store.sqlite import following
 from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.members import document_of
-from backhaul.store.sqlite.mirror_rows import DOCUMENTS
+from backhaul.store.sqlite.mirror_rows import DOCUMENTS, NEWEST
 from backhaul.store.sqlite.rereads import Doubt, ask
-from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from backhaul.store.sqlite import (
     copies,
     corrections,
-    finding,
     glancing,
     incidents,
     lives,
@@ -15,11 +14,12 @@ from backhaul.store.sqlite import (
     outbox_reading,
     payment_states,
     quarantined_events,
+    search,
     unreadable,
 )
-from backhaul.store.sqlite.consistency import consistency
+from backhaul.store.sqlite.mirror_rows import NEWEST
 from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
-from backhaul.store.sqlite.variants import NEWEST
+from backhaul.store.sqlite.sweeps import consistency
 
 if TYPE_CHECKING:
     import sqlite3
@@ -186,7 +186,7 @@ class Explainer:
         self, text: str, kind: str | None, limit: int, skip: int = 0
     ) -> list[Row]:
         """Return the objects that have all these words, best first, but for `skip`."""
-        rows = finding.find(self._connection, text, kind, limit, skip)
+        rows = search.find(self._connection, text, kind, limit, skip)
         if rows or skip:
             return rows
         return quarantined_events.found(self._connection, text, kind)[:limit]

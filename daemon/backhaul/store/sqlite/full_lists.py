@@ -14,7 +14,7 @@ from backhaul.core.identity import command_id
 from backhaul.core.sku_matching import near_text
 from backhaul.store.contract import NewCommand, Unmatched
 from backhaul.store.sqlite.corrections import KIND
-from backhaul.store.sqlite.listed_levels import is_decided
+from backhaul.store.sqlite.levels import is_decided
 from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.planning import plan

@@ -13,8 +13,8 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
+from backhaul.store.deciding import Incident
 from backhaul.store.deeds import Deed
-from backhaul.store.incidents import Incident
 from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.shipped import out_by_line

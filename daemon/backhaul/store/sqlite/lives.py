@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.members import member
+from backhaul.store.sqlite.mirror_rows import NEWEST
 from backhaul.store.sqlite.payment_states import NOT_REPORTED
-from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlite_utils import Migrations
 
 from backhaul.store.sqlite import (
-    delivery_schema,
     full_lists,
     mirror_schema,
     operations_schema,
@@ -429,8 +428,8 @@ migrations(name="m060_newest_records")(operations_schema.add_newest_records)
 migrations(name="m061_alerts")(operations_schema.add_alerts)
 migrations(name="m062_digests")(outbox_schema.add_digests)
 migrations(name="m070_targets")(outbox_schema.add_targets)
-migrations(name="m071_deliveries")(delivery_schema.add_deliveries)
-migrations(name="m072_parcels")(delivery_schema.add_parcels)
+migrations(name="m071_deliveries")(operations_schema.add_deliveries)
+migrations(name="m072_parcels")(operations_schema.add_parcels)
 migrations(name="m080_users")(operations_schema.add_users)
 migrations(name="m081_samples")(operations_schema.add_samples)
 migrations(name="m082_handed_in")(operations_schema.add_handed_in)
@@ -455,4 +454,4 @@ migrations(name="m100_decided")(full_lists.add_decided)
 migrations(name="m101_payment_states")(payment_states.add_payment_states)
 migrations(name="m102_alphabets")(sku_spellings.add_alphabets)
 migrations(name="m103_unhandled")(quarantined_events.add_unhandled)
-migrations(name="m104_rules")(delivery_schema.add_rules)
+migrations(name="m104_rules")(operations_schema.add_rules)

@@ -18,10 +18,10 @@ from backhaul.store.order_views import (
     ReportedShipment,
 )
 from backhaul.store.sqlite import corrections, shipped
-from backhaul.store.sqlite.listed_levels import levels_listed
+from backhaul.store.sqlite.levels import levels_listed
 from backhaul.store.sqlite.members import document_of, is_document, member, whole
+from backhaul.store.sqlite.mirror_rows import NEWEST
 from backhaul.store.sqlite.sku_spellings import near_skus
-from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
 from backhaul_sdk import LineInStore, NameInStore, OrderInStore
 

@@ -18,6 +18,7 @@ from backhaul.store.sqlite.connections import concerns_the_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 Values: TypeAlias = tuple[Any, ...]
 DOCUMENTS = {
     "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
@@ -163,3 +164,11 @@ def parts(name: str, parent: str, columns: str) -> Parts:
         f" ON CONFLICT (store, {parent}, id) DO UPDATE SET {replaced}",
         f"SELECT id, {columns} FROM {name} WHERE store = ? AND {parent} = ?",  # noqa: S608 - constants
     )
+
+
+NEWEST = """
+    NOT EXISTS (
+        SELECT 1 FROM variants n WHERE n.store = v.store AND n.id = v.id
+        AND (n.updated_at, n.product_id) > (v.updated_at, v.product_id))
+"""
+"""SQL that is true of the variant `v` as the product shows it that changed last."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.sqlite import doubled_moves
+from backhaul.store.sqlite import part_keys
 
 if TYPE_CHECKING:
     import sqlite3
@@ -188,4 +188,4 @@ def add_told_by(db: Database) -> None:
 
 def join_doubled_moves(db: Database) -> None:
     """Moves of stock that were written down twice become one row again."""
-    doubled_moves.join(db.conn)
+    part_keys.join(db.conn)

@@ -1,4 +1,4 @@
-"""What the database says about the daemon's work, as gauges."""
+"""Gauges of the database, and one sample a minute for the charts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 import sqlite3
 from typing import TYPE_CHECKING
 
+from msgspec.structs import astuple
+
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.sqlite.connections import Readers
-from backhaul.store.sqlite.consistency import consistency
+from backhaul.store.sqlite.sweeps import consistency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.upkeep import Sample
+
 
 Number = tuple[str, float, tuple[str, ...]]
 """Name, value, and the values of its labels."""
@@ -170,3 +175,46 @@ def _sizes(path: Path) -> list[Number]:
         for name, file in files.items()
         if file.exists()
     ]
+
+
+COUNTING_PAGES = 8
+_KEEP = "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_MIRRORED = """
+    SELECT (SELECT count(*) FROM orders) AS orders,
+           (SELECT count(*) FROM products WHERE deleted_at IS NULL) AS products,
+           (SELECT count(*) FROM customers) AS customers
+"""
+
+
+class SqliteSamples:
+    """Writes behind the rest, and counts in a thread."""
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        self._readers = Readers(path)
+        self._writer = writer
+
+    def close(self) -> None:
+        """Close what is idle."""
+        self._readers.close()
+
+    async def keep(self, sample: Sample, since: str) -> None:
+        """Keep a sample; forget those before `since`. May raise Busy."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(_KEEP, astuple(sample))
+            connection.execute("DELETE FROM samples WHERE at < ?", (since,))
+
+        await self._writer.background(unit)
+
+    async def mirrored(self) -> dict[str, int]:
+        """Count what is mirrored, by table; nothing of a file that cannot be read."""
+        return await asyncio.to_thread(self._mirrored)
+
+    def _mirrored(self) -> dict[str, int]:
+        try:
+            with self._readers.lend() as connection:
+                # A count meets each page once; a cache of them grows with the mirror.
+                connection.execute(f"PRAGMA cache_size={COUNTING_PAGES}")
+                return dict(connection.execute(_MIRRORED).fetchone())
+        except sqlite3.Error:
+            return {}

@@ -1,9 +1,4 @@
-"""Migration 92: lines, parcels and variants are told apart within what they are of.
-
-One that moved to another order or product, or whose number begins anew in each, took
-the place of the first one's row. It is frozen like the others; `migrations` registers
-it.
-"""
+"""Migration steps that rewrite rows: keys of lines, and stock moves stored twice."""
 
 from __future__ import annotations
 
@@ -12,6 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
     from sqlite_utils import Database
 
 
@@ -142,3 +140,53 @@ def _disown(db: Database, parents: str, *shown: _Parts) -> None:
         f"UPDATE {parents} AS p SET digest = x'' WHERE ({lacks})"  # noqa: S608 - constants
         + (" AND deleted_at IS NULL" if parents == "products" else "")
     )
+
+
+# What is told by an event was taken in by a version that joins.
+_PAIRS = """
+    SELECT n.id, i.id, n.at LIKE '%.000Z' OR n.at NOT LIKE '%.%'
+    FROM stock_ledger n JOIN stock_ledger i
+      ON i.store = n.store AND i.variant_id = n.variant_id AND i.at = n.at
+    WHERE n.adjustment_id IS NULL AND n.told_by IS NULL
+      AND i.adjustment_id IS NOT NULL AND i.told_by IS NULL
+      AND i.product_id = n.product_id AND i.stock_after = n.stock_after
+      AND n.adjustment IN (0, i.adjustment) AND n.reason IN ('', i.reason)
+      AND (n.cause IS NULL OR n.cause = i.cause)
+    ORDER BY n.id, i.id
+"""
+_NAMED = """
+    SELECT adjustment_id, adjustment, reason, cause FROM stock_ledger WHERE id = ?
+"""
+_NAME = """
+    UPDATE stock_ledger SET adjustment_id = ?, adjustment = ?, reason = ?, cause = ?
+    WHERE id = ?
+"""
+_REMOVE = "DELETE FROM stock_ledger WHERE id = ?"
+
+
+def join(connection: sqlite3.Connection) -> int:
+    """Make one row of each such pair, in the older one's place; return how many."""
+    pairs = list(_matched(connection.execute(_PAIRS).fetchall()))
+    places: dict[int, int] = {}
+    for nameless, named in pairs:
+        place = places.get(named, named)
+        known = connection.execute(_NAMED, (place,)).fetchone()
+        places[named] = min(nameless, place)
+        connection.execute(_REMOVE, (max(nameless, place),))
+        connection.execute(_NAME, (*known, places[named]))
+    return len(pairs)
+
+
+def _matched(pairs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Choose for each row without an id the one that it is the double of.
+
+    In whole seconds goods may leave, come back and leave again: there a row with an id
+    is the double of one row at most.
+    """
+    joined: set[int] = set()
+    taken: set[int] = set()
+    for nameless, named, is_coarse in pairs:
+        if nameless not in joined and not (is_coarse and named in taken):
+            joined.add(nameless)
+            taken.add(named)
+            yield nameless, named

@@ -1,4 +1,4 @@
-"""Quarantined and unhandled events by the object that they name, mirrored or not."""
+"""Writes rows of the quarantine, and finds events in it by their object."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sqlite_utils import Database
+
 
 Row: TypeAlias = dict[str, Any]
 
@@ -174,3 +175,27 @@ def _data(raw: bytes | str) -> Mapping[str, Any]:
         return {}
     inner = document.get("data")
     return inner if isinstance(inner, dict) else document
+
+
+def set_aside(
+    connection: sqlite3.Connection,
+    source: str,
+    name: str,
+    key: str,
+    raw: str | bytes,
+    reason: str,
+    locator: str,
+    now: str,
+) -> None:
+    """Put a row into quarantine; one that was retried is open again."""
+    connection.execute(
+        """
+        INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (source, name, key) DO UPDATE SET
+            state = 'open', raw = excluded.raw, reason = excluded.reason,
+            locator = excluded.locator, at = excluded.at, reported = 0
+        WHERE state = 'retried'
+        """,
+        (source, name, key, raw, reason, locator, now),
+    )

@@ -21,11 +21,10 @@ from backhaul.store.contract import (
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.full_lists import conclude_list, note_listed
-from backhaul.store.sqlite.levels import take_over
-from backhaul.store.sqlite.listed_levels import withdraw
+from backhaul.store.sqlite.levels import take_over, withdraw
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.planning import plan
-from backhaul.store.sqlite.quarantine import set_aside
+from backhaul.store.sqlite.quarantined_events import set_aside
 from backhaul.store.sqlite.record_content import (
     content_of,
     difference,

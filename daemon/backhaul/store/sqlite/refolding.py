@@ -10,7 +10,7 @@ from backhaul.store.contract import StoredEvent
 from backhaul.store.refolds import CONFIRMING, RefoldReport
 from backhaul.store.sqlite.inbox import folded_to, isolated
 from backhaul.store.sqlite.mirror import MirrorTransaction
-from backhaul.store.sqlite.quarantine import set_aside
+from backhaul.store.sqlite.quarantined_events import set_aside
 
 if TYPE_CHECKING:
     import sqlite3

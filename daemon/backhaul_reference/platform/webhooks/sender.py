@@ -22,10 +22,8 @@ from backhaul_reference.platform.state.deliveries import (
 from backhaul_reference.platform.webhooks import ssrf_guard
 from backhaul_reference.platform.webhooks.delivery_faults import (
     DeliveryFaults,
-    forge_signatures,
-)
-from backhaul_reference.platform.webhooks.retry_schedule import (
     Schedule,
+    forge_signatures,
     retry_after_seconds,
 )
 from backhaul_reference.platform.webhooks.signing import BARE_HEADERS, Envelope, headers
