@@ -115,12 +115,12 @@ async def feeding(tmp_path: Path, writer: Writer) -> AsyncIterator[Feeding]:
 
 async def test_the_watchdog_is_fed(feeding: Feeding, writer: Writer) -> None:
     for _ in range(3):
-        await writer.pulse()
+        await writer.heartbeat()
         assert await feeding.fed_within(QUARTER_SECONDS)
 
 
 async def test_a_writer_that_hangs_starves_it(feeding: Feeding, writer: Writer) -> None:
-    await writer.pulse()
+    await writer.heartbeat()
     goes_on = threading.Event()
     hanging = writer.urgent(lambda _: goes_on.wait())
     try:
@@ -129,7 +129,7 @@ async def test_a_writer_that_hangs_starves_it(feeding: Feeding, writer: Writer) 
     finally:
         goes_on.set()
     await hanging
-    await writer.pulse()
+    await writer.heartbeat()
     assert await feeding.fed_within(QUARTER_SECONDS)
 
 
@@ -155,12 +155,12 @@ async def test_a_file_written_anew_does_not_starve_it(
 async def test_a_disk_that_refuses_does_not_starve_it(
     feeding: Feeding, writer: Writer, tmp_path: Path
 ) -> None:
-    await writer.pulse()
+    await writer.heartbeat()
     with closing(sqlite3.connect(tmp_path / "backhaul.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         for _ in range(2):
             with pytest.raises(Busy):
-                await writer.pulse()
+                await writer.heartbeat()
             assert await feeding.fed_within(QUARTER_SECONDS)
 
 

@@ -15,7 +15,7 @@ from backhaul.app import public_http as public_site
 from backhaul.app import sockets
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.control_socket import SOCKET_NAME
-from backhaul.app.first_contact import FirstContact
+from backhaul.app.first_contact import FirstContact, mark_interrupted
 from backhaul.app.jobs import Jobs
 from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
@@ -42,7 +42,6 @@ from backhaul.maintenance.retention import Pruner
 from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
 from backhaul.push.dispatcher import end_sending
-from backhaul.push.response_classifier import interrupted
 from backhaul.store.opening import open_store, sole_writer
 from backhaul.store.sqlite.writer import Writer
 from backhaul.sync.on_demand import SyncEndpoint
@@ -172,7 +171,7 @@ class Daemon:
     ) -> None:
         """Start the inner parts first; at the stop, stop the outer parts first."""
         fold_worker = self._build_shops(store)
-        await self._mark_interrupted(store)
+        await mark_interrupted(store, self._settings.stores)
         self._first_contact = FirstContact(
             self._settings, self._shops, store.marks, self._facts
         )
@@ -238,25 +237,13 @@ class Daemon:
             self._shops[name] = self._shop(name, store, fold_worker)
         return fold_worker
 
-    async def _mark_interrupted(self, store: SqliteStore) -> None:
-        """Mark commands uncertain that were being sent when the daemon died."""
-        await store.commands.begin_epoch()
-        for left in await store.stranded(self._settings.stores):
-            logger.bind(action="store.stranded", store=left.store).error(
-                "the configuration has no store {}, but the database has its {}: {}",
-                *(left.store, left, left.mend),
-            )
-        for command in await store.commands.doubt_interrupted(interrupted()):
-            logger.bind(action="command.interrupted", command=command).warning(
-                "command {} was being sent when the daemon died, so its outcome is"
-                " unknown; Backhaul checks the platform for its effect",
-                command,
-            )
-
     def _build_workers(self, store: SqliteStore, fold_worker: FoldWorker) -> None:
         """Build the refetchers, the maintenance workers and the connections."""
         self._refetchers = [
-            self._refetcher(name, store, fold_worker) for name in self._shops
+            build_refetcher(
+                name, store, shop.client, fold_worker, self._clock, self._chance
+            )
+            for name, shop in self._shops.items()
         ]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
@@ -407,14 +394,6 @@ class Daemon:
         self._matcher.release(name)
         refetcher.release()
 
-    def _refetcher(
-        self, name: str, store: SqliteStore, fold_worker: FoldWorker
-    ) -> Refetcher:
-        client = self._shops[name].client
-        return build_refetcher(
-            name, store, client, fold_worker, self._clock, self._chance
-        )
-
     @contextlib.asynccontextmanager
     async def _listeners(
         self,
@@ -425,13 +404,7 @@ class Daemon:
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
-        arrivals = RequestLimits(
-            limits.request_seconds,
-            limits.slow_per_address,
-            limits.max_waiting_bytes,
-            limits.trusted_proxies,
-            refused=self._answers.add_at,
-        )
+        arrivals = RequestLimits.of(limits, self._answers.add_at)
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         metrics = self._monitoring.metrics_text
         admin_app = admin_site.build_app(self.ready.is_set, self._status, {}, metrics)
@@ -464,12 +437,9 @@ class Daemon:
             (listen(own_app), sockets.bind_unix(path)),
         ]
         try:
-            for listener, sock in served:
-                await listener.start(sock)
-            yield
+            async with sockets.serving(served):
+                yield
         finally:
-            for listener, _ in served:
-                await listener.stop()
             path.unlink(missing_ok=True)
 
     async def _status(self) -> dict[str, Any]:

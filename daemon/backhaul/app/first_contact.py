@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from loguru import logger
+
 from backhaul.errors import OtherStore
+from backhaul.push.response_classifier import interrupted
 from backhaul.sync.store_identity import known_facts, learn_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Collection, Coroutine, Mapping
 
     from backhaul.app.wiring import Shop
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
     from backhaul.store.contract import Marks
+    from backhaul.store.sqlite.database import SqliteStore
 
 
 class FirstContact:
@@ -69,3 +73,22 @@ async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> N
         await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         stopped.cancel()
+
+
+async def mark_interrupted(store: SqliteStore, stores: Collection[str]) -> None:
+    """Mark commands uncertain that were being sent when the daemon died.
+
+    Logs what the database holds of a store that is not among the configured `stores`.
+    """
+    await store.commands.begin_epoch()
+    for left in await store.stranded(stores):
+        logger.bind(action="store.stranded", store=left.store).error(
+            "the configuration has no store {}, but the database has its {}: {}",
+            *(left.store, left, left.mend),
+        )
+    for command in await store.commands.doubt_interrupted(interrupted()):
+        logger.bind(action="command.interrupted", command=command).warning(
+            "command {} was being sent when the daemon died, so its outcome is"
+            " unknown; Backhaul checks the platform for its effect",
+            command,
+        )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
+    from backhaul.settings import Public
 
 GRACE_SECONDS = 1.0
 """A request that is older than this is slow."""
@@ -145,6 +146,19 @@ class RequestLimits:
         self._timer: asyncio.TimerHandle | None = None
         self.open: dict[web.RequestHandler, _Connection] = {}
         self.fewer = asyncio.Event()
+
+    @classmethod
+    def of(
+        cls, settings: Public, refused: Callable[[str, str], object]
+    ) -> RequestLimits:
+        """Return the limits that the settings of the public port state."""
+        return cls(
+            settings.request_seconds,
+            settings.slow_per_address,
+            settings.max_waiting_bytes,
+            settings.trusted_proxies,
+            refused=refused,
+        )
 
     def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
         """Return the protocol between a new connection and aiohttp."""

@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 from collections import Counter
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -23,7 +24,7 @@ from loguru import logger
 from backhaul.errors import PortInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
 
@@ -154,6 +155,20 @@ class ConnectionGuard(Protocol):
     async def finish(self) -> None:
         """Wait shortly for the responses to requests that have begun."""
         ...
+
+
+@asynccontextmanager
+async def serving(
+    listeners: Sequence[tuple[Listener, socket.socket]],
+) -> AsyncIterator[None]:
+    """Start each listener on its socket, and stop all at the end."""
+    try:
+        for listener, sock in listeners:
+            await listener.start(sock)
+        yield
+    finally:
+        for listener, _ in listeners:
+            await listener.stop()
 
 
 class Listener:

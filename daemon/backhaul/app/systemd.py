@@ -32,7 +32,7 @@ class HasHeartbeat(Protocol):
         """Whether a long operation keeps the thread from answering."""
         ...
 
-    def pulse(self) -> asyncio.Future[None]:
+    def heartbeat(self) -> asyncio.Future[None]:
         """Return a future that ends when the thread answers, even with an error."""
         ...
 
@@ -103,7 +103,7 @@ class ServiceManager:
             if beat is None or beat.done() or writer.is_rewriting:
                 self._notify("WATCHDOG=1")
             if beat is None or beat.done():
-                beat = writer.pulse()
+                beat = writer.heartbeat()
                 beat.add_done_callback(_ignore_failure)
             await clock.sleep(self.watchdog_seconds / 4)
 

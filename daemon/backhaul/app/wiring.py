@@ -69,7 +69,7 @@ def _tracking(settings: Settings, name: str) -> Tracking:
 
 
 class Sender(Struct, frozen=True):
-    """What sends one store's commands, settles those in doubt, and audits them."""
+    """What sends one store's commands, resolves uncertain ones, and audits them."""
 
     dispatcher: Dispatcher
     resolver: Resolver

@@ -86,9 +86,9 @@ class SqliteStore:
         """Return what is open for stores other than these."""
         return await self._writer.urgent(lambda c: stranded.counted(c, stores))
 
-    def pulse(self) -> asyncio.Future[None]:
+    def heartbeat(self) -> asyncio.Future[None]:
         """Resolve once the writer's thread has answered, though it be with Busy."""
-        return self._writer.pulse()
+        return self._writer.heartbeat()
 
     @property
     def is_rewriting(self) -> bool:

@@ -158,7 +158,7 @@ class Writer:
         self._urgent.put(_Signal.WAKE)
         return job.future
 
-    def pulse(self) -> asyncio.Future[None]:
+    def heartbeat(self) -> asyncio.Future[None]:
         """Resolve once the thread has gone round. May raise Busy, or resolve with it.
 
         What it answers proves that it lives, even that the disk refuses.
