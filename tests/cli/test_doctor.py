@@ -52,7 +52,7 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
         "plain is not a folder",
         "move it away",
     ),
-    (planted.state_in_proc, "fail state_dir", "holds no files (proc)", "state_dir"),
+    (planted.state_in_proc, "fail state_dir", "stores no files (proc)", "state_dir"),
     (planted.no_wal, "warn database", "in mode delete", "start the daemon"),
     (planted.newer_schema, "fail database", "newer version", "install that version"),
     (planted.damaged, "fail integrity", "backhaul.db", "backhaul restore"),

@@ -166,7 +166,9 @@ def test_an_argument_that_is_no_text_is_told(
         "\udcff".encode()
 
     assert run(command, ["why", "order", "\udcff1"]) == 1
-    assert capsys.readouterr().err == "\\udcff1 is not UTF-8; type it again\n"
+    assert capsys.readouterr().err == (
+        "the argument \\udcff1 is not UTF-8; type it again\n"
+    )
     assert run(command, ["why", "order", "1"]) == 70
 
 

@@ -75,7 +75,7 @@ def test_a_walk_tells_since_when_the_mirror_is_equal(office: Office) -> None:
 def test_a_list_that_is_not_proved_is_named(office: Office) -> None:
     backhaul("reconcile", "--kind", "orders", config=office.config)
     shown = backhaul("status", config=office.config).out
-    assert "not proved yet (orders: 2" in shown
+    assert "not verified yet (orders: 2" in shown
 
 
 def test_beside_a_daemon_the_daemon_does_it(

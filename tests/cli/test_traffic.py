@@ -129,7 +129,7 @@ async def test_a_capture_says_what_it_had_to_leave_out() -> None:
         await fill(office, *orders(1, 2001))
         said = await asyncio.to_thread(in_process, "capture", "-", config=office.config)
     assert said.code == 0
-    assert "2 events left out: their bytes went after" in said.err
+    assert "2 events left out: their bodies were deleted after" in said.err
     assert len([json.loads(line) for line in said.out.splitlines()]) == 2
 
 

@@ -95,8 +95,8 @@ def test_a_password_is_asked_for_beside_what_is_told(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("add", "ann", "--role", "king", "--stdin"), "no role 'king'"),
-        (("add", "Ann B", "--stdin"), "made of a-z"),
+        (("add", "ann", "--role", "king", "--stdin"), "no role is called 'king'"),
+        (("add", "Ann B", "--stdin"), "may contain only a-z"),
         (("remove", "eve"), "no user eve"),
         (("password", "eve", "--stdin"), "no user eve"),
     ],
