@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.lifecycle import TRANSITIONS, Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.settings import Push
-from backhaul.store.deciding import VERBS, Decision
+from backhaul.store.deciding import TYPED, VERBS, Decision
 from scenes import payloads
 from scenes.databases import rows
 from scenes.pushing import HELD_SECONDS, scene, working
@@ -64,7 +64,9 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     stand(stage, command, state)
     after = TRANSITIONS.get((state, VERBS[verb]))
     if after is None:
-        with pytest.raises(BackhaulError, match=f"is {state}, so {verb} cannot"):
+        with pytest.raises(
+            BackhaulError, match=f"is {state}, so {TYPED.get(verb, verb)} cannot"
+        ):
             await decide(stage, verb, command)
         assert (stage.state(command), audit(stage)) == (state, [])
         return
@@ -77,7 +79,9 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
 async def test_a_refusal_says_what_is_possible(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     stand(stage, command, "parked")
-    with pytest.raises(BackhaulError, match="settle, settle --applied, resend, drop"):
+    with pytest.raises(
+        BackhaulError, match="resolve, resolve --applied, resend, discard"
+    ):
         await decide(stage, "park", command)
     with pytest.raises(BackhaulError, match="there is no command beef"):
         await decide(stage, "park", "beef")

@@ -83,8 +83,8 @@ async def test_what_it_was_parked_with_outlasts_what_a_person_decides(
     assert parked["request"].encode() == stage.server.commands[0].body
     assert parked["evidence"]["read"]["restocked"] is False
     said = shown(stage, command, capsys)
-    assert f"was before parked at {parked['at']}: {SAID}" in said
-    assert f"bytes sent then {parked['request']}" in said
+    assert f"previously parked at {parked['at']}: {SAID}" in said
+    assert f"previous request {parked['request']}" in said
 
 
 async def test_it_outlasts_later_attempts_and_verdicts(
