@@ -14,7 +14,7 @@ class Knot:
         self.itself = self
 
 usual, known = gc.get_threshold(), len(gc.get_objects())
-gc_tuning.look_less_often()
+gc_tuning.collect_less_often()
 frozen = gc.get_freeze_count()
 dropped = [weakref.ref(Knot()) for _ in range(usual[0])]
 kept = [[] for _ in range(usual[0])]
@@ -40,7 +40,7 @@ FAILING = """
 import gc
 from backhaul.app import gc_tuning
 try:
-    with gc_tuning.unsought():
+    with gc_tuning.paused():
         before, kept = gc.get_stats(), [[] for _ in range(5 * gc_tuning.YOUNG_OBJECTS)]
         print(gc.get_stats() == before)
         import backhaul.nothing_of_the_kind

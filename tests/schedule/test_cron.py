@@ -133,7 +133,7 @@ def test_every_field_that_is_accepted_can_be_scheduled(field: str, place: int) -
 def test_step_of_nothing_is_refused(place: int, step: str) -> None:
     fields = ["*"] * 5
     fields[place] = f"*/{step}"
-    with pytest.raises(ValidationError, match="has a wrong"):
+    with pytest.raises(ValidationError, match="has an invalid"):
         Job(trigger="cron", cron=" ".join(fields))
 
 
