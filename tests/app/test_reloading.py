@@ -123,7 +123,7 @@ async def test_a_mistake_changes_nothing_and_is_told_in_one_line() -> None:
             daemon.reload()
             (line,) = await until(lambda: lines, "it refuses")
         assert line["action"] == "reload.refused"
-        assert "the one of before is kept" in line["message"]
+        assert "the previous one stays in force" in line["message"]
         assert "connectors.courier.colour" in line["message"]
         assert (await accepts(daemon, old), await accepts(daemon, NEW)) == (True, False)
 
