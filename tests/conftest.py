@@ -66,7 +66,7 @@ LENGTHY = tuple(
 """Quick one by one, and minutes together: they go with the programs."""
 SELDOM = (
     "test_browser.py::test_every_page_fits_and_names_its_controls[900]",
-    "test_fixtures.py::test_the_large_one_loads_fast",
+    "test_fixtures.py::test_the_large_fixture_is_loaded_whole",
     "test_process.py::test_kill_under_load_loses_nothing[calm]",
     "test_simulation.py::test_nothing_is_lost_or_doubled_in_a_few_worlds",
     "test_tryton.py::TestWriting::test_cancellation_anywhere",

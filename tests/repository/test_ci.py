@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from repository.tree import ROOT
+from scenes.waiting import await_true
 
 STEPS = ("venv", "check", "test", "programs", "simulate", "faults-short")
 MAKE = """#!/bin/sh
@@ -92,8 +93,11 @@ def test_a_process_left_behind_is_a_failure_and_is_ended(project: Path) -> None:
     assert done.returncode == 1
     assert done.stderr == "left behind: sleep 300 \n"
     assert table.splitlines()[-1] == "FAILED: make check"
-    marked = [p for p in Path("/proc").glob("[0-9]*/environ") if is_ours(p, project)]
-    assert marked == []
+    await_true(lambda: not still_running(project), "the process is gone")
+
+
+def still_running(project: Path) -> list[Path]:
+    return [p for p in Path("/proc").glob("[0-9]*/environ") if is_ours(p, project)]
 
 
 def is_ours(environ: Path, project: Path) -> bool:
