@@ -337,7 +337,7 @@ async def test_told_and_asked_a_parcel_leaves_once() -> None:
         ({"vendor": "generic", "fetch_path": "url"}, "needs api_url"),
         ({"api_url": "http://api.example"}, "use https://"),
         ({"api_url": "https://10.0.0.1"}, "network.allow"),
-        ({"events": {"items": "a b"}}, "no JMESPath"),
+        ({"events": {"items": "a b"}}, "not a JMESPath"),
     ],
 )
 def test_a_mistake_is_named_and_no_secret_shows(

@@ -265,7 +265,7 @@ async def test_a_strange_answer_stops_the_pull_and_says_why(
         ({"token": ""}, "auth and token"),
         ({"pushes": {"order.lost": ORDERS}}, "no topic is called order.lost"),
         ({"lists": {}, "pushes": {}}, "nothing to do"),
-        ({"lists": {"x": {**SHIPMENTS, "key": "a b"}}}, "no JMESPath"),
+        ({"lists": {"x": {**SHIPMENTS, "key": "a b"}}}, "not a JMESPath"),
         ({"lists": {"x": {**SHIPMENTS, "path": "https://x"}}}, "must be a path"),
         ({"lists": {"x": {**SHIPMENTS, "path": "//evil/x"}}}, "must be a path"),
         ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "lacks order"),

@@ -128,7 +128,7 @@ async def test_each_answer_has_its_class(
         ({"secrets": []}, "at least 1"),
         ({"url": "http://example.com/"}, "use https://"),
         ({"url": "https://192.168.1.4/"}, "network.allow"),
-        ({"url": "https://user:canary@example.com/"}, "settings of their own"),
+        ({"url": "https://user:canary@example.com/"}, "separate settings"),
     ],
 )
 def test_a_mistake_is_named_and_no_secret_shows(
