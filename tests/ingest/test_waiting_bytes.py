@@ -60,7 +60,7 @@ async def test_a_body_on_its_way_is_refused_where_it_stands(store: SqliteStore) 
         async with asyncio.timeout(HANG_SECONDS):
             assert (await reader.readexactly(12)).endswith(b"503")
             writer.write(b"x" * 100)
-            assert b"too much is on its way" in await reader.read()
+            assert b"too many requests at once" in await reader.read()
         writer.close()
         assert (await receiver.post(SMALL)).status == 200
 

@@ -60,7 +60,9 @@ def test_instances_differ_in_their_names_only() -> None:
     """What hardens or drains the one must not be forgotten for the others."""
     one = (UNITS / "backhaul.service").read_text("utf-8").split("[Unit]")[1]
     many = (UNITS / "backhaul@.service").read_text("utf-8").split("[Unit]")[1]
-    one = re.sub(r"# systemd keeps the public address.*?Sockets=\S+\n", "", one, flags=re.DOTALL)
+    one = re.sub(
+        r"# systemd keeps the public address.*?Sockets=\S+\n", "", one, flags=re.DOTALL
+    )
     one = one.replace("Also=backhaul.socket\n", "")
     for ours, theirs in {
         "between an online store and a back office": "for %i",

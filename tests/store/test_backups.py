@@ -358,9 +358,9 @@ async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
 
 
 IN_THE_WAY = {
-    "the folder": ("", "cannot be made"),
+    "the folder": ("", "could not be created"),
     "what is written": (".backhaul-20260301T120000Z.db.unfinished", "cannot be writ"),
-    "an old one": ("backhaul-20250101T000000Z.db", "cannot be removed"),
+    "an old one": ("backhaul-20250101T000000Z.db", "could not be deleted"),
 }
 
 
@@ -392,7 +392,7 @@ async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
         running.cancel()
     assert said in told[0][0]
     assert str(folder) in told[0][0]
-    assert "[jobs.backup] folder" in told[0][0]
+    assert "[jobs.backup]" in told[0][0]
     assert [failed for _, failed in told] == [True, False]
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == with_manifests("backhaul-20260301T120000Z.db")

@@ -83,7 +83,7 @@ async def test_a_body_that_changed_is_set_aside(store: SqliteStore) -> None:
     query = "SELECT state, detail FROM events ORDER BY id"
     (first, detail), (second, _) = rows(store.path, query)
     assert (first, second) == ("quarantined", "folded")
-    assert "the disk or the file is damaged" in detail
+    assert "the disk or the database file is damaged" in detail
 
 
 async def test_a_body_rewritten_on_purpose_is_believed(store: SqliteStore) -> None:

@@ -44,10 +44,10 @@ def program_for(arguments: list[str]) -> typer.Typer:
         _load_aiohttp()
         _load_apscheduler()
         from backhaul.cli.context import program
-        from backhaul.cli.run import run
+        from backhaul.cli.run import EXAMPLE, run
 
         alone = program()
-        alone.command("run")(run)
+        alone.command("run", epilog=EXAMPLE)(run)
         return alone
 
 

@@ -20,7 +20,7 @@ from backhaul.cli.events import correct, drop_row, edit, reprocess, retry
 from backhaul.cli.jobs import jobs
 from backhaul.cli.query import export, query
 from backhaul.cli.reconcile import backfill, reconcile
-from backhaul.cli.run import demo, reference, run
+from backhaul.cli.run import EXAMPLE, demo, reference, run
 from backhaul.cli.search_and_why import search, why
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
@@ -32,7 +32,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 app.command("demo", epilog=example("demo", "demo --once --orders 50"))(demo)
-app.command("run", epilog=example("run --config backhaul.toml"))(run)
+app.command("run", epilog=EXAMPLE)(run)
 app.command(
     "reference",
     context_settings=_PASSED_ON,

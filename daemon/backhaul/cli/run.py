@@ -13,7 +13,7 @@ import typer
 from backhaul.app import gc_tuning
 from backhaul.app.systemd import ServiceManager
 from backhaul.cli import context
-from backhaul.cli.context import ConfigOption
+from backhaul.cli.context import ConfigOption, example
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Fatal
 from backhaul.observe import logs
@@ -21,6 +21,9 @@ from backhaul.observe.redaction import Redactor
 from backhaul.settings import Settings, secret_values
 
 REFERENCE = "backhaul_reference"
+
+EXAMPLE = example("run --config backhaul.toml")
+"""What ends the help of `backhaul run`."""
 
 
 def run(run_context: typer.Context, config: ConfigOption = None) -> None:
