@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.push.availability import PROBE_SECONDS
+from backhaul.push.send_switch import PROBE_SECONDS
 from backhaul.settings import Push
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message, problem

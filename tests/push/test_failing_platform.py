@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.backoff import FAILURES_TO_OPEN, PROBE_SECONDS
 from backhaul.platform.client import LISTS
-from backhaul.push.availability import FAILING
+from backhaul.push.send_switch import FAILING
 from backhaul.settings import Push
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import message, problem

@@ -11,7 +11,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import Busy
-from backhaul.push.availability import PROBE_SECONDS
+from backhaul.push.send_switch import PROBE_SECONDS
 from backhaul.store.deciding import Decision
 from backhaul.store.sqlite.doubts import SqliteDoubts
 from scenes.clock import START

@@ -20,7 +20,6 @@ from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy
 from backhaul.platform import requests
 from backhaul.platform.transport import NotSent, OutcomeUnknown, Response
-from backhaul.push.availability import ALL, SendSwitch
 from backhaul.push.response_classifier import (
     UNITS_OPEN,
     ClassifiedResponse,
@@ -35,6 +34,7 @@ from backhaul.push.retry_store import (
     mentioned_customer,
     retry_until_stored,
 )
+from backhaul.push.send_switch import ALL, SendSwitch
 from backhaul.push.send_windows import SendWindows
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 

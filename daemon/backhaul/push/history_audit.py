@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.effect_proof import Move
     from backhaul.platform.client import PlatformClient
-    from backhaul.push.availability import SendSwitch
     from backhaul.push.effect_verification import EffectVerifier
+    from backhaul.push.send_switch import SendSwitch
     from backhaul.settings import Push
     from backhaul.store.contract import Marks
     from backhaul.store.tagging import Tags

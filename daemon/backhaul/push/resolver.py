@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.transport import Transport
-    from backhaul.push.availability import SendSwitch
     from backhaul.push.effect_verification import EffectVerifier
+    from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import SendWindows
     from backhaul.settings import Push
     from backhaul.store.outbox import Doubt, Doubts
