@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from backhaul_connectors.scanner.labels import label_of, tracking_number
@@ -123,6 +123,8 @@ def test_no_wrong_number_reaches_a_buyer(given_number: str) -> None:
 def test_any_postcode_before_a_number_is_cut(
     payload: str, postcode: str, prefix: str, separator: str
 ) -> None:
+    # Without a separator, ZIP+4 and a number may read as a ZIP and a longer number.
+    assume(separator or not postcode[5:].startswith("9"))
     weighed = sum(int(d) * (3, 1)[n % 2] for n, d in enumerate(reversed(payload)))
     number = f"{payload}{-weighed % 10}"
     assert tracking_number(f"{prefix}420{postcode}{separator}{number}") == number
