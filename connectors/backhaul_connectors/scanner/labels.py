@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BLANKS = re.compile(r"[\s\u00a0\u200b]+")
-_POSTAL = re.compile(r"^420(?:\d{9}|\d{5})(9\d+)$")
+_UNPRINTED = re.compile(rf"[^\S{SEPARATOR}]|\u200b")
+"""Blanks, but not the separator, which Python counts among them."""
+_POSTCODES = (5, 9)
 _POSTAL_LENGTHS = (20, 22, 26, 30, 34)
 _ENDS = f" {SEPARATOR}"
+_TWO_NUMBERS = (
+    "the label reads as tracking number {} or {}, depending on the length of its"
+    " postcode: type the printed number"
+)
 
 
 class Label(Struct, frozen=True):
@@ -38,9 +44,9 @@ def label_of(code: str) -> Label | None:
     An SSCC has 20 digits, as carriers print it. Raises ScanRefused for a misread label,
     and for one without the tracking number.
     """
-    text = _BLANKS.sub("", without_symbology(code)).strip(SEPARATOR).upper()
-    if found := _postal(text.replace(SEPARATOR, "")):
+    if found := _postal(without_symbology(code)):
         return Label(found, "USPS")
+    text = _BLANKS.sub("", without_symbology(code)).strip(SEPARATOR).upper()
     for pattern, kind, number in _KINDS:
         if match := pattern.fullmatch(text):
             return Label(number(match), kind)
@@ -55,8 +61,8 @@ def tracking_number(given: str) -> str:
     Raises ScanRefused for a misread number, and for a web address.
     """
     text = without_symbology(given).strip(_ENDS)
-    bare = _BLANKS.sub("", text.replace(SEPARATOR, ""))
-    if found := _postal(bare):
+    bare = _BLANKS.sub("", text)
+    if found := _postal(text):
         return found
     if given != text or is_link(text) or text.startswith(("(00)", "[00]")):
         return _number_of_label(given, text)
@@ -78,16 +84,29 @@ def _number_of_label(given: str, text: str) -> str:
 
 
 def _postal(text: str) -> str | None:
-    """Return the number behind `420` and a postcode of 5 or 9 digits."""
-    if not text.startswith("420") or not text.isascii() or not text.isdigit():
+    """Return the number behind `420` and a postcode of 5 or 9 digits.
+
+    A separator ends the postcode. Without one, both lengths are tried. Raises
+    ScanRefused if neither or each of them gives a number with the right check digit.
+    """
+    code = _UNPRINTED.sub("", text).strip(SEPARATOR)
+    digits = code.replace(SEPARATOR, "")
+    if not digits.startswith("420") or not digits.isascii() or not digits.isdigit():
         return None
-    if len(text) < len("420") + 5 + _POSTAL_LENGTHS[0]:
+    if len(digits) < len("420") + _POSTCODES[0] + _POSTAL_LENGTHS[0]:
         return None
-    for width in (5, 9):
-        rest = text[3 + width :]
-        if len(rest) in _POSTAL_LENGTHS and rest[0] == "9" and _mod10(rest):
-            return rest
-    raise ScanRefused(422, wrong_check_digit(text))
+    ends = code.find(SEPARATOR) - len("420")
+    widths = (ends,) if ends in _POSTCODES else _POSTCODES
+    found = [rest for width in widths if _is_postal(rest := digits[3 + width :])]
+    if not found:
+        raise ScanRefused(422, wrong_check_digit(digits))
+    if len(found) > 1:
+        raise ScanRefused(422, _TWO_NUMBERS.format(*found))
+    return found[0]
+
+
+def _is_postal(digits: str) -> bool:
+    return len(digits) in _POSTAL_LENGTHS and digits[0] == "9" and _mod10(digits)
 
 
 def _gs1_label(code: str) -> Label | None:
