@@ -99,9 +99,6 @@ INSTEAD = {
 }
 """A word that no name may have as a part, and what to write instead."""
 
-EXCEPTIONS: dict[str, str] = {}
-"""A name that keeps an old word, and why."""
-
 PHRASES = {
     r"\banew\b": "again",
     r"\bas is told\b": "as reported",
@@ -176,15 +173,17 @@ def pages() -> list[Path]:
 
 def name_faults(path: Path) -> Iterator[Fault]:
     """Yield the old words in the names that a module gives."""
-    yield from _in_name(path.stem, _name(path))
+    yield from in_name(path.stem, _name(path))
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, Function | ast.ClassDef):
-            yield from _in_name(node.name, f"{_name(path)}:{node.lineno}")
+            yield from in_name(node.name, f"{_name(path)}:{node.lineno}")
 
 
-def in_word(name: str, where: str) -> Iterator[Fault]:
-    """Yield the old words in a setting, a command of the CLI or a log action."""
-    yield from _in_name(name, where)
+def in_name(name: str, where: str) -> Iterator[Fault]:
+    """Yield the old words in a name: of code, a setting, a command or a log action."""
+    for part in _SEGMENT.findall(name):
+        if instead := INSTEAD.get(part.lower()):
+            yield Fault(where, name, instead)
 
 
 def prose_faults(path: Path) -> Iterator[Fault]:
@@ -197,14 +196,6 @@ def prose_faults(path: Path) -> Iterator[Fault]:
                 start = max(0, found.start() - 30)
                 around = flat[start : found.end() + 20]
                 yield Fault(f"{_name(path)}:{line}", around, instead)
-
-
-def _in_name(name: str, where: str) -> Iterator[Fault]:
-    if name in EXCEPTIONS:
-        return
-    for part in _SEGMENT.findall(name):
-        if instead := INSTEAD.get(part.lower()):
-            yield Fault(where, name, instead)
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:

@@ -143,3 +143,15 @@ def test_nothing_is_flushed_to_the_copy_before_the_log_is_let_go(
         (True, str(path.with_name(".copy.db.unfinished"))),
         (True, str(path.parent)),
     ]
+
+
+def test_a_disk_that_is_nearly_full_is_reported_with_what_is_needed(
+    tmp_path: Path,
+) -> None:
+    """The numbers differ in print, though both are about 3 MB."""
+    path, target = tmp_path / "backhaul.db", tmp_path / "copy.db"
+    path.write_bytes(b"x" * (3 << 20))
+    problem = re.escape(f"{target}: 3.3 MB are needed and 3.2 MB are free there")
+    with pytest.raises(BackhaulError, match=problem):
+        copies.copy(path, target, room=lambda _: 32 * (1 << 20) // 10)
+    assert not target.exists()

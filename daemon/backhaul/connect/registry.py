@@ -92,7 +92,11 @@ def check_shared_sources(instances: Mapping[str, Instance]) -> list[Finding]:
 
     A connection only knows the records that it took itself, so both would apply them.
     """
-    active = {name: each for name, each in instances.items() if each.enabled}
+    settings = {
+        name: found
+        for name, each in instances.items()
+        if each.enabled and (found := _valid_settings(each)) is not None
+    }
     return [
         Finding(
             "",
@@ -102,20 +106,28 @@ def check_shared_sources(instances: Mapping[str, Instance]) -> list[Finding]:
             "remove one of the two, set enabled = false for it, or give it a source of"
             " its own",
         )
-        for one, other in combinations(active, 2)
-        if (shared := _shared(active[one], active[other]))
+        for one, other in combinations(settings, 2)
+        if instances[one].type == instances[other].type
+        and (connector := load(instances[one].type))
+        and (
+            shared := connector.spec.shared(
+                settings[one],
+                settings[other],
+                instances[one].store == instances[other].store,
+            )
+        )
     ]
 
 
-def _shared(one: Instance, other: Instance) -> str:
-    connector = load(one.type) if one.type == other.type else None
-    if connector is None or any(
-        check(each.type, each.options) for each in (one, other)
-    ):
-        return ""
-    validate = connector.spec.settings.model_validate
-    mine, theirs = validate(dict(one.options)), validate(dict(other.options))
-    return connector.spec.shared(mine, theirs, one.store == other.store)
+def _valid_settings(instance: Instance) -> Any:
+    """Return the connector's own settings, None if they or the type are wrong."""
+    connector = load(instance.type)
+    if connector is None:
+        return None
+    try:
+        return connector.spec.settings.model_validate(dict(instance.options))
+    except ValidationError:
+        return None
 
 
 def meanings(type_name: str, options: Mapping[str, Any]) -> list[str]:
