@@ -119,7 +119,9 @@ async def test_a_mistake_changes_nothing_and_is_told_in_one_line() -> None:
     async with running() as (office, daemon):
         old, office.webhook_secret = office.webhook_secret, NEW
         with told() as lines:
-            office.write(**{"settle_seconds = 0": "settle_seconds = 0\ncolour = 1"})
+            office.write(
+                **{"unchanged_seconds = 0": "unchanged_seconds = 0\ncolour = 1"}
+            )
             daemon.reload()
             (line,) = await until(lambda: lines, "it refuses")
         assert line["action"] == "reload.refused"

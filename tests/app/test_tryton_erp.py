@@ -48,7 +48,7 @@ password = "{password}"
 customer = "SHOP"
 stock_seconds = 2
 lag_seconds = 1
-settle_seconds = 2
+in_flight_seconds = 2
 network = {{ allow = ["127.0.0.1"], ports = [{server.port}], allow_http = true }}
 counts = {{ quantity_means = "on_hand" }}
 """

@@ -61,7 +61,7 @@ def _run(folder: Path) -> int:
 
 
 async def _records(folder: Path) -> int:
-    settings = Settings(path=folder, settle_seconds=0)
+    settings = Settings(path=folder, unchanged_seconds=0)
     connector = FileDrop("bench", settings)
     await connector.open()
     return sum([len(batch.records) async for batch in connector.pull(None)])

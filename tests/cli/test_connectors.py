@@ -62,7 +62,7 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     refused = in_process("quarantine", "edit", row, *strange, config=config)
     assert "a fulfill has no colour" in refused.err
     refused = in_process("quarantine", "correct", row, config=config)
-    assert "is no shipment with a tracking number" in refused.err
+    assert "is not a shipment with a tracking number" in refused.err
     good = ["--kind", "fulfill", "--set", "order=1001", "--set", "tracking_number=L-3"]
     assert said(office, "quarantine", "edit", row, *good)["row"] == row
     assert [state for _, state in rows(office.database, RECORDS)] == ["waiting"] * 2

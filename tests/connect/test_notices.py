@@ -64,7 +64,7 @@ async def test_a_notice_is_logged_once_and_shown_while_it_holds(
 async def test_articles_below_zero_are_counted_until_they_are_corrected(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    settings = Settings.model_validate({"path": tmp_path, "settle_seconds": 0})
+    settings = Settings.model_validate({"path": tmp_path, "unchanged_seconds": 0})
     host = host_of(FileDrop("drop", settings), store)
     levels = tmp_path / "stock-levels.csv"
     levels.write_text("sku,quantity\nA,-2\nB,-1\nC,4\nD,5\n")

@@ -40,7 +40,7 @@ class Drop:
         """Return a new connector, as after a restart."""
         options = {
             "path": self.path,
-            "settle_seconds": 0,
+            "unchanged_seconds": 0,
             "incomplete_seconds": 0,
             **self.options,
         }

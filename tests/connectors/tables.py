@@ -30,7 +30,7 @@ MOVEMENTS = {
     "columns": {"adjustment": "units"},
 }
 NEWS = {
-    "news": [
+    "topics": [
         "order.placed",
         "order.updated",
         "order.cancelled",
@@ -42,7 +42,7 @@ NEWS = {
     "columns": {"topic": "@topic", "document": "@document", "at": "@occurred_at"},
 }
 ORDERS = {
-    "news": ["order.placed", "order.updated", "order.cancelled"],
+    "topics": ["order.placed", "order.updated", "order.cancelled"],
     "table": "orders",
     "object_column": "order_id",
     "columns": {"status": "status", "total": "totals.total", "sku": "items.0.sku"},

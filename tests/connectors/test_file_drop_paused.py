@@ -34,7 +34,7 @@ class Shift:
 
     def __init__(self, drop: Drop) -> None:
         self.drop = drop
-        drop.options |= {"settle_seconds": 1, "incomplete_seconds": 60}
+        drop.options |= {"unchanged_seconds": 1, "incomplete_seconds": 60}
         self.connector: FileDrop = drop.connector()
 
     async def wait(self, seconds: float) -> None:

@@ -291,7 +291,7 @@ def test_every_setting_of_every_table_has_its_sentence(drop: Drop) -> None:
         {"timezone": "../../etc/passwd"},
         {"timezone": ""},
         {"max_bad_share": 1.1},
-        {"settle_seconds": -1},
+        {"unchanged_seconds": -1},
         {"batch_rows": 0},
         {"delimiter": "x"},
         {"pattern": "*.csv"},

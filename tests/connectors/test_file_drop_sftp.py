@@ -216,7 +216,7 @@ async def harmful(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
         "sftp_user": "anybody",
         "sftp_password": PASSWORD,
         "sftp_host_key": key.export_public_key().decode(),
-        "settle_seconds": 0,
+        "unchanged_seconds": 0,
     }
     listening.close()
     await listening.wait_closed()

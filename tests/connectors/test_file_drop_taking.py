@@ -62,7 +62,7 @@ async def test_nothing_in_the_archive_is_replaced(drop: Drop) -> None:
 
 
 async def test_a_file_is_read_when_it_has_settled(drop: Drop) -> None:
-    drop.options["settle_seconds"] = 1.0
+    drop.options["unchanged_seconds"] = 1.0
     connector = drop.connector()
     await connector.open()
     path = drop.put("fulfillments.csv", FULFILLMENTS)
@@ -78,7 +78,7 @@ async def test_a_file_is_read_when_it_has_settled(drop: Drop) -> None:
 
 
 async def test_a_done_file_makes_it_ready_at_once(drop: Drop) -> None:
-    drop.options["settle_seconds"] = 60
+    drop.options["unchanged_seconds"] = 60
     drop.put("fulfillments.csv", ONE)
     assert (await drop.pull()).records == {}
     drop.put("fulfillments.csv.done", "")

@@ -80,7 +80,7 @@ async def test_an_order_is_written_once_however_late_the_answer_is(
 ) -> None:
     clock, connector = (
         RunningClock(),
-        office.connector(answer_seconds=1, settle_seconds=1),
+        office.connector(answer_seconds=1, in_flight_seconds=1),
     )
     async with started_store(tmp_path / "backhaul.db", clock) as store:
         sink = sink_of(connector, store, clock, topics=frozenset({TOPIC}), begin="all")
@@ -102,13 +102,13 @@ async def test_what_a_program_that_ended_left_at_work_is_waited_for(
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     await before.close()
-    after = office.connector(answer_seconds=1, settle_seconds=1)
+    after = office.connector(answer_seconds=1, in_flight_seconds=1)
     await after.open()
     assert await after.lookup(change) == Found("1")
 
 
 async def test_an_order_without_an_answer_is_waited_for(office: SlowOffice) -> None:
-    connector = office.connector(answer_seconds=1, settle_seconds=1)
+    connector = office.connector(answer_seconds=1, in_flight_seconds=1)
     assert isinstance(await connector.push(sample_change(1)), Uncertain)
     assert await connector.lookup(sample_change(1)) == Found("1")
 
@@ -116,7 +116,7 @@ async def test_an_order_without_an_answer_is_waited_for(office: SlowOffice) -> N
 async def test_a_push_that_is_cancelled_is_waited_for(office: SlowOffice) -> None:
     change, connector = (
         sample_change(1),
-        office.connector(answer_seconds=1, settle_seconds=1),
+        office.connector(answer_seconds=1, in_flight_seconds=1),
     )
     sending = asyncio.create_task(connector.push(change))
     await office.came.wait()
@@ -151,7 +151,7 @@ def test_it_settles_no_sooner_than_an_answer_may_come() -> None:
     told: dict[str, Any] = {"base_url": "https://example.com", "answer_seconds": 40}
     told |= {"pushes": {TOPIC: ORDERS}}
     assert Settings.model_validate(told).late_request_seconds == 80
-    longer = Settings.model_validate({**told, "settle_seconds": 300})
+    longer = Settings.model_validate({**told, "in_flight_seconds": 300})
     assert longer.late_request_seconds == 300
-    with pytest.raises(ValidationError, match="set settle_seconds to 40 or more"):
-        Settings.model_validate({**told, "settle_seconds": 39})
+    with pytest.raises(ValidationError, match="set in_flight_seconds to 40 or more"):
+        Settings.model_validate({**told, "in_flight_seconds": 39})

@@ -135,8 +135,8 @@ def test_a_mistake_elsewhere_does_not_hide_it(tmp_path: Path) -> None:
     [
         ('evry = "5m"', "unknown setting (did you mean every?)"),
         ('quiet_hours = "22:00-06:00"', "unknown setting (did you mean quiet?)"),
-        ("settle_seconds = inf", "must be a number"),
-        ("settle_seconds = nan", "must be a number"),
+        ("unchanged_seconds = inf", "must be a number"),
+        ("unchanged_seconds = nan", "must be a number"),
         ("incomplete_seconds = -inf", "must be a number"),
     ],
 )

@@ -319,7 +319,7 @@ async def test_a_table_that_is_not_there_yet_keeps_news_waiting(
         ({"stock_levels": {"table": "a", "query": "SELECT 1"}}, "set table, or query"),
         ({"stock_levels": {"query": "DELETE FROM x"}}, "begins with SELECT or WITH"),
         ({"stock_levels": {"table": "a", "id": "\n"}}, "cannot be the name"),
-        ({"write": [{**NEWS, "news": ["order.eaten"]}]}, "'order.eaten' is not one"),
+        ({"write": [{**NEWS, "topics": ["order.eaten"]}]}, "'order.eaten' is not one"),
         ({"write": [{**NEWS, "columns": {"x": "@y"}}]}, "'@y' is neither a path"),
         ({"stock_levels": {"table": "a"}, "timezone": "Mars"}, "is not a time zone"),
     ],

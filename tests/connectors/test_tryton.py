@@ -70,7 +70,7 @@ def settings_of(port: int, **options: Any) -> Settings:
         "user": USER,
         "password": PASSWORD,
         "customer": "SHOP",
-        "settle_seconds": 0,
+        "in_flight_seconds": 0,
         "lag_seconds": 0,
         "network": {"allow": ["127.0.0.1"], "ports": [port], "allow_http": True},
     }

@@ -164,7 +164,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 
 def test_nobody_listening_any_more_ends_it_quietly(tmp_path: Path) -> None:
     with running("--keep", str(tmp_path / "kept")) as demo:
-        read_until(demo.stdout, "the daemon receives at")
+        read_until(demo.stdout, "webhooks are received at")
         assert demo.stdout is not None
         demo.stdout.close()
         assert demo.stderr is not None

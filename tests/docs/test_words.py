@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from pydantic import BaseModel
 from typer.main import get_command
 
 from backhaul.cli.root import app
+from backhaul.connect import registry
 from backhaul.settings import sources
 from docs import man_page, words
 from docs.log_actions import actions
@@ -17,6 +19,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SETTINGS = {part for path, _ in sources.leaves() for part in path}
+
+
+def options(model: type[BaseModel]) -> Iterator[str]:
+    """Yield the names of a connector's own settings, those of its tables included."""
+    for name, field in model.model_fields.items():
+        yield name
+        for each in nested(field.annotation):
+            yield from options(each)
+
+
+def nested(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from nested(each)
 
 
 def verbs() -> Iterator[str]:
@@ -34,6 +52,13 @@ def test_commands_settings_and_log_actions_are_named_by_the_glossary() -> None:
     named = [(path, f"command {path}") for path in verbs()]
     named += [(action, f"log action {action}") for action in actions()]
     named += [(name, f"setting {name}") for name in SETTINGS]
+    for type_name in registry.known_types():
+        connector = registry.load(type_name)
+        assert connector is not None
+        named += [
+            (name, f"setting {name} of {type_name}")
+            for name in options(connector.spec.settings)
+        ]
     found = [fault for name, where in named for fault in words.in_name(name, where)]
     assert not found, "\n".join(map(str, found))
 

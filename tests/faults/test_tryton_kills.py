@@ -59,7 +59,7 @@ class Sales(Office):
         self._server.kill()
 
     def connector(self) -> Connector[Any]:
-        return connected(self._server, sale_state="confirmed", settle_seconds=0.5)
+        return connected(self._server, sale_state="confirmed", in_flight_seconds=0.5)
 
     def came(self) -> list[str]:
         return [row[0] for row in self._server.rows("SELECT reference FROM sale_sale")]

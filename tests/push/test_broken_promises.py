@@ -47,7 +47,7 @@ async def test_a_cancellation_that_comes_to_nothing_is_reckoned_with_no_more(
         assert at.steps(target) == [("planned", 2)]
         await at.decide(cancel, "park")
         await at.decide(cancel, "drop")
-        assert "reckons with it" not in at.reason(cancel)
+        assert "includes it" not in at.reason(cancel)
         at.let_go()
         await at.reaches(target, "applied")
         assert at.steps(target) == [("superseded", 2), ("applied", 5)]
@@ -68,7 +68,7 @@ async def test_a_command_that_a_count_made_true_reckons_with_says_so(
         assert "7 there, +3 on its way: nothing to do" in at.reason(newest)
         await at.decide(cancel, "park")
         await at.decide(cancel, "drop")
-        told = f"(target {newest[:8]}) reckons with it: without it the stock is wrong"
+        told = f"(target {newest[:8]}) includes it: without it the stock is wrong"
         assert told in at.reason(cancel)
         assert older[:8] not in at.reason(cancel)
 

@@ -144,7 +144,7 @@ async def test_a_lost_answer_is_looked_for_and_not_sent_twice(stage: Scene) -> N
 @pytest.mark.parametrize(
     ("units", "members", "said"),
     [
-        (1, {"lines": (), "tracking_number": None}, "no shipment with a tracking"),
+        (1, {"lines": (), "tracking_number": None}, "not a shipment with a tracking"),
         (1, {}, "has 1 units that are not shipped in the store"),
         (0, {}, "has 2 units that are not shipped in the store"),
     ],

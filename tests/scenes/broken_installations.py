@@ -36,7 +36,7 @@ def rewrite(office: Office, **changes: str) -> None:
 
 
 def misspelt(office: Office, _: ReferenceProcess) -> None:
-    rewrite(office, settle_seconds="setle_seconds")
+    rewrite(office, unchanged_seconds="unchangd_seconds")
 
 
 def open_secret_file(office: Office, _: ReferenceProcess) -> None:

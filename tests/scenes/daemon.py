@@ -130,7 +130,7 @@ webhook_secrets = ["{office.webhook_secret}"]
 type = "file_drop"
 every = "50ms"
 path = "{office.folder}/drop"
-settle_seconds = 0
+unchanged_seconds = 0
 [connectors.bench]
 type = "scanner"
 [connectors.bench.devices]

@@ -30,7 +30,7 @@ class Folder:
     def __init__(self, store: SqliteStore, path: Path, **options: Any) -> None:
         path.mkdir(exist_ok=True)
         self.store, self.path = store, path
-        self.options = {"path": path, "settle_seconds": 0, **options}
+        self.options = {"path": path, "unchanged_seconds": 0, **options}
         self._name = path.name
 
     async def drop(self, content: str, name: str = "fulfillments.csv") -> None:

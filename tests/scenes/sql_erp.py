@@ -85,7 +85,7 @@ table = "counts"
 processed_at = "taken_at"
 columns = {{ as_of = "counted_at" }}
 [[connectors.erp.write]]
-news = ["order.placed", "order.cancelled"]
+topics = ["order.placed", "order.cancelled"]
 table = "shop_orders"
 object_column = "order_id"
 columns = {{ number = "number", status = "status" }}

@@ -54,7 +54,7 @@ def settings_of(folder: Path, secret: str) -> Settings:
                     "type": "file_drop",
                     "every": "15s",
                     "path": str(folder / "drop"),
-                    "settle_seconds": 0,
+                    "unchanged_seconds": 0,
                     # People set the clock on by a day; no count is stale for that.
                     "counts": {"stale_after": "2d"},
                 }

@@ -120,7 +120,7 @@ async def test_what_it_may_have_reckoned_with_is_given_up_all_the_same(
     await store.decisions.decide(Decision(BEFORE, "park", "kim", "seen"))
     state, reason = stands(store, BEFORE)
     assert state == "parked"
-    assert f"the count of 7 as of {NOW} (target aaaaaaaa) reckons with it" in reason
+    assert f"the count of 7 as of {NOW} (target aaaaaaaa) includes it" in reason
 
 
 @pytest.mark.parametrize("broken", BROKEN)

@@ -135,9 +135,9 @@ class StabilityTracker:
         *,
         require_done_file: bool,
     ) -> None:
-        self._settle_seconds = settings.settle_seconds
+        self._unchanged_seconds = settings.unchanged_seconds
         self._incomplete_seconds = max(
-            settings.incomplete_seconds, settings.settle_seconds
+            settings.incomplete_seconds, settings.unchanged_seconds
         )
         self._require_done_file = require_done_file
         self._names = names
@@ -193,7 +193,7 @@ class StabilityTracker:
             return True
         if self._require_done_file:
             return False
-        wait = self._incomplete_seconds if seen.looks_cut else self._settle_seconds
+        wait = self._incomplete_seconds if seen.looks_cut else self._unchanged_seconds
         return self._waited(seen) >= wait
 
     def _lacks_marker(self, file: FoundFile) -> bool:

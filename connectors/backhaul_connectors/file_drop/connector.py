@@ -41,7 +41,7 @@ SPEC = Spec(
     name="file_drop",
     version="1.1",
     summary="Takes CSV, XLSX and JSON lines from a folder or an SFTP server, and puts "
-    "the store's news there.",
+    "change notifications there.",
     capabilities=frozenset({Capability.PULL, Capability.PUSH}),
     settings=Settings,
     secret_fields=frozenset({"sftp_password", "sftp_key", "sftp_passphrase"}),

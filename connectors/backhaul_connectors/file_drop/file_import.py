@@ -252,6 +252,6 @@ def _grew(grown: GrownFile, sound: UsableFile) -> str:
     new = sound.rows - sound.start.row
     return (
         f"archive/{grown.before.stored_as} grew after it was taken, and {new} more "
-        "rows were read: its writer pauses for longer than settle_seconds; raise that "
-        "setting, or let the writer rename the file when it is complete"
+        "rows were read: its writer pauses for longer than unchanged_seconds; raise "
+        "that setting, or let the writer rename the file when it is complete"
     )

@@ -208,13 +208,13 @@ def fulfillment(how: Conventions, cells: Cells) -> ShipmentRow:
 def _line(how: Conventions, cells: Cells) -> Line | None:
     sku = identifier(cells, "sku", required=False)
     quantity = cells.get("quantity", "")
+    if not sku and (written := without_text_mark(cells.get("sku", ""))):
+        raise Unusable(NO_ARTICLE_NAMED.format(written[:60]))
     if not sku and quantity:
         raise Unusable(
             "there is a quantity but no sku; name the article, or leave both empty "
             "when everything was shipped"
         )
-    if not sku and (written := without_text_mark(cells.get("sku", ""))):
-        raise Unusable(NO_ARTICLE_NAMED.format(written[:60]))
     if not sku:
         return None
     return Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1))

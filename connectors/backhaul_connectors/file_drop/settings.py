@@ -87,8 +87,8 @@ class Settings(BaseModel):
     )
     exports: str = Field(
         default="",
-        description="Folder below path for files with the store's news, a file for "
-        "each; empty for none. `topics` says which news.",
+        description="Folder below path for change notifications, one file for "
+        "each; empty for none. `topics` says which.",
     )
     export_format: Literal["csv", "jsonl"] = Field(
         default="csv",
@@ -233,7 +233,7 @@ class Settings(BaseModel):
         default="UTC",
         description="Time zone of times that do not name theirs, such as Asia/Kolkata.",
     )
-    settle_seconds: float = Field(
+    unchanged_seconds: float = Field(
         default=1.0,
         ge=0,
         description="Seconds for which a file must not change before it is read.",

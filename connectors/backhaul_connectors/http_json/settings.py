@@ -209,13 +209,13 @@ class Settings(BaseModel):
     answer_seconds: float = Field(
         default=30.0, gt=0, le=300, description="Seconds that an answer may take."
     )
-    settle_seconds: float | None = Field(
+    in_flight_seconds: float | None = Field(
         default=None,
         gt=0,
         le=600,
-        description="How long a request may go on at the system after its line broke; "
-        "only then is a change that is not there called absent. Without it twice "
-        "answer_seconds.",
+        description="How long the system may still process a request after the "
+        "connection was lost. Until then a missing change is not taken as absent. "
+        "Default: twice answer_seconds.",
     )
     most_bytes: int = Field(
         default=5_000_000, ge=1_000, description="Size of the largest answer."
@@ -239,11 +239,11 @@ class Settings(BaseModel):
         if self.late_request_seconds < self.answer_seconds:
             least = f"{self.answer_seconds:g}"
             raise ValueError(
-                f"set settle_seconds to {least} or more: so long may an answer take"
+                f"set in_flight_seconds to {least} or more: so long may an answer take"
             )
         return self
 
     @property
     def late_request_seconds(self) -> float:
         """Seconds after which the system has ended an abandoned request."""
-        return self.settle_seconds or 2 * self.answer_seconds
+        return self.in_flight_seconds or 2 * self.answer_seconds

@@ -135,7 +135,7 @@ class Sql(Connector["Settings"]):
 
     def topics(self) -> frozenset[str]:
         """Return the change topics that have a table in the settings."""
-        return frozenset(topic for each in self.settings.write for topic in each.news)
+        return frozenset(topic for each in self.settings.write for topic in each.topics)
 
     async def push(self, change: Change) -> Pushed:
         try:

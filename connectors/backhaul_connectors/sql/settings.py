@@ -236,8 +236,9 @@ class WriteTarget(BaseModel):
 
     model_config = STRICT
 
-    news: tuple[str, ...] = Field(
-        min_length=1, description='Change topics that it takes, such as "order.placed".'
+    topics: tuple[str, ...] = Field(
+        min_length=1,
+        description='Change notifications that are written, such as "order.placed".',
     )
     table: Table = Field(description="Table, or schema.table.")
     change_column: Column = Field(
@@ -255,7 +256,7 @@ class WriteTarget(BaseModel):
         "customer.email, or @topic, @store, @object, @occurred_at, @document.",
     )
 
-    @field_validator("news")
+    @field_validator("topics")
     @classmethod
     def _are_known(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := sorted(set(topics) - TOPICS):

@@ -79,7 +79,7 @@ class TableWriter:
         return [problem for problem in found if problem]
 
     def _of(self, change: Change) -> list[WriteTarget]:
-        return [each for each in self._targets if change.topic in each.news]
+        return [each for each in self._targets if change.topic in each.topics]
 
     def _commit(self, connection: Connection, change: Change) -> Pushed:
         try:

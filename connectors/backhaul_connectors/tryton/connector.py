@@ -64,7 +64,7 @@ class Tryton(Connector["Settings"]):
         self._server = TrytonClient(settings, clock)
         self._reader = TrytonReader(self._server, settings)
         self._orders = TrytonSales(self._server, settings)
-        self._late_arrivals = LateArrivals(settings.settle_seconds, clock)
+        self._late_arrivals = LateArrivals(settings.in_flight_seconds, clock)
 
     async def check(self) -> None:
         server = TrytonClient(self.settings)

@@ -67,12 +67,12 @@ class Settings(BaseModel):
     answer_seconds: float = Field(
         default=60.0, gt=0, le=600, description="Timeout of an answer, in seconds."
     )
-    settle_seconds: float = Field(
+    in_flight_seconds: float = Field(
         default=30.0,
         ge=0,
         le=600,
-        description="How long a request may go on at the server after its line broke; "
-        "only then is a sale that is not there called absent.",
+        description="How long the server may still process a request after the "
+        "connection was lost. Until then a missing sale is not taken as absent.",
     )
     network: Network = Field(
         default=Network(),

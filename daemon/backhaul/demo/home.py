@@ -189,7 +189,7 @@ tcp_addresses = {{{{ {STATION} = "{HOST}" }}}}
 type = "file_drop"
 path = {{drop}}
 every = "250ms"
-settle_seconds = 0
+unchanged_seconds = 0
 key_columns = ["document"]
 """
 _ERP = f"""
@@ -210,13 +210,13 @@ processed_at = "taken_at"
 columns = {{{{ as_of = "counted_at" }}}}
 
 [[connectors.{ERP}.write]]
-news = ["order.placed", "order.cancelled"]
+topics = ["order.placed", "order.cancelled"]
 table = "shop_orders"
 object_column = "order_id"
 columns = {{{{ number = "number", status = "status" }}}}
 
 [[connectors.{ERP}.write]]
-news = ["order.placed", "order.cancelled"]
+topics = ["order.placed", "order.cancelled"]
 table = "shop_news"
 columns = {{{{ topic = "@topic", order_id = "@object" }}}}
 """
@@ -232,7 +232,7 @@ password_file = {{tryton_password}}
 customer = "SHOP"
 stock_seconds = 5
 lag_seconds = 1
-settle_seconds = 2
+in_flight_seconds = 2
 network = {{{{ allow = ["{HOST}"], ports = [{{tryton}}], allow_http = true }}}}
 counts = {{{{ quantity_means = "on_hand" }}}}
 begin = "all"

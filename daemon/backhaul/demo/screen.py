@@ -91,12 +91,12 @@ def _places(pair: Pair) -> Figures:
     config = pair.home.config
     tryton = pair.tryton
     return [
-        ("the shop, where one buys", pair.access.shop_url),
+        ("the store's shop page", pair.access.shop_url),
         ("the store's dashboard", pair.access.control_url),
         ("the daemon's dashboard", pair.admin_url),
-        ("", "both say on their first page which file holds the token to log in"),
-        ("the daemon receives at", pair.public_url),
-        ("CSV files are taken from", str(pair.home.drop)),
+        ("", "both login pages name the file that holds the login token"),
+        ("webhooks are received at", pair.public_url),
+        ("CSV files are read from", str(pair.home.drop)),
         *([("Tryton is at", f"{tryton.server.url} (user admin)")] if tryton else []),
         ("try, in another terminal", f"{backhaul} why order 1001 --config {config}"),
         ("", f"{backhaul} status --config {config}"),

@@ -189,9 +189,9 @@ def told_by(setting: str) -> Iterator[None]:
             raise
         reason = why(error)
         if isinstance(error, FileExistsError | NotADirectoryError):
-            reason = "it, or what it lies in, is no folder"
+            reason = "it is not a folder, or a part of its path is not"
         problem = f"cannot be used: {reason}"
-        hint = "mend that, or set it to a folder that can be written to"
+        hint = "correct it, or name a folder that the daemon can write to"
         finding = Finding(str(error.filename), setting, problem, hint)
         raise ConfigurationError([finding]) from None
 

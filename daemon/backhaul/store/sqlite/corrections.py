@@ -21,8 +21,8 @@ _PROMISED = frozenset({"adjust", "cancel"})
 """Kinds of commands that a count may reckon with."""
 NEWER = "a newer count has come"
 FORGOTTEN = (
-    "before the database was restored its count was reckoned anew, or a newer one made"
-    " true"
+    "before the database was restored, its count was calculated again or a newer count"
+    " was applied"
 )
 STOPPED = "targets:stopped:"
 """Under this and its name a store's targets are marked as stopped, with the reason."""
@@ -90,7 +90,7 @@ _COUNTED = f"""
 """  # noqa: S608 - constants
 # A command that it reckoned with, and that will not move the stock after all.
 _BROKEN = f"""
-    SELECT 'command ' || substr(k.id, 1, 8) || ', which it reckoned with, is '
+    SELECT 'command ' || substr(k.id, 1, 8) || ', which its calculation includes, is '
            || k.state
     FROM json_each({_PROMISES}) p
     JOIN commands k ON k.id = {member("p.value", "$.command")}
@@ -199,7 +199,7 @@ def _count_anew(
     connection.execute(
         "UPDATE commands SET due_at = ?, reason = ?, held = 0"
         " WHERE id = ? AND state = 'planned'",
-        (now, f"counted anew: {reason}", target),
+        (now, f"calculated again: {reason}", target),
     )
 
 
@@ -246,8 +246,8 @@ def with_counts(
         return reason
     quantity, as_of, target = row
     return (
-        f"{reason}; the count of {quantity} as of {as_of} (target {target[:8]}) reckons"
-        " with it: without it the stock is wrong until the next count"
+        f"{reason}; the count of {quantity} as of {as_of} (target {target[:8]})"
+        " includes it: without it the stock is wrong until the next count"
     )
 
 
@@ -269,7 +269,7 @@ def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
         (command.id,),
     ).fetchone()
     if row is None:
-        return "its target was counted anew"
+        return "its target was calculated again"
     if row[0]:
         return NEWER
     if has_later_step(connection, command):

@@ -120,11 +120,11 @@ _WORK = f"""
              ': ' || nullif(u.detail, ''), ''), NULL, 3
     FROM audit u JOIN commands c ON c.id = u.command_id WHERE {_COMMAND}
     UNION ALL
-    SELECT p.at, 'parcel', p.tracking_number, p.status, 'told by ' || p.instance,
+    SELECT p.at, 'parcel', p.tracking_number, p.status, 'reported by ' || p.instance,
            NULL, 4
     FROM parcels p WHERE p.store = :store AND p.order_id = :object
     UNION ALL
-    SELECT coalesce(d.settled_at, d.sent_at, d.created_at), 'news ' || d.topic,
+    SELECT coalesce(d.settled_at, d.sent_at, d.created_at), 'delivery ' || d.topic,
            'to ' || d.instance, d.state, d.reason || coalesce(
              ' (' || d.reference || ')', ''), NULL, 4
     FROM deliveries d WHERE d.store = :store

@@ -73,7 +73,7 @@ class Count(Struct, frozen=True):
         """Return what a person is to know of what landed behind it."""
         return (
             f"behind the count of {self.quantity} as of {self.as_of} (target"
-            f" {self.target[:8]}), which was reckoned without it: compensate by hand"
+            f" {self.target[:8]}), which was calculated without it: correct the stock"
         )
 
 

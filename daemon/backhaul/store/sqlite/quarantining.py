@@ -45,7 +45,7 @@ def correction(connection: sqlite3.Connection, row: Mapping[str, Any]) -> NewCom
     number = record.get("tracking_number")
     if document.get("kind") != "fulfill" or not number:
         raise BackhaulError(
-            f"row {row['id']} is no shipment with a tracking number, so there is no "
+            f"row {row['id']} is not a shipment with a tracking number, so there is no "
             "number to send"
         )
     order = _order(connection, row, str(record["order"]))
@@ -139,7 +139,7 @@ class SqliteQuarantine:
             if kept == "null":
                 raise BackhaulError(
                     f"row {id_} never became a record, so there is nothing to try "
-                    f"again; mend it: backhaul quarantine edit {id_} --kind …"
+                    f"again; correct it: backhaul quarantine edit {id_} --kind …"
                 )
             by_connector = kept == KEPT_BY_CONNECTOR.decode()
             state = "approved" if by_connector else "waiting"
@@ -213,7 +213,7 @@ def _find(
     row = dict(zip(_COLUMNS, found, strict=True))
     if row["source"] != "record" and not (events and row["source"] == EVENT):
         raise BackhaulError(
-            f"row {id_} is an event; fold it again, once what was wrong is mended: "
+            f"row {id_} is an event; correct the cause, then reprocess it: "
             "backhaul events reprocess --state quarantined"
         )
     if row["state"] not in states or row["command_id"] is not None:

@@ -125,7 +125,7 @@ _UNDER_WAY = """
 # What was sent before and landed late is known by when the history says it moved. The
 # plus leads to the few commands of the product, past the index of all effects.
 UNHEARD = f"""
-    SELECT 'nothing was heard yet of command ' || substr(c.id, 1, 8) FROM commands c
+    SELECT 'no event has arrived yet for command ' || substr(c.id, 1, 8) FROM commands c
     WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
       AND c.state = 'applied' AND +c.effect_id IS NOT NULL
       AND (c.sent_at >= :since OR c.settled_at >= :since
@@ -134,8 +134,8 @@ UNHEARD = f"""
       AND NOT EXISTS (SELECT 1 FROM stock_ledger l
                       WHERE l.store = c.store AND l.adjustment_id = c.effect_id)
     UNION ALL
-    SELECT 'nothing was heard yet of command ' || substr(a.command_id, 1, 8)
-           || ', of before the database was restored'
+    SELECT 'no event has arrived yet for command ' || substr(a.command_id, 1, 8)
+           || ', from before the database was restored'
     FROM adopted a WHERE a.store = :store AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
@@ -213,7 +213,7 @@ _RESTOCK_IN_DOUBT = f"""
 # What it puts back was on the shelf when it was counted; its order is not known yet.
 # One whose order does not come for so long may have a wrong number.
 _WAITING = f"""
-    SELECT 'a cancellation that was handed in before it, ' || locator
+    SELECT 'a cancellation that was submitted before it, ' || locator
            || ', waits for its order'
     FROM records WHERE state = 'waiting' AND store = :store
       AND {member("payload", "$.kind")} = 'cancel'
@@ -253,8 +253,8 @@ def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> st
             return str(row[0])
     command = adoption.forgotten(connection, values)
     return command and (
-        f"command {command[:8]}, of before the database was restored, may be the step"
-        " of a newer count"
+        f"command {command[:8]}, from before the database was restored, may be the"
+        " adjustment of a newer count"
     )
 
 

@@ -418,8 +418,9 @@ def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundi
     }
     if known and not expected:
         logger.bind(action="target.damaged", store=store, command=target.id).error(
-            "target {}: the levels from before its step are damaged in the database; it"
-            " cannot be told whether the step moved other variants of product {}",
+            "target {}: the levels from before its adjustment are damaged in the"
+            " database, so Backhaul cannot determine whether the adjustment moved other"
+            " variants of product {}",
             target.id[:8],
             target.target,
         )
