@@ -263,8 +263,8 @@ def test_the_lock_is_private_and_given_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        ("file", "no folder"),
-        ("file/deep/state", "no folder"),
+        ("file", "is not a folder"),
+        ("file/deep/state", "is not a folder"),
         ("/proc/backhaul", "no such file or directory"),
         ("locked", "is a directory"),
     ],
@@ -282,12 +282,14 @@ def test_a_state_folder_that_cannot_be_used_is_told(
         pass
     (found,) = told.value.findings
     assert (found.key, str(tmp_path / place) in found.source) == ("state_dir", True)
-    assert "set it to a folder" in found.hint
+    assert "name a folder that the daemon can write to" in found.hint
 
 
 def test_a_folder_of_the_database_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match=r"file: database\.url: .*no folder"):
+    with pytest.raises(
+        ConfigurationError, match=r"file: database\.url: .*not a folder"
+    ):
         open_store(tmp_path / "file" / "backhaul.db", SystemClock())
 
 

@@ -77,6 +77,12 @@ async def walk(place: Place) -> Sweep:
     return ended
 
 
+def first_pages(place: Place) -> int:
+    """Return how often the page with the row was requested."""
+    pages = [parse_qs(r.query).get("page") for r in place.server.of("GET", "/orders")]
+    return pages.count(["1"])
+
+
 def quarantined(place: Place) -> int:
     query = "SELECT count(*) FROM events WHERE state = 'quarantined'"
     ((count,),) = rows(place.store.path, query)
@@ -91,8 +97,9 @@ async def test_a_page_that_fails_does_not_hide_what_is_not_repaired(
     show(place, why).failures = failures
     ended = await walk(place)
     assert (ended.note, ended.unrepaired) == ("", 1)
-    # What was still in its grace when the page failed is read once more.
-    assert quarantined(place) in {1, 1 + bool(failures)}
+    # What was still in its grace when a page failed is read once more. How often that
+    # is depends on when the progress was saved, and never exceeds the readings.
+    assert 1 <= quarantined(place) <= (first_pages(place) if failures else 1)
 
 
 @pytest.mark.parametrize("why", UNREADABLE)
