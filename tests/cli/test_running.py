@@ -80,8 +80,8 @@ def test_bad_rows_are_set_aside_and_good_ones_go_on(
 ) -> None:
     with connected_process(platform) as started:
         office = started.office
-        order, gone = buy(platform), buy(platform)
-        await_true(lambda: known(office, gone["number"]), "the orders are mirrored")
+        order, gone, other = buy(platform), buy(platform), buy(platform)
+        await_true(lambda: known(office, other["number"]), "the orders are mirrored")
         platform.v1("POST", f"/orders/{gone['id']}/cancel", {})
         query = "SELECT 1 FROM orders WHERE id = ? AND cancelled_at IS NOT NULL"
         await_true(lambda: rows(office.database, query, gone["id"]), "it is cancelled")
@@ -93,7 +93,7 @@ def test_bad_rows_are_set_aside_and_good_ones_go_on(
             "999999,DHL,NOT-YET,,",
             f"{'9' * 25},DHL,HUGE,,",
             f"{gone['number']},DHL,TOO-LATE,,",
-            f"{order['number']},DHL,MINUS,{sku},-2",
+            f"{other['number']},DHL,MINUS,{sku},-2",
             ",DHL,NO-ORDER,,",
             *(f"{888_000 + n},DHL,LATER-{n},," for n in range(20)),
         )
