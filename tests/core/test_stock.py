@@ -44,6 +44,8 @@ def moved(at: str, delta: int, after: int = 0, **members: object) -> Movement:
         (moved(EARLIER, -3), 10),
         (moved(SAME_SECOND, -3), 7),
         (moved(SAME_SECOND, 3), 10),
+        (moved(AS_OF, -3), 7),
+        (moved(AS_OF, 3), 10),
         (moved(LATER, -3, is_correction=True), 10),
         (moved(LATER, -3, caused_at=EARLIER), 10),
         (moved(LATER, -3, caused_at=LATER), 7),
@@ -71,6 +73,20 @@ def test_only_on_hand_is_less_what_is_reserved() -> None:
     assert compute(COUNT, shelf, ON_HAND).target == 7
     assert compute(COUNT, shelf, Policy()).target == 10
     assert compute(COUNT, shelf, replace(ON_HAND, buffer=9)).target == 0
+
+
+def test_a_reserved_order_is_subtracted_once_whenever_its_stock_left() -> None:
+    held = (Reservation("#1", 3),)
+    for at in (EARLIER, SAME_SECOND, AS_OF, LATER):
+        shelf = StockSnapshot(7, 7, movements=(moved(at, -3),), reserved=held)
+        assert compute(COUNT, shelf, ON_HAND).target == 7
+    back = (moved(AS_OF, -3), moved(LATER, 3))
+    cancelled = StockSnapshot(10, 10, movements=back, reserved=held)
+    assert compute(COUNT, cancelled, ON_HAND).target == 10
+    other = StockSnapshot(
+        5, 5, movements=(moved(LATER, -2, cause="order #2"),), reserved=held
+    )
+    assert compute(COUNT, other, ON_HAND).target == 5
 
 
 def test_nothing_was_before_the_first_year() -> None:

@@ -173,9 +173,15 @@ class Computation(Struct, frozen=True):
 
 def compute(count: Count, stock: StockSnapshot, policy: Policy) -> Computation:
     """Return the adjustment that applies a stock count to the platform's stock now."""
-    counted = tuple(m for m in stock.movements if _is_uncounted(m, count, policy))
     before = tuple(p for p in stock.promises if p.caused_at <= count.as_of)
     orders = stock.reserved if policy.quantity_means == "on_hand" else ()
+    held = {f"order {order.order}" for order in orders}
+    counted = tuple(
+        m
+        for m in stock.movements
+        # The stock may leave later than the order came; its units leave only once.
+        if _is_uncounted(m, count, policy) and not (m.delta < 0 and m.cause in held)
+    )
     moved, promised = sum(m.delta for m in counted), sum(p.delta for p in before)
     reserved = sum(order.units for order in orders)
     target = max(count.quantity + moved - reserved - policy.buffer, 0)
@@ -214,20 +220,20 @@ def _is_uncounted(movement: Movement, count: Count, policy: Policy) -> bool:
         return True
     if movement.delta > 0:
         return False
-    return _is_same_second(movement.at, count.as_of) or (
+    return _may_be_later(movement.at, count.as_of) or (
         policy.quantity_means == "available"
         and policy.unseen_seconds > 0
         and movement.at >= reach_back(count, policy)
     )
 
 
-def _is_same_second(at: str, as_of: str) -> bool:
-    """Return True if `at` is a whole second that may hide a time after `as_of`.
+def _may_be_later(at: str, as_of: str) -> bool:
+    """Return True if `at`, not after `as_of`, may be rounded down from a later time.
 
-    Platforms may report whole seconds. Such a sale is then subtracted: overselling is
-    worse than holding back one unit until the next stock count.
+    Both have milliseconds, and platforms may report whole seconds. Such a sale is then
+    subtracted: overselling is worse than holding back one unit until the next count.
     """
-    return at.endswith(".000Z") and at[:19] == as_of[:19]
+    return at == as_of or (at.endswith(".000Z") and at[:19] == as_of[:19])
 
 
 def understand(count: Count, stock: StockSnapshot) -> StockSnapshot | str:

@@ -32,7 +32,7 @@ _LEVEL = """
 """
 _MOVEMENTS = f"""
     SELECT l.adjustment_id, l.at, l.adjustment, l.stock_after,
-           coalesce('order ' || (SELECT o.name FROM orders o WHERE o.store = l.store
+           coalesce('order ' || (SELECT coalesce(o.name, o.id) FROM orders o WHERE o.store = l.store
                     AND o.id = l.cause), 'command ' || substr(c.id, 1, 8),
                     l.reason || ' ' || coalesce(l.cause, '')),
            {member("c.payload", "$.target")} IS NOT NULL,
