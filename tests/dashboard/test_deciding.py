@@ -103,7 +103,7 @@ async def test_what_would_be_sent_otherwise_by_now_is_not(office: Office) -> Non
     )
     answer = await browser.post(f"/commands/{command}/resend", **form)
     assert (answer.status, state(office, command)) == (422, "parked")
-    assert "look again" in await answer.text()
+    assert "check it and try again" in await answer.text()
 
 
 async def set_aside(office: Office, raw: str = "9,DHL,T") -> int:

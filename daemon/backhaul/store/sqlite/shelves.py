@@ -32,8 +32,9 @@ _LEVEL = """
 """
 _MOVEMENTS = f"""
     SELECT l.adjustment_id, l.at, l.adjustment, l.stock_after,
-           coalesce('order ' || (SELECT coalesce(o.name, o.id) FROM orders o WHERE o.store = l.store
-                    AND o.id = l.cause), 'command ' || substr(c.id, 1, 8),
+           coalesce('order ' || (SELECT coalesce(o.name, o.id) FROM orders o
+                    WHERE o.store = l.store AND o.id = l.cause),
+                    'command ' || substr(c.id, 1, 8),
                     l.reason || ' ' || coalesce(l.cause, '')),
            {member("c.payload", "$.target")} IS NOT NULL,
            coalesce(c.caused_at, c.created_at, iif(l.reason = 'ORDER_CANCELLED', (
