@@ -33,37 +33,47 @@ INTRODUCTION = """\
 
 <!-- Written from the models: change the code, then UPDATE_DOCS=1 pytest tests/docs -->
 
-On this page you find every setting with its meaning and its default, and how to
-provide settings and secrets.
+On this page you find every setting with its meaning and its default. You also learn
+how to give settings and secrets to Backhaul. The [glossary](glossary.md) explains the
+words.
 
-The configuration is one TOML file: the one that `--config` names, else
-`$BACKHAUL_CONFIG`, else `./backhaul.toml`, else `/etc/backhaul/backhaul.toml`.
+The configuration is one TOML file. Backhaul uses the first of these files:
+
+1. the file that you give with `--config`;
+2. the file in the environment variable `$BACKHAUL_CONFIG`;
+3. `./backhaul.toml`, if this file exists;
+4. `/etc/backhaul/backhaul.toml`.
+
 `config/backhaul.example.toml` shows every setting. `backhaul check-config` reports all
-mistakes at once and exits with code 78 if there are any.
+mistakes in the configuration, and exits with code 78 if there are mistakes.
 
-**Environment.** Every setting can also be a variable: `BACKHAUL_`, then the setting's
-full name in capitals with `__` in place of each dot, such as
-`BACKHAUL_STORES__MAIN__BASE_URL`. Separate the entries of a list by commas, or write
-JSON. If all settings are variables, no file is necessary. Unknown `BACKHAUL_*`
-variables are an error.
+**Environment.** You can also give every setting in an environment variable. The name of
+the variable is `BACKHAUL_` and the full name of the setting, in capital letters, with
+`__` in place of each dot. An example is `BACKHAUL_STORES__MAIN__BASE_URL`. Write a list
+with commas between the entries, or as JSON. If all settings are in variables, you need
+no file. A variable `BACKHAUL_*` that is not a setting is an error.
 
-**Secrets** need not be in the configuration file. A secret can come from three places.
-If several of them contain it, the last one in this list wins:
+**Secrets.** You can give a secret in three places. If a secret is in more than one
+place, Backhaul uses the place that is lowest in this list:
 
-1. the configuration file: `NAME`, or `NAME_file` with the path of a file that contains
-   the secret;
-2. systemd credentials: `$CREDENTIALS_DIRECTORY/stores_main_api_key`, which is the full
-   name of the setting with `_` in place of each dot;
-3. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or `…_API_KEY_FILE` with a path.
+1. the configuration file: the setting itself (such as `api_key`), or a setting with
+   `_file` (such as `api_key_file`) that contains the path of a file with the secret;
+2. a systemd credential: the file `$CREDENTIALS_DIRECTORY/stores_main_api_key`. Its name
+   is the full name of the setting with `_` in place of each dot;
+3. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or
+   `BACKHAUL_STORES__MAIN__API_KEY_FILE` with the path of a file.
 
-In the file of a list of secrets, write one secret per line. Backhaul rejects files
-that group or others can read (`chmod 600`), except systemd credentials. It is also an
-error to set both `NAME` and `NAME_file` in the configuration file, or both in the
-environment.
+Rules for secrets:
 
-**Durations** are text with a unit: `"250ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`. Names of
-stores and connections consist of `a-z`, `0-9` and `_`. Relative paths start at the
-working directory.
+- If a setting is a list of secrets, its file contains one secret per line.
+- Backhaul rejects a file with a secret if other users can read it. Use `chmod 600`.
+  This rule does not apply to systemd credentials.
+- It is an error to set both `api_key` and `api_key_file` in the configuration file, or
+  both in the environment. The same is true for every other secret.
+
+**Values.** A duration is text with a unit: `"250ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`.
+The name of a store or connection can contain `a-z`, `0-9` and `_`. A relative path
+starts at the working directory of the daemon.
 """
 
 

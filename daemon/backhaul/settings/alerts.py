@@ -39,24 +39,29 @@ Address = Annotated[str, AfterValidator(check_address)]
 
 
 class AlertSettings(Section):
-    """E-mail and webhook alerts: one when a problem begins, one when it is over."""
+    """Alerts by e-mail or webhook: at the beginning and at the end of a problem."""
 
     mail_to: tuple[Address, ...] = Field(
-        default=(), description='Recipients of alerts, such as ["ops@shop.example"].'
+        default=(),
+        description="E-mail addresses that receive alerts, such as "
+        '["ops@shop.example"].',
     )
     mail_from: Address | None = Field(
-        default=None, description="Sender address; required with `mail_to`."
+        default=None,
+        description="Sender address of the alerts. You must set it if you set "
+        "`mail_to`.",
     )
     smtp_host: Host = Field(
         default="127.0.0.1", description="Mail server that sends the alerts."
     )
     smtp_port: Port = Field(
         default=25,
-        description="Port of the mail server; usually 587 or 465 with a login.",
+        description="Port of the mail server. With a login, the port is usually 587 "
+        "or 465.",
     )
     smtp_security: Literal["none", "starttls", "tls"] = Field(
         default="none",
-        description="Encryption of the connection to the mail server; a login needs "
+        description="Encryption of the connection to the mail server. A login needs "
         "`starttls` or `tls`.",
     )
     smtp_user: Text | None = Field(
@@ -67,12 +72,13 @@ class AlertSettings(Section):
     )
     webhook_url: BaseUrl | None = Field(
         default=None,
-        description="URL that receives each alert as a signed POST (Standard "
-        "Webhooks).",
+        description="URL to which Backhaul sends each alert as a signed POST request. "
+        "The format is Standard Webhooks.",
     )
     webhook_secret: Secret | None = Field(
         default=None,
-        description="Secret that signs the POST; required with `webhook_url`.",
+        description="Secret that signs the POST request. You must set it if you set "
+        "`webhook_url`.",
     )
     every: Duration = Field(
         default=parse_duration("1m"),
@@ -81,8 +87,8 @@ class AlertSettings(Section):
     drift_rows: int = Field(
         default=1,
         ge=1,
-        description="Alert when at least this many rows still differ after a full "
-        "sync.",
+        description="Backhaul sends an alert if at least this many rows of the mirror "
+        "still differ from the platform after a full sync.",
     )
 
     @model_validator(mode="after")

@@ -21,18 +21,20 @@ from backhaul.settings.values import (
 
 
 class Fields(Section):
-    """Field names in a fulfill request and in the fulfillments of an order."""
+    """Names of fields in a fulfill request and in an order's fulfillments (parcels)."""
 
     tracking_company: Text = Field(
-        default="trackingCompany", description="Field with the carrier's name."
+        default="trackingCompany",
+        description="Name of the field that contains the courier's name.",
     )
     tracking_number: Text = Field(
-        default="trackingNumber", description="Field with the tracking number."
+        default="trackingNumber",
+        description="Name of the field that contains the tracking number.",
     )
 
 
 class Store(Section):
-    """A store: its API, its secrets, and the settings that only this store has."""
+    """A store: its API, its secrets, and settings that apply only to this store."""
 
     base_url: BaseUrl = Field(
         description='URL of the platform, such as "https://shop.example", '
@@ -41,31 +43,32 @@ class Store(Section):
     api_key: Secret = Field(description="API key of the store's admin API.")
     webhook_secrets: Secrets = Field(
         default=(),
-        description="Secrets that sign the store's webhooks. A webhook signed with "
-        "any of them is accepted, so a secret can be rotated without loss. Optional if "
-        "`public.url` is set and the API key has permission to manage webhooks: the "
-        "daemon then subscribes and stores the secret that the platform returns.",
+        description="Secrets that sign the store's webhooks. Backhaul accepts a "
+        "webhook that is signed with any of these secrets. So you can change a secret "
+        "without losing webhooks. You can leave this setting out if `public.url` is "
+        "set and the API key has permission to manage webhooks. Then Backhaul creates "
+        "the webhook subscription and stores the secret that the platform returns.",
     )
     restock_field: Text = Field(
         default="restock",
-        description="Name of the field in a cancel request that puts the units back "
-        "into stock.",
+        description="Name of the field in a cancel request that tells the platform to "
+        "put the units back into stock.",
     )
     fields: Fields = Field(
         default=Fields(), description="Field names for tracking data."
     )
     idempotency: bool | None = Field(
         default=None,
-        description="Whether the platform applies requests with the same "
-        "Idempotency-Key only once. If true, Backhaul retries an uncertain command "
-        "immediately with the same key. If you leave it out, Backhaul asks the "
-        "platform each time.",
+        description="Whether the platform carries out requests with the same header "
+        "`Idempotency-Key` only once. If true, Backhaul sends an uncertain command "
+        "again immediately, with the same key. If you leave this setting out, "
+        "Backhaul asks the platform whether this is safe.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
-        description="When connectors receive a new order: immediately (`placed`), "
-        "when it no longer awaits confirmation (`confirmed`), or when it is paid, even "
-        "if it was partially refunded later (`paid`).",
+        description="When connections receive a new order. `placed`: immediately. "
+        "`confirmed`: when the order no longer awaits confirmation. `paid`: when the "
+        "order is paid. A partial refund after the payment does not matter.",
     )
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="Jobs that differ for this store, by name."
@@ -84,38 +87,40 @@ class Store(Section):
 
 
 class Counts(Section):
-    """How stock counts of a connection are interpreted, and when one is parked."""
+    """How Backhaul uses stock counts of a connection, and when it parks a count."""
 
     quantity_means: Literal["available", "on_hand"] = Field(
         default="available",
-        description="Whether a count means sellable (`available`) or physical "
-        "(`on_hand`) stock. With `on_hand`, Backhaul subtracts the units that were "
-        "sold, but not shipped, at the time of the count.",
+        description="Which units a count contains. `available`: the units that can be "
+        "sold. `on_hand`: all units in the warehouse. From an `on_hand` count "
+        "Backhaul subtracts the units that were sold before the count and were not "
+        "shipped yet.",
     )
     buffer: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Safety stock: units that Backhaul subtracts from the stock that "
-        "the store shows.",
+        description="Safety stock: number of units that Backhaul subtracts, so that "
+        "the store does not show them.",
     )
     unseen_orders: Duration = Field(
         default=0.0,
-        description="Order lag: how long an order may take to reach the back office. "
-        "Backhaul subtracts the units that were sold in this time before a count, "
-        "because the count may not include these sales yet. Only for "
+        description="Order lag: the longest time that an order takes to reach the "
+        "back office. Backhaul subtracts the units that were sold in this time before "
+        "a count, because perhaps the count does not include these sales. Only for "
         '`quantity_means = "available"`.',
     )
     max_step: Count | None = Field(
         default=None,
         le=1_000_000,
-        description="Largest adjustment that one count may cause for one SKU; a count "
-        "that needs a larger one is parked for an operator.",
+        description="Largest adjustment that one count can cause for one SKU. If a "
+        "count needs a larger adjustment, Backhaul parks the count and an operator "
+        "decides.",
     )
     stale_after: Duration = Field(
         default=parse_duration("1d"),
-        description="Maximum age of a count when it is applied; an older one is parked "
-        "for an operator.",
+        description="Maximum age of a count when Backhaul applies it. If a count is "
+        "older, Backhaul parks the count and an operator decides.",
     )
 
     def policy(self) -> Policy:
@@ -130,7 +135,7 @@ class Counts(Section):
 
 
 class Connector(Scheduled):
-    """A connection; settings that are not listed here belong to its connector.
+    """A connection. The page of its connector lists more settings.
 
     `options` holds those other settings. Secrets among them, also those read from
     files, are `SecretStr`. No repr shows them.
@@ -141,22 +146,23 @@ class Connector(Scheduled):
     type: Name = Field(description='Type of the connector, such as "file_drop".')
     store: str = Field(
         default="",
-        description="Name of the store that the connection serves; optional if there "
-        "is only one.",
+        description="Name of the store that the connection serves. You can leave this "
+        "setting out if there is only one store.",
     )
     every: Duration = Field(
         default=parse_duration("2s"),
-        description='Polling interval, with `trigger = "interval"`.',
+        description='Time between two runs, with `trigger = "interval"`.',
     )
     enabled: bool = Field(default=True, description="Whether the connection runs.")
     silent_after: Duration | None = Field(
         default=None,
-        description="Alert if the connection submits no record for this long.",
+        description="Backhaul sends an alert if the connection submits no record for "
+        "this time.",
     )
     dry_run: bool = Field(
         default=False,
-        description="Plan the commands of this connection and send none; see `[push] "
-        "dry_run`.",
+        description="Dry run: Backhaul plans the commands of this connection and does "
+        "not send them. See `[push] dry_run`.",
     )
 
     counts: Counts = Field(
@@ -165,13 +171,14 @@ class Connector(Scheduled):
     topics: tuple[Text, ...] = Field(
         default=(),
         description="Topics of the change notifications that the connection receives, "
-        "such as `order.placed`. Empty: all topics that its connector supports.",
+        "such as `order.placed`. If the list is empty, the connection receives all "
+        "topics that its connector supports.",
     )
     begin: Literal["now", "all"] = Field(
         default="now",
-        description="What a new connection receives: only changes from now on "
-        "(`now`), or also everything that exists (`all`). Used once, at the first "
-        "start with the connection.",
+        description="What a new connection receives. `now`: only changes from now on. "
+        "`all`: also everything that exists already. Backhaul uses this setting only "
+        "at the first start with the connection.",
     )
 
     @property

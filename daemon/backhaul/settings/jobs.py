@@ -96,8 +96,8 @@ class Scheduled(Section):
     enabled: bool = Field(default=True, description="Whether the job runs.")
     trigger: Literal["interval", "cron"] = Field(
         default="interval",
-        description="What starts a run: a fixed interval (`every`) or the calendar "
-        "(`cron`).",
+        description="What starts a run. `interval`: the time between two runs, in "
+        "`every`. `cron`: the times in `cron`.",
     )
     every: Duration = Field(
         default=parse_duration("5s"),
@@ -105,8 +105,8 @@ class Scheduled(Section):
     )
     cron: Cron | None = Field(
         default=None,
-        description='The five fields of a cron line, with `trigger = "cron"`, such as '
-        '"*/5 8-18 * * mon-fri"; weekday 0 and 7 are Sunday.',
+        description='When the runs start, with `trigger = "cron"`: the five fields of '
+        'a cron line, such as "*/5 8-18 * * mon-fri". Weekdays 0 and 7 are Sunday.',
     )
     jitter: Duration | None = Field(
         default=None,
@@ -115,9 +115,9 @@ class Scheduled(Section):
     )
     quiet: Quiet = Field(
         default=(),
-        description='Quiet hours: local hours without runs, such as "22:00-06:00", or '
-        "a list of them. If runs were due in quiet hours, one run starts when the "
-        "quiet hours end.",
+        description="Quiet hours: times of the day without runs, in local time, such "
+        'as "22:00-06:00". You can give one period or a list. If runs were due in '
+        "quiet hours, one run starts when the quiet hours end.",
     )
 
     @model_validator(mode="after")
@@ -187,10 +187,11 @@ class PushJob(Job):
 
     eager: bool | None = Field(
         default=None,
-        description="Whether commands are sent as soon as they are planned. If true, "
-        "only `quiet` delays them. If you leave it out, a job for which `trigger`, "
-        "`every`, `cron` or `quiet` is set sends commands only when it runs. For other "
-        "jobs `[push] eager` decides.",
+        description="`true`: Backhaul sends each planned command immediately, but not "
+        "in quiet hours (`quiet`). `false`: Backhaul sends planned commands only when "
+        "the job runs. If you leave out `eager` and set `trigger`, `every`, `cron` or "
+        "`quiet`, the job works as with `false`. If you set none of these, `[push] "
+        "eager` decides.",
     )
 
     def sends_at_once(self, eager: bool) -> bool:
@@ -228,11 +229,11 @@ class PushJob(Job):
 
 
 class StoreJob(PushJob):
-    """Settings that override those of `[jobs.NAME]` for one store.
+    """Settings of a job that apply only to one store.
 
-    Settings that you leave out come from `[jobs.NAME]`. Exception: if you set
-    `trigger`, `every` or `cron` here, Backhaul ignores all three in `[jobs.NAME]`, and
-    also `eager` there. Only jobs that send commands have `eager`.
+    Settings that you leave out come from `[jobs.NAME]`, with one exception. If you set
+    `trigger`, `every` or `cron` here, Backhaul ignores these three settings and
+    `eager` in `[jobs.NAME]`. Only jobs that send commands have `eager`.
     """
 
 
@@ -286,11 +287,13 @@ class BackupJob(Job):
     )
     folder: FilePath | None = Field(
         default=None,
-        description="Folder for the backups; `backups` in `state_dir` by default. Use "
-        "another disk if possible.",
+        description="Folder for the backups. Without this setting it is `backups` in "
+        "`state_dir`. Use another disk if possible.",
     )
     keep: Count = Field(
-        default=3, description="How many backups are kept; older ones are deleted."
+        default=3,
+        description="Number of backups that Backhaul keeps. Backhaul deletes older "
+        "backups.",
     )
 
 
@@ -308,26 +311,27 @@ class Jobs(Section):
     )
     reconcile_incremental: PollJob = Field(
         default=PollJob(),
-        description="Reads what changed at the platform since the last poll, and "
-        "repairs the webhook subscription.",
+        description="Poll: reads the changes at the platform since the last poll, and "
+        "repairs the webhook subscription. It runs every 5 minutes by default.",
     )
     reconcile_full: FullSyncJob = Field(
         default=FullSyncJob(),
-        description="Full sync: compares every row of the platform with the mirror, "
-        "and repairs differences.",
+        description="Full sync: compares the complete lists of the platform with the "
+        "mirror, and corrects the mirror. It runs every 6 hours by default.",
     )
     audit: PollJob = Field(
         default=PollJob(),
-        description="Audits the platform's stock history for late or double effects "
-        "of commands, and for a second daemon that works for the same store.",
+        description="Searches the platform's stock history for late and double "
+        "effects of commands, and for a second daemon that works for the same store. "
+        "It runs every 5 minutes by default.",
     )
     prune: HourlyJob = Field(
         default=HourlyJob(),
-        description="Deletes data that is older than `database.retention_days`; runs "
-        "every hour by default.",
+        description="Deletes data that is older than `database.retention_days`. It "
+        "runs every hour by default.",
     )
     backup: BackupJob = Field(
         default=BackupJob(),
         description="Copies the database to a file, checks the copy, and deletes the "
-        "oldest backups.",
+        "oldest backups. It runs once a day by default.",
     )

@@ -44,25 +44,25 @@ def upper(value: object) -> object:
 
 
 class Database(Section):
-    """Storage: the SQLite file and how long data is kept."""
+    """The SQLite file, and how long Backhaul keeps data."""
 
     url: DatabaseUrl = Field(
         default="",
-        description='The SQLite file, such as "sqlite:////var/lib/backhaul/'
-        'backhaul.db" (four slashes: an absolute path). Empty: backhaul.db in '
-        "state_dir.",
+        description="The SQLite file, such as "
+        '"sqlite:////var/lib/backhaul/backhaul.db". Write an absolute path with four '
+        "slashes. If the setting is empty, the file is backhaul.db in `state_dir`.",
     )
     retention_days: Count = Field(
         default=30,
         le=3_650,
-        description="How many days Backhaul keeps the bodies and headers of events, "
-        "and stock counts that changed nothing. It keeps the outcome of each event "
-        "forever.",
+        description="Number of days for which Backhaul keeps the bodies and headers "
+        "of events, and the stock counts that changed nothing. Backhaul keeps the "
+        "outcome of each event for ever.",
     )
 
 
 class Public(Section):
-    """Public listener: called by the platform and by connected systems."""
+    """Public listener: receives requests of the platform and of connected systems."""
 
     host: Text = Field(
         default="0.0.0.0",  # noqa: S104 - the platform calls from outside
@@ -70,38 +70,44 @@ class Public(Section):
     )
     port: Port = Field(
         default=8750,
-        description="Port to listen on; 0 picks a free port and logs it.",
+        description="Port to listen on. With 0, Backhaul takes a free port and logs "
+        "its number.",
     )
     url: BaseUrl | None = Field(
         default=None,
         description="URL at which the platform reaches this listener, such as "
-        '"https://hooks.example". If set, Backhaul creates and maintains the webhook '
-        "subscription of each store.",
+        '"https://hooks.example". If you set this URL, Backhaul creates the webhook '
+        "subscription of each store and keeps it correct.",
     )
     max_body_bytes: Count = Field(
         default=1_048_576,
-        description="Maximum size of a request body, in bytes; a larger one gets 413.",
+        description="Maximum size of a request body, in bytes. Backhaul answers a "
+        "larger request with 413.",
     )
     request_seconds: Seconds = Field(
-        default=10, description="Maximum time for a request to arrive, in seconds."
+        default=10,
+        description="Maximum time, in seconds, for a request to arrive completely.",
     )
     max_connections: Count = Field(
         default=512, description="Maximum number of open connections."
     )
     max_waiting_bytes: Count = Field(
         default=16_777_216,
-        description="Maximum bytes of all requests that are arriving or wait for the "
-        "disk; above it, requests get 503. Set it to several times `max_body_bytes`.",
+        description="Maximum size, in bytes, of all requests together that are "
+        "arriving or that Backhaul is writing to disk. Above this size Backhaul "
+        "answers with 503. Set a value several times as large as `max_body_bytes`.",
     )
     slow_per_address: Count = Field(
         default=32,
-        description="Maximum slow requests (arriving for more than 1 s) per client "
-        "address; Backhaul closes newer ones.",
+        description="Maximum number of slow requests from one client address at the "
+        "same time. A request is slow if it takes more than 1 second to arrive. "
+        "Backhaul closes further slow requests from this address.",
     )
     trusted_proxies: Networks = Field(
         default=(),
         description="Addresses or networks of your own proxies, such as "
-        '["10.0.0.0/8"]; `slow_per_address` does not apply to them.',
+        '["10.0.0.0/8"]. `slow_per_address` does not apply to requests from these '
+        "proxies.",
     )
 
 
@@ -110,62 +116,67 @@ class Admin(Section):
 
     host: Text = Field(
         default="127.0.0.1",
-        description="Address to listen on. Use a loopback address or an HTTPS proxy: "
-        "the monitoring endpoints need no login.",
+        description="Address to listen on. Keep a loopback address, because "
+        "`/metrics` and other pages for monitoring need no login. For access from "
+        "other machines, use an HTTPS proxy.",
     )
     port: Port = Field(
         default=8751,
-        description="Port to listen on; 0 picks a free port and logs it.",
+        description="Port to listen on. With 0, Backhaul takes a free port and logs "
+        "its number.",
     )
     url: BaseUrl | None = Field(
         default=None,
         description="URL at which users open the dashboard, such as "
-        '"https://backhaul.example", if it is behind a proxy.',
+        '"https://backhaul.example". Set this URL if the dashboard is behind a proxy.',
     )
     trusted_proxies: Networks = Field(
         default=(),
         description="Addresses or networks of your own proxies, such as "
-        '["127.0.0.1"]; Backhaul trusts their X-Forwarded-Proto and X-Forwarded-For.',
+        '["127.0.0.1"]. Backhaul trusts the headers `X-Forwarded-Proto` and '
+        "`X-Forwarded-For` from these proxies.",
     )
 
 
 class Push(Section):
-    """How commands are sent to the platform."""
+    """How Backhaul sends commands to the platform."""
 
     dry_run: bool = Field(
         default=False,
-        description="Dry run: plan commands and send none. The log and `backhaul "
-        "commands list --plan` show what would be sent. When you turn it off, all "
-        "planned commands are sent.",
+        description="Dry run: Backhaul plans commands and does not send them. The log "
+        "and `backhaul commands list --plan` show these commands. When you turn the "
+        "dry run off, Backhaul sends all planned commands.",
     )
     eager: bool = Field(
         default=True,
-        description="Whether commands are sent as soon as they are planned, if their "
-        "job has no schedule of its own (`trigger`, `every`, `cron` or `quiet`). If "
-        "false, they are sent only when the job runs. A job's own schedule or `eager` "
-        "takes precedence.",
+        description="`true`: Backhaul sends each planned command immediately. "
+        "`false`: Backhaul sends planned commands only when their job runs. This "
+        "setting does not apply to a job that has its own `eager`, or its own "
+        "schedule (`trigger`, `every`, `cron` or `quiet`).",
     )
     concurrency: Count = Field(
         default=8,
         le=64,
-        description="Maximum number of orders and products with a command in progress "
-        "at the same time, per store.",
+        description="Maximum number of orders and products of a store for which "
+        "Backhaul sends commands at the same time.",
     )
     connect_seconds: Seconds = Field(
         default=5, description="Timeout for connecting to the platform, in seconds."
     )
     read_seconds: Seconds = Field(
         default=30,
-        description="Timeout for the platform's response, in seconds. Without a "
-        "response the command is uncertain, and Backhaul checks its outcome: see "
-        "`check_after`.",
+        description="Timeout for the platform's response, in seconds. If no response "
+        "arrives in this time, the command is uncertain. Then Backhaul checks its "
+        "outcome: see `check_after`.",
     )
     max_response_bytes: Count = Field(
-        default=5_000_000, description="Maximum size of a response, in bytes."
+        default=5_000_000,
+        description="Maximum size of a response from the platform, in bytes.",
     )
     retry_base: Duration = Field(
         default=parse_duration("1s"),
-        description="Delay before the first retry; it doubles each time.",
+        description="Delay before the first retry. The delay doubles with each "
+        "further retry.",
     )
     retry_cap: Duration = Field(
         default=parse_duration("1m"), description="Maximum delay between two retries."
@@ -173,30 +184,34 @@ class Push(Section):
     longest_pause: Duration = Field(
         default=parse_duration("5m"),
         le=86_400,
-        description="Maximum length of a pause that the platform requests because of "
-        "its rate limit (429 with `Retry-After`, or `RateLimit`). After the pause "
+        description="Because of its rate limit, the platform can ask Backhaul to "
+        "pause (status 429 with the header `Retry-After`, or the header `RateLimit`). "
+        "This setting is the longest pause that Backhaul makes. After the pause "
         "Backhaul sends one request as a test. `backhaul status` and an alert report "
         "a pause of more than a minute.",
     )
     check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
-        description="When Backhaul checks the outcome of an uncertain command, "
-        "counted from the moment it became uncertain. Any check can find that the "
-        "command took effect; only the last one can conclude that it did not. Set the "
-        "last value longer than a request can take to reach the platform and take "
-        "effect there. `looks` is the old name of this setting and still works.",
+        description="When Backhaul checks the outcome of an uncertain command. The "
+        "times start at the moment when the command became uncertain. Every check can "
+        "find that the command took effect. Only the last check can find that the "
+        "command did not take effect. So the last time must be longer than a request "
+        "can take to reach the platform and take effect there. `looks` is the old "
+        "name of this setting. The old name still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
         default="resend",
-        description="What happens to an uncertain command if the last check finds no "
-        "effect: `resend` sends it again, `park` leaves it to an operator.",
+        description="What Backhaul does with an uncertain command if the last check "
+        "finds no effect. `resend`: Backhaul sends the command again. `park`: "
+        "Backhaul parks the command, and an operator decides.",
     )
     cancel_partly_shipped: Literal["ask", "restock_unshipped"] = Field(
         default="ask",
-        description="What happens to a cancellation with restock if some units of the "
-        "order were shipped and are not reported as returned. `ask` parks the "
-        "cancellation for an operator. `restock_unshipped` cancels without restock; "
-        "then it adds to the stock the units that were not shipped.",
+        description="What Backhaul does with a cancellation with restock if some "
+        "units of the order were shipped and are not reported as returned. `ask`: "
+        "Backhaul parks the cancellation, and an operator decides. "
+        "`restock_unshipped`: Backhaul cancels the order without restock. Then "
+        "Backhaul adds the units that were not shipped to the stock.",
     )
 
 
@@ -205,8 +220,8 @@ class Connect(Section):
 
     match_wait: Duration = Field(
         default=parse_duration("10m"),
-        description="How long a record waits for an unknown order or product to appear "
-        "before it goes to quarantine.",
+        description="How long a record waits if Backhaul does not know its order or "
+        "product yet. After this time the record goes to quarantine.",
     )
 
 
@@ -215,18 +230,20 @@ class Reconcile(Section):
 
     backfill_on_start: bool = Field(
         default=True,
-        description="Backfill: read a store's products, stock, orders and customers at "
-        "the first start with the store.",
+        description="Backfill: whether Backhaul reads all products, stock, orders and "
+        "customers of a store at the first start with this store.",
     )
     grace: Duration = Field(
         default=parse_duration("10s"),
-        description="How long to wait for the webhook of a change that a poll or full "
-        "sync found. After that Backhaul reads the object and counts it as drift.",
+        description="If a poll or full sync finds a change, Backhaul waits this long "
+        "for the webhook of the change. If no webhook arrives, Backhaul reads the "
+        "object and counts the change as drift.",
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll also reads the changes of this period before the "
-        "previous poll, so that it misses none.",
+        description="Each poll reads the changes since the previous poll. It also "
+        "reads the changes in this time before the previous poll, so that it misses "
+        "no change.",
     )
 
 
@@ -234,17 +251,17 @@ class Log(Section):
     """Level, format and file of the log."""
 
     level: Annotated[Level, BeforeValidator(upper)] = Field(
-        default="INFO", description="The lowest level that is logged."
+        default="INFO", description="The lowest level that Backhaul logs."
     )
     format: Literal["auto", "text", "json"] = Field(
         default="auto",
-        description="`text` is for people, `json` writes one object per line; `auto` "
-        "is `text` on a terminal and `json` elsewhere.",
+        description="`text` is for people. `json` writes one JSON object per line. "
+        "`auto` is `text` on a terminal, otherwise `json`.",
     )
     file: FilePath | None = Field(
         default=None,
-        description="An additional log file, in JSON; rotated at 50 MB, five files are "
-        "kept.",
+        description="An additional log file, in JSON format. At 50 MB Backhaul starts "
+        "a new file. Backhaul keeps five files.",
     )
 
 
@@ -262,8 +279,8 @@ class Settings(BaseSettings):
 
     state_dir: FilePath = Field(
         default=Path("/var/lib/backhaul"),
-        description="Folder for the database, the lock and the control socket; must be "
-        "on a local disk.",
+        description="Folder for the database, the lock file and the control socket. "
+        "The folder must be on a local disk.",
     )
     database: Database = Field(default=Database(), description="The database.")
     public: Public = Field(default=Public(), description="The public listener.")
