@@ -48,8 +48,8 @@ class AlertSettings(Section):
     )
     mail_from: Address | None = Field(
         default=None,
-        description="Sender address of the alerts. You must set it if you set "
-        "`mail_to`.",
+        description="Sender address of the alerts. This setting is required if "
+        "`mail_to` is set.",
     )
     smtp_host: Host = Field(
         default="127.0.0.1", description="Mail server that sends the alerts."
@@ -77,8 +77,8 @@ class AlertSettings(Section):
     )
     webhook_secret: Secret | None = Field(
         default=None,
-        description="Secret that signs the POST request. You must set it if you set "
-        "`webhook_url`.",
+        description="Secret that signs the POST request. This setting is required if "
+        "`webhook_url` is set.",
     )
     every: Duration = Field(
         default=parse_duration("1m"),

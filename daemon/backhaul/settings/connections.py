@@ -93,8 +93,8 @@ class Counts(Section):
         default="available",
         description="Which units a count contains. `available`: the units that can be "
         "sold. `on_hand`: all units in the warehouse. From an `on_hand` count "
-        "Backhaul subtracts the units that were sold before the count and were not "
-        "shipped yet.",
+        "Backhaul subtracts the units that were sold, but not shipped, at the time of "
+        "the count.",
     )
     buffer: int = Field(
         default=0,

@@ -96,8 +96,8 @@ class Scheduled(Section):
     enabled: bool = Field(default=True, description="Whether the job runs.")
     trigger: Literal["interval", "cron"] = Field(
         default="interval",
-        description="What starts a run. `interval`: the time between two runs, in "
-        "`every`. `cron`: the times in `cron`.",
+        description="When a run starts. `interval`: after the time in `every`. "
+        "`cron`: at the times in `cron`.",
     )
     every: Duration = Field(
         default=parse_duration("5s"),

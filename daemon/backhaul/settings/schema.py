@@ -194,10 +194,10 @@ class Push(Section):
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
         description="When Backhaul checks the outcome of an uncertain command. The "
         "times start at the moment when the command became uncertain. Every check can "
-        "find that the command took effect. Only the last check can find that the "
-        "command did not take effect. So the last time must be longer than a request "
-        "can take to reach the platform and take effect there. `looks` is the old "
-        "name of this setting. The old name still works.",
+        "find that the command took effect. Only at the last check Backhaul decides "
+        "that the command did not take effect. So the last time must be longer than a "
+        "request can take to reach the platform and take effect there. `looks` is the "
+        "old name of this setting. The old name still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
         default="resend",
@@ -211,7 +211,7 @@ class Push(Section):
         "units of the order were shipped and are not reported as returned. `ask`: "
         "Backhaul parks the cancellation, and an operator decides. "
         "`restock_unshipped`: Backhaul cancels the order without restock. Then "
-        "Backhaul adds the units that were not shipped to the stock.",
+        "Backhaul puts the unshipped units back into stock.",
     )
 
 
