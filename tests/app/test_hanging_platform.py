@@ -10,7 +10,7 @@ import pytest
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import NOBODY, Office
 from scenes.silent_platform import Hanging
 from scenes.waiting import HANG_SECONDS

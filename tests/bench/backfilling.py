@@ -17,7 +17,7 @@ from backhaul.core.rate_limit import Priority
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from backhaul.sync.deletion_check import DeletionCheck
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.full_sync import FullSync

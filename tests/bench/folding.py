@@ -11,8 +11,8 @@ import typer
 import uvloop
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
 from backhaul.store.sqlite.connections import open_writer
+from backhaul.store.sqlite.opening import open_store
 from bench.draining import Timer, append, fold_all
 from bench.orders import bodies
 

@@ -12,8 +12,8 @@ import typer
 import uvloop
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
 from backhaul.store.sqlite.connections import open_reader
+from backhaul.store.sqlite.opening import open_store
 from bench import machine, orders
 from bench.draining import append, fold_all
 

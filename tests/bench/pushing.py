@@ -24,8 +24,8 @@ from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.settings import Push
 from backhaul.store.contract import Command, Matched, NewCommand, NewRecord
-from backhaul.store.opening import open_store
 from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.sqlite.opening import open_store
 from bench import machine
 from scenes.databases import rows
 from scenes.processes import memory_bytes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
 from backhaul.store.outbox import Sendable
+from backhaul.store.sqlite.opening import open_store
 from bench import machine
 from bench.daemon import Daemon
 from bench.orders import STORE

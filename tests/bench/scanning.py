@@ -19,7 +19,7 @@ from backhaul.app import gc_tuning
 from backhaul.connect.host import Host
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.settings import Settings
 

@@ -21,7 +21,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.webhook_secrets import SecretRegistry
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from bench.orders import PATH, SECRET, STORE
 
 if TYPE_CHECKING:

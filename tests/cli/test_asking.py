@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from backhaul.cli import query
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.asking import Asker
+from backhaul.store.sqlite.sql_console import Asker
 from scenes import payloads
 from scenes.daemon import backhaul, in_process
 from scenes.databases import count, locked, rows

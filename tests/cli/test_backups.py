@@ -16,9 +16,9 @@ from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.deciding import Decision
 from backhaul.store.deeds import Deed
-from backhaul.store.opening import open_store, sole_writer
-from backhaul.store.sqlite import connections, copies
-from backhaul.store.sqlite.migrations import migrations
+from backhaul.store.sqlite import connections, file_backup
+from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.opening import open_store, sole_writer
 from scenes.commands import plan
 from scenes.daemon import NOBODY, Office, in_process
 from scenes.databases import rows, started_store
@@ -62,7 +62,7 @@ async def decide_since(office: Office, backup: Path) -> None:
     """Drop a command and pause a job after the backup."""
     async with started_store(office.database) as store:
         command = await plan(store, "adjust", "prod_1")
-        copies.copy(office.database, backup)
+        file_backup.copy(office.database, backup)
         for verb in ("park", "drop"):
             await store.decisions.decide(Decision(command, verb, "ann", "seen"))
         deed = Deed("ann", "jobs pause", "push_adjustments:main")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import Office, in_process
 from scenes.databases import rows, write
 

@@ -13,7 +13,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.asking import FILE, TABLE, Asker, Bounds
+from backhaul.store.sqlite.sql_console import FILE, TABLE, Asker, Bounds
 from scenes.daemon import in_process
 from scenes.databases import rows
 from scenes.mirror_files import fill, lone_office, orders
@@ -265,7 +265,9 @@ def test_an_answer_has_bounds(sql: str, why: str, asker: Asker) -> None:
 def test_what_sqlite_cannot_format_is_empty(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul.store.sqlite.asking.LONGEST_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(
+        "backhaul.store.sqlite.sql_console.LONGEST_SECONDS", HANG_SECONDS
+    )
     sql = "SELECT printf('%.*c', 30000000, 'x'), format('%30000000d', 1)"
     assert asker.ask(sql).rows == [(None, None)]
 

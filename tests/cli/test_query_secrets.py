@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.asking import Asker
+from backhaul.store.sqlite.sql_console import Asker
 from backhaul.store.sqlite.sql_guard import WITHHELD
 from scenes.daemon import in_process
 from scenes.databases import rows, write

@@ -13,8 +13,8 @@ from loguru import logger
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite.needing import SqliteNeeds
+from backhaul.store.sql.operations.alert_conditions import SqlNeeds
+from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.daemon import in_process
 from scenes.mirror_files import fill, lone_office
@@ -141,7 +141,7 @@ def _line(message: Any) -> tuple[str, str, str]:
 async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
     """For which stores something is open is known without what the names are."""
     write(office, (("planned", "adjust"),), "shop")
-    needs = SqliteNeeds(office.database)
+    needs = SqlNeeds(office.database)
     assert (await needs.read([])).open_stores == {"main", "shop"}
     with closing(sqlite3.connect(office.database)) as connection, connection:
         connection.execute("UPDATE commands SET state = 'applied' WHERE store = 'main'")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import Office, daemon_process, in_process, office_of
 from scenes.databases import rows
 

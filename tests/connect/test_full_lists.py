@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.connect.record_matching import Matcher
-from backhaul.store.sqlite.full_lists import ABSENT, LATER, UNMATCHED
+from backhaul.store.sql.stock_targets.full_lists import ABSENT, LATER, UNMATCHED
 from backhaul_sdk import FullList, StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of

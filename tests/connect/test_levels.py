@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.connect.record_matching import Matcher
-from backhaul.store.sqlite.levels import OTHERS
+from backhaul.store.sql.stock_targets.count_coalescing import OTHERS
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of

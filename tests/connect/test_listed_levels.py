@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.record_matching import Matcher
-from backhaul.store.sqlite.levels import LISTED
+from backhaul.store.sql.stock_targets.count_coalescing import LISTED
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of

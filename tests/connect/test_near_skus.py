@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from backhaul.core.sku_matching import difference, near_text, same_text
-from backhaul.store.sqlite.sku_spellings import (
+from backhaul.store.sql.mirror.sku_spellings import (
     NEAR,
     add_alphabets,
     create_spellings,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store.deliveries import Subscriber
-from backhaul.store.sqlite.deliveries import PASSED_OVER
+from backhaul.store.sql.deliveries.repository import PASSED_OVER
 from backhaul_sdk.contract import TOPICS
 from scenes import payloads
 from scenes.databases import take, write

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.connect.lifecycle import subscribe_all
 from backhaul.store.deliveries import Subscriber
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.databases import rows, take
 from scenes.notifications import Books, deliver, sink_of

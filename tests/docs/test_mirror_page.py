@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite.published import INTERNAL, PUBLISHED
+from backhaul.store.sqlite.opening import open_store
+from backhaul.store.sqlite.public_schema import INTERNAL, PUBLISHED
 from scenes.databases import rows
 
 if TYPE_CHECKING:

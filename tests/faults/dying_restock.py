@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from backhaul.app.wiring import build_client, build_sender
 from backhaul.core.clock import SystemClock
 from backhaul.settings import Settings
-from backhaul.store.sqlite import planning
+from backhaul.store.sql.commands import planning
 from scenes.databases import started_store
 from scenes.killed_programs import Mortality, MortalStore
 

@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.ingest.topics import fold_one
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.differences import dump
+from backhaul.store.sql.mirror.diff import dump
 from scenes.captures import captured
 from scenes.clock import RunningClock
 from scenes.databases import count, rows, started_store

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
 from backhaul.store.outbox import Sendable
 from backhaul.store.sqlite.database import SqliteStore
+from backhaul.store.sqlite.opening import open_store
 from faults.power import Power, images
 from scenes.commands import plan
 from scenes.databases import fold_all

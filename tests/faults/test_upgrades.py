@@ -13,9 +13,9 @@ import pytest
 from sqlite_utils import Database
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.migrations import migrations
+from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.opening import open_store
 from faults.trials import LONG, SEED, chances, tell
 from scenes.daemon import backhaul
 from scenes.databases import rows

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul.store.sqlite import part_keys
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
+from backhaul.store.sqlite.migrations import row_rewrites
 from ingest.test_stock_moves import (
     ledger_of,
     row_of,
@@ -60,7 +60,7 @@ def joined(schema: str, told: Sequence[Told]) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(schema)
         write_as_before(connection, told)
-        part_keys.join(connection)
+        row_rewrites.join(connection)
         return connection.execute(LEDGER).fetchall()
 
 
@@ -99,7 +99,7 @@ def test_in_one_second_a_row_with_an_id_is_the_double_of_one(
         for id_ in ids:
             values = (*SOLD, id_, AT.replace(".000Z", at))
             connection.execute(INSERT, values)
-        part_keys.join(connection)
+        row_rewrites.join(connection)
         found = connection.execute("SELECT adjustment_id FROM stock_ledger").fetchall()
     assert sorted(found, key=str) == [("adj_1",), (None,)][:left]
 

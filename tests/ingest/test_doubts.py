@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.sqlite.rereads import PARENTS_BATCH
+from backhaul.store.sql.inbox.refetch_queue import PARENTS_BATCH
 from scenes import payloads
 from scenes.databases import arrive, count, fold_all, rows, started_store, take
 from scenes.payloads import arrival, envelope, read

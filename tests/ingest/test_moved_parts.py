@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.sqlite.board import Board
-from backhaul.store.sqlite.differences import differences
-from backhaul.store.sqlite.mirror_reading import MirrorReader
+from backhaul.store.sql.mirror.diff import differences
+from backhaul.store.sql.mirror.lookup import MirrorReader
+from backhaul.store.sql.read_models.dashboard import Board
 from scenes import payloads
 from scenes.databases import opened, rows, started_store, take
 

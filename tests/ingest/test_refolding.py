@@ -14,7 +14,7 @@ from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.topics import fold_one
 from backhaul.platform.client import StoreFacts
 from backhaul.store.refolds import Selection
-from backhaul.store.sqlite.differences import dump
+from backhaul.store.sql.mirror.diff import dump
 from scenes import payloads
 from scenes.captures import captured
 from scenes.databases import append, count, fold_all, rows, states, take

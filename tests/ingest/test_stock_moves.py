@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from backhaul.core.resources import Level, StockChange, StockMove
-from backhaul.store.sqlite import moves
+from backhaul.store.sql.mirror import stock_ledger
 from scenes import payloads
 from scenes.databases import arrive, make_database, rows, states, take
 from scenes.payloads import envelope, read
@@ -212,7 +212,7 @@ def ledger_of(schema: str, told: Sequence[Told]) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(schema)
         for change, event in told:
-            moves.add(connection, "main", change, event)
+            stock_ledger.add(connection, "main", change, event)
         return connection.execute(
             "SELECT variant_id, at, adjustment, stock_after, reason, cause,"
             " adjustment_id FROM stock_ledger ORDER BY 1, 2, 3, 4, 5, 6, 7"
@@ -241,9 +241,9 @@ def test_a_move_is_looked_up_by_its_moment_however_many_there_are(
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(schema)
         for change in changes:
-            moves.add(connection, "main", change, "")
+            stock_ledger.add(connection, "main", change, "")
         connection.set_progress_handler(lambda: steps.append(None), 10)
-        moves.add(
+        stock_ledger.add(
             connection, "main", structs.replace(changes[-1], adjustment_id=id_), ""
         )
     assert len(steps) < 20

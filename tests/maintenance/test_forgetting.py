@@ -15,7 +15,7 @@ from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store.contract import Arrival, NewRecord
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.customers import (
     EMAIL,

@@ -13,7 +13,7 @@ import pytest
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.store.contract import NewRecord
-from backhaul.store.sqlite.old_counts import BATCH
+from backhaul.store.sql.stock_targets.retention import BATCH
 from backhaul_sdk import Fulfillment, StockLevel
 from scenes.clock import START, VirtualClock
 from scenes.databases import rows, started_store

@@ -13,7 +13,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.maintenance.retention import REST_SECONDS, Pruner
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
 from backhaul.store.upkeep import Pruned
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
 from backhaul.store.upkeep import Followed
 from scenes import payloads
 from scenes.clock import VirtualClock, settle_down

@@ -14,7 +14,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.store.contract import NewRecord
-from backhaul.store.sqlite.forgetting import SqliteForgetting
+from backhaul.store.sql.customer_erasure.erase import SqlForgetting
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none
@@ -44,7 +44,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield started
 
 
-class Breaking(SqliteForgetting):
+class Breaking(SqlForgetting):
     """Is broken off at a verb, as by a restart or a full disk."""
 
     at = ""

@@ -13,7 +13,7 @@ from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store.contract import Arrival, NewRecord
-from backhaul.store.sqlite.forgetting import SqliteForgetting, holds, needles_of
+from backhaul.store.sql.customer_erasure.erase import SqlForgetting, holds, needles_of
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import (
@@ -249,7 +249,7 @@ async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
 async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
     store: SqliteStore,
 ) -> None:
-    class Slow(SqliteForgetting):
+    class Slow(SqlForgetting):
         """Between looking up and remembering, an order arrives and is folded."""
 
         async def remember(

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.cli import command_view
 from backhaul.store.deciding import Decision
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.pushing import ordered, working
 from scenes.scripted_platform import document, problem

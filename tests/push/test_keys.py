@@ -13,7 +13,7 @@ from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import Busy
 from backhaul.push.send_switch import PROBE_SECONDS
 from backhaul.store.deciding import Decision
-from backhaul.store.sqlite.doubts import SqliteDoubts
+from backhaul.store.sql.commands.uncertain import SqlDoubts
 from scenes.clock import START
 from scenes.databases import rows
 from scenes.pushing import Scene, scene, working
@@ -146,10 +146,10 @@ async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
 async def test_room_is_given_back_where_a_busy_database_ends_a_look(
     keyed: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def busy(_doubts: SqliteDoubts, _doubt: Doubt) -> bool:
+    async def busy(_doubts: SqlDoubts, _doubt: Doubt) -> bool:
         raise Busy("the database is locked")
 
-    monkeypatch.setattr(SqliteDoubts, "stands", busy)
+    monkeypatch.setattr(SqlDoubts, "stands", busy)
     room = {"RateLimit_Policy": '"key";q=60;w=60', "RateLimit": '"key";r=10;t=50'}
     command = await doubt(keyed)
     keyed.platform.says(ADJUST, message(500, b"", **room))

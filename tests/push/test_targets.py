@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from backhaul.platform.transport import Response, Transport
-from backhaul.store.sqlite import corrections
+from backhaul.store.sql.stock_targets import adjustments
 from backhaul_sdk import Cancellation, StockAdjustment
 from scenes.databases import rows
 from scenes.stock_counts import ERP, House, house, now
@@ -271,7 +271,7 @@ async def test_a_step_that_is_always_refused_goes_to_a_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A platform that compares with another stock than it shows refuses every step."""
-    monkeypatch.setattr(corrections, "BASE_SECONDS", 0.001)
+    monkeypatch.setattr(adjustments, "BASE_SECONDS", 0.001)
     send, refused = Transport.send, Response(409, {}, b'{"code": "STOCK_CHANGED"}')
 
     async def refusing(self: Transport, path: str, *values: Any, **how: Any) -> Any:
@@ -285,6 +285,6 @@ async def test_a_step_that_is_always_refused_goes_to_a_person(
         monkeypatch.setattr(Transport, "send", refusing)
         target = await at.count(lamp, 7)
         await at.reaches(target, "parked")
-        assert at.steps(target) == [("superseded", -3)] * corrections.MOST_ROUNDS
+        assert at.steps(target) == [("superseded", -3)] * adjustments.MOST_ROUNDS
         assert "the store refused its step 10 times" in at.reason(target)
         assert "STOCK_CHANGED" in at.reason(target)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.topics import fold_one
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite.differences import MIRROR
+from backhaul.store.sql.mirror.diff import MIRROR
+from backhaul.store.sqlite.opening import open_store
 from scenes.payloads import STORE_ID, arrival
 
 if TYPE_CHECKING:

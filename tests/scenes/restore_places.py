@@ -9,8 +9,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite import connections, manifests, placing
+from backhaul.store.sqlite import backup_manifest, connections, file_replacement
+from backhaul.store.sqlite.opening import open_store
 from scenes.databases import rows
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def made(path: Path, events: int, *, later: int = 0) -> None:
             body = b"%d of %d" % (number, events) * 300
             connection.execute(insert, (body, b"%d-%d" % (number, events)))
         for side in ("-wal", "-shm") if later else ():
-            log = placing.part(path, side)
-            placing.part(path, f".kept{side}").write_bytes(log.read_bytes())
+            log = file_replacement.part(path, side)
+            file_replacement.part(path, f".kept{side}").write_bytes(log.read_bytes())
 
 
 def hot_journal(path: Path) -> bytes:
@@ -73,7 +73,7 @@ def hot_journal(path: Path) -> bytes:
         connection.execute("UPDATE notes SET text = 'b'")
         connection.execute("PRAGMA cache_spill=1")
         connection.execute("UPDATE notes SET text = zeroblob(2000)")
-        found = placing.part(path, "-journal").read_bytes()
+        found = file_replacement.part(path, "-journal").read_bytes()
         connection.execute("ROLLBACK")
     assert len(found) > 512
     return found
@@ -83,18 +83,18 @@ def make_files(folder: Path) -> Files:
     """Make a backup with its manifest, and every part in every form."""
     made(folder / "backup-source.db", 40)
     backup = folder / "backup.db"
-    manifests.back_up(folder / "backup-source.db", backup, CLOCK)
+    backup_manifest.back_up(folder / "backup-source.db", backup, CLOCK)
     parts: dict[tuple[str, str], bytes] = {}
     for word, events in ((OWN, 25), (FOREIGN, 60)):
         path = folder / f"{word}.db"
         made(path, events, later=30)
         for suffix in ("-wal", "-shm"):
-            kept = placing.part(path, f".kept{suffix}")
+            kept = file_replacement.part(path, f".kept{suffix}")
             parts[suffix, word] = kept.read_bytes()
         parts["", word] = path.read_bytes()
     parts["-journal", FOREIGN] = hot_journal(folder / "theirs.db")
     parts["", FOREIGN] = (folder / "theirs.db").read_bytes()
-    for suffix in placing.PARTS:
+    for suffix in file_replacement.PARTS:
         parts[suffix, EMPTY] = b""
         parts[suffix, GARBAGE] = CHANCE.randbytes(20_000)
     return Files(backup, parts)
@@ -102,7 +102,7 @@ def make_files(folder: Path) -> Files:
 
 def lay(files: Files, place: Path, state: tuple[str, ...]) -> None:
     for suffix, word in zip(("", "-wal", "-shm", "-journal"), state, strict=True):
-        path = placing.part(place, suffix)
+        path = file_replacement.part(place, suffix)
         if word == FOLDER:
             path.mkdir()
             (path / "notes.txt").write_text("somebody's")
@@ -116,8 +116,8 @@ def lying(place: Path) -> dict[str, object]:
         suffix: path.read_bytes()
         if path.is_file()
         else sorted(each.name for each in path.iterdir())
-        for suffix in placing.parts_of(place)
-        for path in [placing.part(place, suffix)]
+        for suffix in file_replacement.parts_of(place)
+        for path in [file_replacement.part(place, suffix)]
     }
 
 
@@ -135,7 +135,7 @@ def contents(path: Path) -> dict[str, list[Any]]:
 
 
 def require_equal(place: Path, backup: Path) -> None:
-    assert placing.parts_of(place) == ("",)
+    assert file_replacement.parts_of(place) == ("",)
     assert rows(place, "PRAGMA integrity_check") == [("ok",)]
     assert contents(place) == contents(backup)
-    assert not placing.is_interrupted(place)
+    assert not file_replacement.is_interrupted(place)

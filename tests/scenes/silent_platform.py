@@ -11,7 +11,7 @@ import httpx
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import NOBODY, Office
 from scenes.waiting import until
 

@@ -42,7 +42,7 @@ NO_BUG = Bug(
 BUGS = (
     Bug(
         "nothing is written down before a command is sent",
-        "daemon/backhaul/store/sqlite/commands.py",
+        "daemon/backhaul/store/sql/commands/repository.py",
         "            _begin(connection, command, step, now)\n",
         "            pass\n",
     ),
@@ -133,7 +133,7 @@ BUGS = (
     ),
     Bug(
         "an echo is forwarded as somebody else's news",
-        "daemon/backhaul/store/sqlite/echoes.py",
+        "daemon/backhaul/store/sql/commands/echoes.py",
         "    return added.rowcount > 0, instance\n",
         "    return added.rowcount > 0, None\n",
         "tests/push/test_echoes.py::"
@@ -184,7 +184,7 @@ BUGS = (
     ),
     Bug(
         "a lane is not held while its command is in doubt",
-        "daemon/backhaul/store/sqlite/commands.py",
+        "daemon/backhaul/store/sql/commands/repository.py",
         # All of it: what passes over those who wait, and what makes sure of them.
         """c INDEXED BY commands_free
     WHERE {_OPEN_TO} AND behind = 0 AND NOT EXISTS (
@@ -213,21 +213,21 @@ BUGS = (
     ),
     Bug(
         "what was deleted comes back with late news",
-        "daemon/backhaul/store/sqlite/mirror.py",
+        "daemon/backhaul/store/sql/mirror/write.py",
         'if found is None and self._has_tombstones and kind != "product":',
         'if not kind and self._has_tombstones and kind != "product":',
         "tests/ingest/test_doubts.py",
     ),
     Bug(
         "the fold cursor runs ahead",
-        "daemon/backhaul/store/sqlite/inbox.py",
+        "daemon/backhaul/store/sql/inbox/append.py",
         "(CURSOR, str(outcomes[-1][0])),",
         "(CURSOR, str(outcomes[-1][0] + 1)),",
         "tests/ingest/test_drain.py",
     ),
     Bug(
         "a second daemon sends from the same database",
-        "daemon/backhaul/store/sqlite/commands.py",
+        "daemon/backhaul/store/sql/commands/repository.py",
         "if row is None or row[0] != self._epoch:",
         "if row is None:",
         "tests/store/test_commands.py::test_who_came_before_claims_nothing_more",

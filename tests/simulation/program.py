@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.app.daemon import Daemon
 from backhaul.errors import Busy, ConfigurationError, PlatformUnavailable
 from backhaul.settings import Settings
-from backhaul.store import restoring
+from backhaul.store.sqlite import restoring
 from simulation.loop import LIFE, Served, VirtualLoop
 from simulation.platform import API_KEY
 from simulation.weather import PATIENCE_SECONDS

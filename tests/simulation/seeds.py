@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 from backhaul_reference.platform.webhooks.signing import Envelope
 from backhaul_reference.platform.webhooks.signing import headers as signed
 from simulation import platform

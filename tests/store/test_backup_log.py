@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite import connections, copies
+from backhaul.store.sqlite import connections, file_backup
 from scenes.databases import count, make_database
 from scenes.requirements import require
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     """A database that is copied in so many steps."""
     path = tmp_path / "backhaul.db"
     make_database(path)
-    wanted = (STEPS - 1) * copies.STEP_PAGES * connections.PAGE_BYTES
+    wanted = (STEPS - 1) * file_backup.STEP_PAGES * connections.PAGE_BYTES
     with closing(connections.open_writer(path)) as writer:
         writer.execute("CREATE TABLE filling (bytes)")
         writer.execute("BEGIN")
@@ -81,7 +81,7 @@ def test_the_log_takes_what_is_written_meanwhile_and_the_copy_begins_once(
         return False
 
     copied = path.with_name("copy.db")
-    copies.copy(path, copied, work)
+    file_backup.copy(path, copied, work)
     assert count(copied, "filling") == before
     assert len(held) == STEPS
     most = LOG_HEADER_BYTES + STEPS * PAGES_OF_A_ROW * FRAME_BYTES
@@ -103,7 +103,7 @@ def test_it_is_given_up_when_the_log_takes_the_room_that_is_left(
         return left[min(len(asked), len(left)) - 1]
 
     with pytest.raises(BackhaulError, match="the copy was given up"):
-        copies.copy(path, path.with_name("copy.db"), room=room)
+        file_backup.copy(path, path.with_name("copy.db"), room=room)
     assert len(asked) == len(left)
     assert empty_log(writer)[0]
     assert [one.name for one in path.parent.glob("*copy*")] == []
@@ -114,7 +114,9 @@ def test_a_disk_that_is_full_already_is_no_reason_not_to_copy_to_another(
 ) -> None:
     other = path.with_name("other")
     other.mkdir()
-    copies.copy(path, other / "copy.db", room=lambda f: 0 if f != other else 1 << 40)
+    file_backup.copy(
+        path, other / "copy.db", room=lambda f: 0 if f != other else 1 << 40
+    )
     assert count(other / "copy.db", "filling") == count(path, "filling")
 
 
@@ -153,5 +155,5 @@ def test_a_disk_that_is_nearly_full_is_reported_with_what_is_needed(
     path.write_bytes(b"x" * (3 << 20))
     problem = re.escape(f"{target}: 3.3 MB are needed and 3.2 MB are free there")
     with pytest.raises(BackhaulError, match=problem):
-        copies.copy(path, target, room=lambda _: 32 * (1 << 20) // 10)
+        file_backup.copy(path, target, room=lambda _: 32 * (1 << 20) // 10)
     assert not target.exists()

@@ -14,11 +14,11 @@ from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, CorruptData
 from backhaul.maintenance.backup import BackupPlan, BackupWorker
-from backhaul.store.opening import open_store, pending
-from backhaul.store.restoring import drill, restore
-from backhaul.store.sqlite import connections, copies, manifests
+from backhaul.store.sqlite import backup_manifest, connections, file_backup
 from backhaul.store.sqlite.database import SqliteStore
-from backhaul.store.sqlite.migrations import migrations
+from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.opening import open_store, pending
+from backhaul.store.sqlite.restoring import drill, restore
 from scenes.clock import VirtualClock
 from scenes.databases import count, rows, started_store
 from scenes.payloads import arrival
@@ -69,7 +69,7 @@ async def test_a_copy_of_a_busy_database_is_whole(tmp_path: Path) -> None:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(write())
-            size = await asyncio.to_thread(copies.copy, store.path, copied)
+            size = await asyncio.to_thread(file_backup.copy, store.path, copied)
             going = False
     assert size == copied.stat().st_size
     assert copied.stat().st_mode & 0o777 == 0o600
@@ -82,7 +82,7 @@ def test_a_damaged_database_is_not_copied(database: Path) -> None:
     damage(database)
     copied = database.with_name("copy.db")
     with pytest.raises(CorruptData, match="backhaul restore FILE"):
-        copies.copy(database, copied)
+        file_backup.copy(database, copied)
     assert files(database.parent) == ["backhaul.db"]
 
 
@@ -90,13 +90,13 @@ def test_a_database_that_cannot_be_read_is_what_is_named(tmp_path: Path) -> None
     """Not the file to write, in which there is nothing to mend."""
     unread = tmp_path / ("n" * 300) / "backhaul.db"
     with pytest.raises(BackhaulError, match=r"backhaul\.db: cannot be read: file name"):
-        copies.copy(unread, tmp_path / "copy.db")
+        file_backup.copy(unread, tmp_path / "copy.db")
     assert files(tmp_path) == []
 
 
 def test_a_copy_that_is_given_up_leaves_nothing(database: Path) -> None:
-    with pytest.raises(copies.Ended):
-        copies.copy(database, database.with_name("copy.db"), lambda: True)
+    with pytest.raises(file_backup.Ended):
+        file_backup.copy(database, database.with_name("copy.db"), lambda: True)
     assert files(database.parent) == ["backhaul.db"]
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_backup_of_ours_is_refused(
 
 def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DELETE FROM inbox WHERE id > 10")
     done = restore(backup, database, ["main"], CLOCK)
@@ -151,7 +151,7 @@ def test_two_restores_within_one_second_keep_both_databases_of_before(
     database: Path,
 ) -> None:
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     within_a_second = VirtualClock()
     asides = []
     for kept in (10, 20):
@@ -167,10 +167,10 @@ def test_two_restores_within_one_second_keep_both_databases_of_before(
 def test_nothing_of_a_restore_that_was_killed_is_in_the_next(database: Path) -> None:
     """SQLite would bring the log that the kill left into the other backup."""
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     killed = database.with_name(f".{database.name}.restoring")
     log = database.with_name(f"{killed.name}-wal")
-    copies.copy(backup, killed)
+    file_backup.copy(backup, killed)
     with closing(connections.open_writer(killed)) as connection:
         connection.execute("INSERT INTO marks VALUES ('of', 'another life')")
         kept = log.read_bytes()
@@ -191,7 +191,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
             "INSERT INTO webhook_secrets (store, fingerprint, source, known_since)"
             " VALUES ('main', '1a2b', 'settings', ''), ('main', '3c4d', 'settings', '')"
         )
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DELETE FROM users WHERE name = 'eve'")
         connection.execute("UPDATE users SET secret = 't' WHERE name = 'bob'")
@@ -214,7 +214,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
 
 def test_a_damaged_backup_touches_nothing(database: Path) -> None:
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     damage(backup)
     before = database.read_bytes()
     with pytest.raises(
@@ -228,7 +228,7 @@ def test_a_damaged_backup_touches_nothing(database: Path) -> None:
 
 def test_a_backup_of_a_newer_version_is_what_is_named(database: Path) -> None:
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     with closing(sqlite3.connect(backup)) as connection, connection:
         connection.execute(
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
@@ -246,7 +246,7 @@ def test_a_backup_that_is_cut_off_is_what_is_damaged(
 ) -> None:
     """Whoever tries it out must not think that the database is."""
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     with backup.open("r+b") as file:
         file.truncate(int(backup.stat().st_size * share))
     with pytest.raises(CorruptData, match=r"backup\.db: this backup is damaged"):
@@ -257,16 +257,16 @@ def test_a_backup_that_is_cut_off_is_what_is_damaged(
 
 def test_it_takes_the_place_of_a_damaged_database(database: Path) -> None:
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     damage(database, "users")
     assert restore(backup, database, ["main"], CLOCK).revived is None
-    copies.check(database)
+    file_backup.check(database)
     assert count(database, "inbox") == EVENTS
 
 
 def test_a_drill_leaves_nothing_behind(database: Path) -> None:
     backup = database.with_name("backup.db")
-    copies.copy(database, backup)
+    file_backup.copy(database, backup)
     found = drill(backup, CLOCK)
     assert (found.rows["inbox"], found.aside) == (EVENTS, None)
     assert files(database.parent) == ["backhaul.db", "backup.db"]
@@ -274,7 +274,7 @@ def test_a_drill_leaves_nothing_behind(database: Path) -> None:
 
 def with_manifests(*names: str) -> list[str]:
     """Return the names of backups that were made, and of their manifests."""
-    return sorted([*names, *(f"{name}{manifests.SUFFIX}" for name in names)])
+    return sorted([*names, *(f"{name}{backup_manifest.SUFFIX}" for name in names)])
 
 
 async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ async def test_what_a_person_put_beside_the_backups_stays(
     folder.mkdir()
     theirs = ["backhaul-20250101T000000Z-good.db", "backhaul-before-the-move.db"]
     for name in theirs:
-        copies.copy(database, folder / name)
+        file_backup.copy(database, folder / name)
     backer = BackupWorker(BackupPlan(database, folder, 1), clock)
     for _ in range(2):
         await backer._back_up()
@@ -346,7 +346,7 @@ async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
     left = ".backhaul-20260228T120000Z.db.unfinished"
     theirs = [".now.db.unfinished", ".now.db.unfinished-journal"]
     manifest = ".backhaul-20260228T120000Z.db.manifest.json.unfinished"
-    sides = [f"{left}{side}" for side in copies.SIDES]
+    sides = [f"{left}{side}" for side in file_backup.SIDES]
     for name in (left, *sides, manifest, *theirs):
         (folder / name).write_bytes(b"a" * 1_000)
     _, failed = await BackupWorker(
@@ -441,7 +441,7 @@ def test_an_older_backup_is_restored_and_leaves_no_copy_of_itself(
 ) -> None:
     backup = tmp_path / "old.db"
     older(backup)
-    copies.copy(backup, tmp_path / "backup.db")
+    file_backup.copy(backup, tmp_path / "backup.db")
     restore(tmp_path / "backup.db", tmp_path / "backhaul.db", ["main"], CLOCK)
     assert files(tmp_path) == ["backhaul.db", "backup.db", "old.db"]
 

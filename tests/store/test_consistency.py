@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from backhaul.store.sql.mirror.sync_progress import consistency
 from backhaul.store.sqlite.connections import open_reader
-from backhaul.store.sqlite.sweeps import consistency
 from backhaul.sync.resource_types import KINDS
 from scenes.clock import START, VirtualClock
 from scenes.databases import started_store

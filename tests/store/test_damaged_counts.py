@@ -10,7 +10,7 @@ from loguru import logger
 from backhaul.cli import command_view
 from backhaul.store.deciding import Decision
 from backhaul.store.outbox import Sendable
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
 from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store, write
 

@@ -23,10 +23,10 @@ from backhaul.store.contract import NewRecord, Unmatched
 from backhaul.store.deciding import Decision
 from backhaul.store.deliveries import Mark, Subscriber
 from backhaul.store.outbox import Sendable, Settlement
-from backhaul.store.sqlite import shelves
-from backhaul.store.sqlite.lives import FIND, LIFE
-from backhaul.store.sqlite.mirror_reading import MirrorReader
-from backhaul.store.sqlite.outbox_reading import Wanted, planned
+from backhaul.store.sql.commands.queries import Wanted, planned
+from backhaul.store.sql.mirror.lookup import MirrorReader
+from backhaul.store.sql.read_models.timeline import FIND, LIFE
+from backhaul.store.sql.stock_targets import stock_snapshot
 from backhaul.store.tagging import Tagged
 from backhaul_sdk import StockLevel
 from scenes import payloads
@@ -263,8 +263,8 @@ async def test_a_count_is_reckoned(store: SqliteStore, damaged: bytes) -> None:
         " 'waiting', '', '')",
         damaged,
     )
-    assert asked(store, lambda c: shelves.under_way(c, VALUES)) == ""
-    shelf = asked(store, lambda c: shelves.gather(c, VALUES, 12))
+    assert asked(store, lambda c: stock_snapshot.under_way(c, VALUES)) == ""
+    shelf = asked(store, lambda c: stock_snapshot.gather(c, VALUES, 12))
     assert [promise.command for promise in shelf.promises] == [GOOD]
     assert len(shelf.movements) == 1
 
@@ -283,7 +283,7 @@ async def test_a_damaged_step_of_a_count_is_known_by_its_id(
         GOOD,
     )
     put(store, step_id("main", "books", GOOD, 0), "applied", damaged, effect="adj_1")
-    shelf = asked(store, lambda c: shelves.gather(c, VALUES, 12))
+    shelf = asked(store, lambda c: stock_snapshot.gather(c, VALUES, 12))
     assert [movement.is_correction for movement in shelf.movements] == [True]
 
 
@@ -291,7 +291,7 @@ async def test_a_damaged_cancellation_under_way_may_restock(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "uncertain", damaged, ("cancel", "ord_1"))
-    told = asked(store, lambda c: shelves.under_way(c, VALUES))
+    told = asked(store, lambda c: stock_snapshot.under_way(c, VALUES))
     assert told == f"cancel command {BAD[:8]} is under way"
 
 

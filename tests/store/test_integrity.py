@@ -12,9 +12,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import CorruptData
-from backhaul.store import restoring
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite import copies
+from backhaul.store.sqlite import file_backup, restoring
+from backhaul.store.sqlite.opening import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +68,7 @@ def test_a_backup_with_such_an_index_is_neither_made_nor_restored(
     database: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(CorruptData, match="commands_lane"):
-        copies.copy(database, tmp_path / "backup.db")
+        file_backup.copy(database, tmp_path / "backup.db")
     backup = tmp_path / "copied.db"
     backup.write_bytes(database.read_bytes())
     with pytest.raises(CorruptData, match=r"copied\.db: this backup is damaged"):

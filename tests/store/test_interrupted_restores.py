@@ -15,9 +15,13 @@ import pytest
 from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import BackhaulError
-from backhaul.store import restoring
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite import copies, manifests, placing
+from backhaul.store.sqlite import (
+    backup_manifest,
+    file_backup,
+    file_replacement,
+    restoring,
+)
+from backhaul.store.sqlite.opening import open_store
 from scenes.databases import rows
 from scenes.restore_places import (
     ABSENT,
@@ -60,7 +64,7 @@ def test_a_step_that_fails_leaves_all_as_it_was(
         def counted(real: Callable[..., Any]) -> Callable[..., Any]:
             def step(*args: Any, **options: Any) -> Any:
                 nonlocal steps
-                steps += placing.is_interrupted(place)
+                steps += file_replacement.is_interrupted(place)
                 if steps == failing:  # noqa: B023 - used within the round
                     steps += 1
                     raise Failure(5, "Input/output error", str(place))
@@ -70,9 +74,11 @@ def test_a_step_that_fails_leaves_all_as_it_was(
 
         with monkeypatch.context() as patched:
             patched.setattr(Path, "rename", counted(Path.rename))
-            patched.setattr(copies, "sync", counted(copies.sync))
-            patched.setattr(copies, "check", counted(copies.check))
-            patched.setattr(manifests, "sha256_of", counted(manifests.sha256_of))
+            patched.setattr(file_backup, "sync", counted(file_backup.sync))
+            patched.setattr(file_backup, "check", counted(file_backup.check))
+            patched.setattr(
+                backup_manifest, "sha256_of", counted(backup_manifest.sha256_of)
+            )
             try:
                 restoring.restore(files.backup, place, ["main"], CLOCK)
             except BackhaulError as error:
@@ -82,7 +88,7 @@ def test_a_step_that_fails_leaves_all_as_it_was(
         assert "the database is as it was" in said
         assert lying(place) == before
         assert sorted(tmp_path.iterdir()) == [
-            placing.part(place, suffix) for suffix in sorted(before)
+            file_replacement.part(place, suffix) for suffix in sorted(before)
         ]
     assert failing > 5
     require_equal(place, files.backup)
@@ -99,7 +105,7 @@ def killed_at(line: int, work: Callable[[], object]) -> bool:
 
         def tracing(frame: FrameType, event: str, _: object) -> Any:
             nonlocal left
-            if frame.f_code.co_filename != placing.__file__:
+            if frame.f_code.co_filename != file_replacement.__file__:
                 return None
             if event == "line":
                 left -= 1
@@ -133,12 +139,14 @@ def test_a_kill_leaves_the_old_place_or_the_restored_one(
         before = lying(place)
         if not killed_at(line, partial(replace, files.backup, place)):
             break
-        was_interrupted = placing.is_interrupted(place)
+        was_interrupted = file_replacement.is_interrupted(place)
         for again in range(1, 12):
-            if placing.is_interrupted(place):
-                undo = partial(placing.undo_interrupted, place, may_be_absent=True)
+            if file_replacement.is_interrupted(place):
+                undo = partial(
+                    file_replacement.undo_interrupted, place, may_be_absent=True
+                )
                 killed_at(1 + again * 5 % 37, undo)
-        placing.undo_interrupted(place, may_be_absent=True)
+        file_replacement.undo_interrupted(place, may_be_absent=True)
         assert lying(place) in (before, restored)
         ends.add((was_interrupted, lying(place) == restored))
     assert lying(place) == restored
@@ -149,7 +157,7 @@ def replace(backup: Path, place: Path) -> None:
     """Put a backup in its place without the checks, which take long."""
     fresh = place.with_name("fresh")
     fresh.write_bytes(backup.read_bytes())
-    placing.put_in_place(fresh, place, place.with_name("aside"), lambda: None)
+    file_replacement.put_in_place(fresh, place, place.with_name("aside"), lambda: None)
 
 
 def _die(_: Path) -> None:
@@ -163,18 +171,18 @@ def interrupted(files: Files, tmp_path: Path) -> Path:
     lay(files, place, (OWN, OWN, OWN, ABSENT))
 
     def work() -> None:
-        placing._remove_intent = _die
+        file_replacement._remove_intent = _die
         restoring.restore(files.backup, place, ["main"], CLOCK)
 
     assert killed_at(10_000, work)
-    assert placing.is_interrupted(place)
+    assert file_replacement.is_interrupted(place)
     return place
 
 
 def test_a_start_undoes_a_restore_that_was_interrupted(interrupted: Path) -> None:
     open_store(interrupted, CLOCK)
     assert rows(interrupted, "SELECT count(*) FROM inbox") == [(55,)]
-    assert not placing.is_interrupted(interrupted)
+    assert not file_replacement.is_interrupted(interrupted)
 
 
 def test_the_doctor_says_so(interrupted: Path) -> None:
@@ -212,14 +220,14 @@ def test_no_start_with_an_empty_database_where_a_restore_was_interrupted(
     place = tmp_path / "backhaul.db"
 
     def work() -> None:
-        placing._remove_intent = _die
+        file_replacement._remove_intent = _die
         restoring.restore(files.backup, place, ["main"], CLOCK)
 
     assert killed_at(10_000, work)
     for _ in range(2):
         with pytest.raises(BackhaulError, match="no database before it; run it again"):
             open_store(place, CLOCK)
-        assert placing.parts_of(place) == ()
+        assert file_replacement.parts_of(place) == ()
     assert restoring.restore(files.backup, place, ["main"], CLOCK).undid
     require_equal(place, files.backup)
 
@@ -233,16 +241,16 @@ def test_a_log_of_the_restored_database_does_not_stay_beside_the_old_one(
     before = lying(place)
 
     def work() -> None:
-        placing._remove_intent = _die
+        file_replacement._remove_intent = _die
         restoring.restore(files.backup, place, ["main"], CLOCK)
 
     assert killed_at(10_000, work)
     lay(files, place, (ABSENT, FOREIGN, FOREIGN, FOREIGN))
-    assert placing.undo_interrupted(place)
+    assert file_replacement.undo_interrupted(place)
     assert lying(place) == before
 
 
-@pytest.mark.parametrize("suffix", [*copies.SIDES, ""])
+@pytest.mark.parametrize("suffix", [*file_backup.SIDES, ""])
 @pytest.mark.parametrize("state", WORST[:5], ids="-".join)
 def test_what_disturbs_the_place_before_its_check_undoes_the_restore(
     files: Files,
@@ -254,18 +262,20 @@ def test_what_disturbs_the_place_before_its_check_undoes_the_restore(
     """A foreign log that lies there again, or a changed character in a row."""
     place = tmp_path / "backhaul.db"
     lay(files, place, state)
-    before, check = lying(place), copies.check
+    before, check = lying(place), file_backup.check
 
     def disturbed(path: Path, *options: Any) -> None:
         if path == place and suffix:
-            placing.part(place, suffix).write_bytes(files.parts[suffix, FOREIGN])
+            file_replacement.part(place, suffix).write_bytes(
+                files.parts[suffix, FOREIGN]
+            )
         elif path == place:
             text = place.read_bytes()
             place.write_bytes(text.replace(b"7 of 40", b"8 of 40"))
         check(path, *options)
 
-    monkeypatch.setattr(copies, "check", disturbed)
+    monkeypatch.setattr(file_backup, "check", disturbed)
     with pytest.raises(BackhaulError):
         restoring.restore(files.backup, place, ["main"], CLOCK)
     assert lying(place) == before
-    assert not placing.is_interrupted(place)
+    assert not file_replacement.is_interrupted(place)

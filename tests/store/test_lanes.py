@@ -15,10 +15,10 @@ import pytest
 from backhaul.core.lifecycle import Cause, State
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from backhaul.store.deliveries import Subscriber
-from backhaul.store.opening import open_store
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import SqliteStore
+from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan

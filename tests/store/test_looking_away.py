@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import Busy
-from backhaul.store.sqlite.sweeps import SqliteLook
+from backhaul.store.sql.mirror.sync_progress import SqliteLook
 from scenes.databases import started_store
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from backhaul.core.clock import SystemClock
 from backhaul.core.fold import Version
 from backhaul.platform import decoding
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite.mirror import MirrorTransaction
-from backhaul.store.sqlite.mirror_rows import parts
+from backhaul.store.sql.mirror.rows import parts
+from backhaul.store.sql.mirror.write import MirrorTransaction
+from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 
 if TYPE_CHECKING:

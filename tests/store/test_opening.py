@@ -22,9 +22,9 @@ from backhaul.errors import (
     ConfigurationError,
     CorruptData,
 )
-from backhaul.store.opening import open_store, pending, sole_writer, told_by
-from backhaul.store.sqlite import connections, copies
+from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
+from backhaul.store.sqlite.opening import open_store, pending, sole_writer, told_by
 from scenes.databases import count, rows, started_store, take
 from scenes.payloads import envelope, order
 
@@ -82,7 +82,7 @@ def test_a_file_that_nobody_may_read_now_is_not_called_damaged(tmp_path: Path) -
         pending(path)
     assert not isinstance(told.value, CorruptData)
     with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
-        copies.open_beside(path)
+        file_backup.open_beside(path)
     assert not isinstance(told.value, CorruptData)
     (found,) = check(path)
     assert (found.check, found.state, "restore" in found.fix) == (
@@ -96,12 +96,12 @@ def test_what_is_damaged_or_none_of_ours_is_told_as_that(tmp_path: Path) -> None
     path = tmp_path / "backhaul.db"
     path.write_text("hello")
     with pytest.raises(CorruptData, match=r"is damaged .*: backhaul restore FILE"):
-        copies.open_beside(path)
+        file_backup.open_beside(path)
     path.unlink()
     with closing(sqlite3.connect(path)) as foreign:
         foreign.execute("CREATE TABLE diary (day)")
     with pytest.raises(BackhaulError, match="cannot be read: no such table: inbox"):
-        copies.open_beside(path)
+        file_backup.open_beside(path)
 
 
 def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> No
     script = (
         "import resource, sys\nfrom pathlib import Path\n"
         "from backhaul.core.clock import SystemClock\n"
-        "from backhaul.store.opening import open_store\n"
+        "from backhaul.store.sqlite.opening import open_store\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
         "open_store(Path(sys.argv[1]), SystemClock())\n"
     )
@@ -202,7 +202,7 @@ def test_a_database_cut_in_half_is_refused(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused_by_the_number_of_the_first(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from backhaul.store.opening import sole_writer\n"
+        "from backhaul.store.sqlite.opening import sole_writer\n"
         "with sole_writer(Path(sys.argv[1])):\n"
         "    sys.stdout.write('holds\\n'); sys.stdout.flush(); sys.stdin.read()\n"
     )

@@ -12,8 +12,8 @@ from sqlite_utils import Database
 from backhaul.core.clock import SystemClock
 from backhaul.errors import AlreadyRunning
 from backhaul.platform import decoding
-from backhaul.store.opening import open_store, pending
-from backhaul.store.sqlite.migrations import migrations
+from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.opening import open_store, pending
 from scenes import payloads
 from scenes.databases import rows, write
 

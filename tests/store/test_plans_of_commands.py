@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.sqlite.doubts import BESIDE, LAST_ADJUSTED
-from backhaul.store.sqlite.shelves import UNHEARD, UNHEARD_RESTOCK
+from backhaul.store.sql.commands.uncertain import BESIDE, LAST_ADJUSTED
+from backhaul.store.sql.stock_targets.stock_snapshot import UNHEARD, UNHEARD_RESTOCK
 from scenes.databases import opened, started_store
 
 if TYPE_CHECKING:

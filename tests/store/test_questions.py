@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite.asking import Asker
-from backhaul.store.sqlite.published import PUBLISHED
+from backhaul.store.sqlite.opening import open_store
+from backhaul.store.sqlite.public_schema import PUBLISHED
+from backhaul.store.sqlite.sql_console import Asker
 from scenes import payloads
 from scenes.databases import rows, started_store, take
 

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.connect.record_matching import Matcher
 from backhaul.store.contract import Known, Matched, NewRecord, Unmatched
-from backhaul.store.sqlite.records import UNREPORTED
+from backhaul.store.sql.records.repository import UNREPORTED
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.clock import VirtualClock

@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker
-from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sql.inbox.append import SqlInbox, append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.databases import count, locked, rows, started_store
@@ -52,7 +52,7 @@ async def limit_pages(writer: Writer, pages: int) -> None:
 async def test_a_full_disk_is_told_and_outlived(writer: Writer, path: Path) -> None:
     (size,) = rows(path, "PRAGMA page_count")[0]
     await limit_pages(writer, size + 20)
-    async with served(SqliteInbox(writer, SystemClock())) as receiver:
+    async with served(SqlInbox(writer, SystemClock())) as receiver:
         replies = [await receiver.post(BODY) for _ in range(60)]
         kept = count(path, "inbox")
         refused = [reply for reply in replies if reply.status == 503]
@@ -70,7 +70,7 @@ async def test_a_disk_that_fills_in_a_burst_keeps_whom_it_answered(
 ) -> None:
     (size,) = rows(path, "PRAGMA page_count")[0]
     await limit_pages(writer, size + 30)
-    async with served(SqliteInbox(writer, SystemClock())) as receiver:
+    async with served(SqlInbox(writer, SystemClock())) as receiver:
 
         async def post(number: int) -> tuple[int, bytes]:
             body = envelope("orders/create", order(f"ord_{number}", note="x" * 2_000))
@@ -123,7 +123,7 @@ from pathlib import Path
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.store.contract import Arrival
-from backhaul.store.opening import open_store
+from backhaul.store.sqlite.opening import open_store
 
 def arrival(body):
     return Arrival("main", "delivery", "", "", b"", body)

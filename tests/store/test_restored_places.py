@@ -13,9 +13,13 @@ import pytest
 from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
-from backhaul.store import restoring
-from backhaul.store.opening import open_store
-from backhaul.store.sqlite import copies, manifests, placing
+from backhaul.store.sqlite import (
+    backup_manifest,
+    file_backup,
+    file_replacement,
+    restoring,
+)
+from backhaul.store.sqlite.opening import open_store
 from scenes.databases import rows
 from scenes.restore_places import (
     ABSENT,
@@ -55,8 +59,8 @@ def test_restored_equals_the_backup_whatever_lay_there(
     place.parent.mkdir()
     backup.write_bytes(files.backup.read_bytes())
     if has_manifest:
-        manifest = manifests.path_of(files.backup).read_bytes()
-        manifests.path_of(backup).write_bytes(manifest)
+        manifest = backup_manifest.path_of(files.backup).read_bytes()
+        backup_manifest.path_of(backup).write_bytes(manifest)
     lay(files, place, state)
     before = lying(place)
     done = restoring.restore(backup, place, ["main"], CLOCK)
@@ -159,7 +163,7 @@ def test_through_a_symbolic_link_the_file_itself_is_replaced(
         restoring.restore(files.backup, link, ["main"], CLOCK)
         require_equal(disk / "real.db", files.backup)
         assert link.is_symlink()
-        assert placing.parts_of(link) == ("",)
+        assert file_replacement.parts_of(link) == ("",)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def broken_byte(backup: Path) -> None:
     found = backup.read_bytes()
     at = found.index(b"7 of 40") + 1
     backup.write_bytes(found[:at] + b"X" + found[at + 1 :])
-    copies.check(backup)
+    file_backup.check(backup)
 
 
 def other_backup(backup: Path) -> None:
@@ -205,22 +209,22 @@ def other_backup(backup: Path) -> None:
 
 
 def broken_manifest(backup: Path) -> None:
-    manifests.path_of(backup).write_text("{")
+    backup_manifest.path_of(backup).write_text("{")
 
 
 def wrong_rows(backup: Path) -> None:
-    manifest = manifests.path_of(backup)
+    manifest = backup_manifest.path_of(backup)
     manifest.write_text(manifest.read_text().replace('"inbox": 40', '"inbox": 41'))
 
 
 def pipe_as_manifest(backup: Path) -> None:
-    manifests.path_of(backup).unlink()
-    os.mkfifo(manifests.path_of(backup))
+    backup_manifest.path_of(backup).unlink()
+    os.mkfifo(backup_manifest.path_of(backup))
 
 
 def folder_as_manifest(backup: Path) -> None:
-    manifests.path_of(backup).unlink()
-    manifests.path_of(backup).mkdir()
+    backup_manifest.path_of(backup).unlink()
+    backup_manifest.path_of(backup).mkdir()
 
 
 @pytest.mark.parametrize(
@@ -245,8 +249,8 @@ def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
 ) -> None:
     backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
     backup.write_bytes(files.backup.read_bytes())
-    described = manifests.path_of(files.backup).read_bytes()
-    manifests.path_of(backup).write_bytes(described)
+    described = backup_manifest.path_of(files.backup).read_bytes()
+    backup_manifest.path_of(backup).write_bytes(described)
     change(backup)
     lay(files, place, (OWN, OWN, OWN, ABSENT))
     before = lying(place)
@@ -265,12 +269,12 @@ def test_what_lies_beside_a_backup_is_not_read_into_it(
     """With a manifest the file alone is the backup; without one it is refused."""
     backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
     backup.write_bytes(files.backup.read_bytes())
-    placing.part(backup, suffix).write_bytes(files.parts[suffix, word])
+    file_replacement.part(backup, suffix).write_bytes(files.parts[suffix, word])
     with pytest.raises(CorruptData, match="lies beside the backup"):
         restoring.restore(backup, place, ["main"], CLOCK)
-    assert placing.parts_of(place) == ()
-    described = manifests.path_of(files.backup).read_bytes()
-    manifests.path_of(backup).write_bytes(described)
+    assert file_replacement.parts_of(place) == ()
+    described = backup_manifest.path_of(files.backup).read_bytes()
+    backup_manifest.path_of(backup).write_bytes(described)
     restoring.restore(backup, place, ["main"], CLOCK)
     require_equal(place, files.backup)
 

@@ -9,8 +9,8 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.deciding import Decision
 from backhaul.store.deeds import Deed
-from backhaul.store.restoring import restore
-from backhaul.store.sqlite import copies
+from backhaul.store.sqlite import file_backup
+from backhaul.store.sqlite.restoring import restore
 from scenes.commands import plan
 from scenes.databases import started_store, write
 
@@ -67,7 +67,7 @@ async def told(store: SqliteStore, backup: Path) -> tuple[str, ...] | None:
 
 def backed_up(store: SqliteStore) -> Path:
     backup = store.path.with_name("backup.db")
-    copies.copy(store.path, backup)
+    file_backup.copy(store.path, backup)
     return backup
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.sqlite.differences import differences, dump
+from backhaul.store.sql.mirror.diff import differences, dump
 from scenes.databases import fold_all, started_store
 from scenes.payloads import arrival, envelope, order, read, stock_change
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.sqlite.differences import Difference
+    from backhaul.store.sql.mirror.diff import Difference
 
 
 async def mirror(path: Path, *bodies: bytes) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.sqlite.history import WINDOW, History, Wanted
+from backhaul.store.sql.inbox.export import WINDOW, History, Wanted
 from backhaul.traffic import capture_files
 from scenes import payloads
 from scenes.databases import append, fold_all, started_store, take

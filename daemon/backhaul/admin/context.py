@@ -15,7 +15,7 @@ from backhaul.admin import rendering
 from backhaul.admin.accounts import FirstLoginToken, Passwords, Sessions
 from backhaul.admin.client_address import Origin
 from backhaul.admin.throttle import PastLogins, Throttle
-from backhaul.store.sqlite.board import Board
+from backhaul.store.sql.read_models.dashboard import Board
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
-    from backhaul.store.sqlite.numbers import Numbers
+    from backhaul.store.sql.operations.gauges import Numbers
     from backhaul.store.users import User, Users
 
 

@@ -42,7 +42,7 @@ from backhaul.maintenance.retention import Pruner
 from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
 from backhaul.push.dispatcher import end_sending
-from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.sqlite.opening import open_store, sole_writer
 from backhaul.store.sqlite.writer import Writer
 from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.webhook_subscriptions import no_secret_text

@@ -27,8 +27,8 @@ from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
-from backhaul.store.opening import open_store, sole_writer
-from backhaul.store.sqlite.sweeps import SqliteLook
+from backhaul.store.sql.mirror.sync_progress import SqliteLook
+from backhaul.store.sqlite.opening import open_store, sole_writer
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
 from backhaul.sync.store_identity import known_facts, learn_facts, require_same

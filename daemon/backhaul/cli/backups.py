@@ -11,7 +11,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
-    from backhaul.store.restoring import Restored
+    from backhaul.store.sqlite.restoring import Restored
 
 # The store's schema loads many modules, so these commands import it on use.
 
@@ -27,14 +27,14 @@ def backup(
 
     The copy is checked. A manifest is written beside it; a restore compares the two.
     """
-    from backhaul.store.sqlite import manifests  # see above
+    from backhaul.store.sqlite import backup_manifest  # see above
 
     database = context.settings(config).database_file
     if out.exists():
         raise BackhaulError(f"{out} exists already; give another name")
-    made = manifests.back_up(database, out, SystemClock())
+    made = backup_manifest.back_up(database, out, SystemClock())
     if as_json:
-        about = {"manifest": str(manifests.path_of(out)), "sha256": made.sha256}
+        about = {"manifest": str(backup_manifest.path_of(out)), "sha256": made.sha256}
         output.json({"file": str(out), "bytes": made.bytes, **about})
     else:
         typer.echo(f"{out}: {made.bytes} bytes, checked")
@@ -55,7 +55,10 @@ def restore(
 
     The backup is checked first. The previous database is kept beside the new one.
     """
-    from backhaul.store import opening, restoring  # see above
+    from backhaul.store.sqlite import (
+        opening,  # see above
+        restoring,
+    )
 
     clock = SystemClock()
     if drill:
@@ -109,7 +112,7 @@ def migrate(
 
     The daemon does the same at its start.
     """
-    from backhaul.store import opening  # see above
+    from backhaul.store.sqlite import opening  # see above
 
     settings = context.settings(config)
     if plan:

@@ -23,8 +23,8 @@ from backhaul.platform import requests
 from backhaul.settings import Settings
 from backhaul.store.contract import Command
 from backhaul.store.deciding import LONGEST_REASON, RESTOCK_UNSHIPPED
-from backhaul.store.sqlite.explaining import Explainer
-from backhaul.store.sqlite.outbox_reading import Wanted
+from backhaul.store.sql.commands.queries import Wanted
+from backhaul.store.sql.read_models.lists import Explainer
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 

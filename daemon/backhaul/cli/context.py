@@ -15,8 +15,8 @@ from backhaul.core.clock import SystemClock, normalize
 from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
 from backhaul.store.deciding import LONGEST_REASON
-from backhaul.store.sqlite.asking import Asker
-from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sql.read_models.lists import Explainer
+from backhaul.store.sqlite.sql_console import Asker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ def reading(database: Path) -> Iterator[None]:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
         # The schema loads many modules: load them only after such an error.
-        from backhaul.store import opening
+        from backhaul.store.sqlite import opening
 
         ahead = opening.pending(database)
         if not ahead:

@@ -17,8 +17,8 @@ from backhaul.core.text import printable
 from backhaul.errors import BackhaulError, why
 from backhaul.maintenance.customer_erasure import ErasurePreview, preview
 from backhaul.settings import Settings
-from backhaul.store.sqlite.forgetting import find_person, holds, needles_of
-from backhaul.store.sqlite.guests import nearest
+from backhaul.store.sql.customer_erasure.customer_lookup import nearest
+from backhaul.store.sql.customer_erasure.erase import find_person, holds, needles_of
 
 customers = typer.Typer(no_args_is_help=True, help="Customers' personal data.")
 forget = typer.Typer(

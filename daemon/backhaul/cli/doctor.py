@@ -18,7 +18,7 @@ from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, for_file_name
 from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.settings import Settings, configuration_file, load_settings
-from backhaul.store.sqlite import stranded
+from backhaul.store.sql.operations import orphaned_work
 
 if TYPE_CHECKING:
     from backhaul.doctor.bundle import Cleaner
@@ -173,7 +173,7 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
         yield f"store {name}", store.base_url
         if not store.webhook_secrets:
             yield f"webhooks {name}", _without_secret(settings)
-    for each in stranded.found(settings.database_file, settings.stores):
+    for each in orphaned_work.found(settings.database_file, settings.stores):
         yield f"no store {each.store}", f"but it has {each}: {each.mend}"
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
@@ -258,7 +258,7 @@ def _parts(
     config: Path | None, settings: Settings, cleaner: "Cleaner"
 ) -> dict[str, bytes]:
     from backhaul.doctor import bundle
-    from backhaul.store.sqlite import examining
+    from backhaul.store.sqlite import file_inspection
 
     file = settings.database_file
     return {
@@ -268,7 +268,7 @@ def _parts(
         ),
         "jobs.json": bundle.document(lambda: cleaner.value(_jobs_as_json(config))),
         "schema.sql": bundle.schema(file),
-        "counts.json": bundle.document(lambda: examining.counts(file)),
+        "counts.json": bundle.document(lambda: file_inspection.counts(file)),
         "metrics.txt": cleaner.secrets(_metrics(settings)).encode(),
         "log.jsonl": bundle.log_lines(settings.log.file, cleaner).encode(),
     }

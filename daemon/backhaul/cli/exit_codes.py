@@ -15,7 +15,7 @@ from loguru import logger
 from backhaul.core.text import printable, storable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
 from backhaul.observe.redaction import Redactor
-from backhaul.store.sqlite.copies import Damaged, is_damage
+from backhaul.store.sqlite.file_backup import Damaged, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

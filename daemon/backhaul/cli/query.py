@@ -20,7 +20,7 @@ import typer
 from backhaul.cli import output
 from backhaul.cli.context import ConfigOption, asker
 from backhaul.errors import BackhaulError, Unusable
-from backhaul.store.sqlite.asking import FILE, LONGEST_SECONDS, TABLE
+from backhaul.store.sqlite.sql_console import FILE, LONGEST_SECONDS, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -14,15 +14,15 @@ from backhaul.cli.problems import problems
 from backhaul.core.clock import SystemClock
 from backhaul.core.lifecycle import State
 from backhaul.core.text import ago
-from backhaul.store.sqlite.board import Board
-from backhaul.store.sqlite.outbox_reading import Wanted
+from backhaul.store.sql.commands.queries import Wanted
+from backhaul.store.sql.read_models.dashboard import Board
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from backhaul.settings import Settings
-    from backhaul.store.sqlite.explaining import Explainer
+    from backhaul.store.sql.read_models.lists import Explainer
 
 
 OPEN = (State.PARKED, State.UNCERTAIN, State.SENDING, State.PLANNED)

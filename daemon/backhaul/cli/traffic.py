@@ -10,7 +10,7 @@ from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.history import Wanted
+from backhaul.store.sql.inbox.export import Wanted
 from backhaul.traffic.network_faults import NetworkFaults
 
 # `traffic_commands` does the work. It loads the store, the fold and the HTTP client, so

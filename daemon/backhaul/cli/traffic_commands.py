@@ -26,8 +26,8 @@ from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.differences import Difference, differences
-from backhaul.store.sqlite.history import History, Wanted
+from backhaul.store.sql.inbox.export import History, Wanted
+from backhaul.store.sql.mirror.diff import Difference, differences
 from backhaul.traffic import capture_files, sample_events
 from backhaul.traffic.capture_files import ReplayTarget
 

@@ -11,7 +11,7 @@ from backhaul.admin.accounts import FirstLoginToken
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
-from backhaul.store.sqlite.board import Board
+from backhaul.store.sql.read_models.dashboard import Board
 from backhaul.store.users import ROLES
 
 users = typer.Typer(

@@ -22,7 +22,7 @@ from pydantic import BaseModel, SecretStr
 from backhaul.errors import BackhaulError
 from backhaul.observe.redaction import REDACTED, Redactor
 from backhaul.settings import secret_values
-from backhaul.store.sqlite import examining
+from backhaul.store.sqlite import file_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -174,7 +174,9 @@ def document(make: Callable[[], object]) -> bytes:
 def schema(database: Path) -> bytes:
     """Return the statements that create the tables."""
     try:
-        return "".join(f"{each};\n" for each in examining.schema(database)).encode()
+        return "".join(
+            f"{each};\n" for each in file_inspection.schema(database)
+        ).encode()
     except (BackhaulError, sqlite3.Error, OSError) as error:
         return f"-- {error}\n".encode()
 

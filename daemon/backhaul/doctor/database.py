@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.doctor.storage import is_closed
 from backhaul.errors import BackhaulError, CorruptData
-from backhaul.store import opening
-from backhaul.store.sqlite import examining, placing, stranded
+from backhaul.store.sql.operations import orphaned_work
+from backhaul.store.sqlite import file_inspection, file_replacement, opening
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,11 +32,11 @@ DEEP = (
 
 def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
     """Check a database, which may be in use; `deep` also compares each index."""
-    path = placing.real_path(path)
+    path = file_replacement.real_path(path)
     if is_closed(path.parent):
         yield fail("database", f"this user cannot read the folder of {path}", READ)
         return
-    if placing.is_interrupted(path):
+    if file_replacement.is_interrupted(path):
         said = f"a restore into {path} is running or was interrupted"
         yield fail("database", said, AGAIN)
         return
@@ -48,7 +48,7 @@ def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
         return
     try:
         ahead = opening.pending(path)
-        yield _mode(path, examining.journal_mode(path))
+        yield _mode(path, file_inspection.journal_mode(path))
     except CorruptData as error:
         yield fail("database", *_split(str(error)))
         return
@@ -61,7 +61,7 @@ def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
 
 def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
     """Check for work of stores that the settings lack, as after a renaming."""
-    for each in stranded.found(path, stores):
+    for each in orphaned_work.found(path, stores):
         said = f"the settings have no such store, but it has {each}"
         yield fail("store", said, each.mend, each.store)
 
@@ -87,7 +87,7 @@ def _schema(path: Path, ahead: list[str]) -> Result:
 
 
 def _integrity(path: Path, *, deep: bool) -> Result:
-    problems = examining.problems(path, deep=deep)
+    problems = file_inspection.problems(path, deep=deep)
     if problems:
         return fail("integrity", f"{path}: {'; '.join(problems)}", RESTORE)
     return ok("integrity", DEEP if deep else QUICK)

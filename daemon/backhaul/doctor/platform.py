@@ -14,7 +14,7 @@ from urllib.request import getproxies
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import OtherStore, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.store.sqlite.sweeps import SqliteLook
+from backhaul.store.sql.mirror.sync_progress import SqliteLook
 from backhaul.sync.store_identity import known_facts, require_same
 
 if TYPE_CHECKING:

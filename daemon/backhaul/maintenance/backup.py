@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import for_file_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
-from backhaul.store.sqlite import manifests
+from backhaul.store.sqlite import backup_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """The names of scheduled backups. Other files in the folder are never deleted."""
-_MANIFEST = re.escape(manifests.SUFFIX)
+_MANIFEST = re.escape(backup_manifest.SUFFIX)
 _LEFT = re.compile(
     rf"\.{_OURS.pattern}(\.unfinished(-wal|-shm|-journal)?|{_MANIFEST}\.unfinished)",
     re.ASCII,
@@ -99,11 +99,11 @@ def _make(
         problem = f"the folder {plan.folder} could not be created: {why(error)}"
         raise BackhaulError(problem) from None
     _clear(plan.folder)
-    size = manifests.back_up(plan.database, target, clock, ended).bytes
+    size = backup_manifest.back_up(plan.database, target, clock, ended).bytes
     try:
         for old in _from_the_oldest(plan.folder, target)[: -plan.keep]:
             old.unlink(missing_ok=True)
-            manifests.path_of(old).unlink(missing_ok=True)
+            backup_manifest.path_of(old).unlink(missing_ok=True)
     except OSError as error:
         problem = f"an older backup could not be deleted: {why(error)}"
         raise BackhaulError(f"{target} was made, but {problem}") from None

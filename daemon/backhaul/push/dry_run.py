@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from backhaul.platform.requests import Dialect
     from backhaul.store.contract import Command
     from backhaul.store.outbox import Prepare, Sendable
-    from backhaul.store.sqlite.commands import SqliteCommands
+    from backhaul.store.sql.commands.repository import SqlCommands
 
 AT_ONCE = 50
 
@@ -27,7 +27,7 @@ class DryRunCommands:
     """
 
     def __init__(
-        self, commands: SqliteCommands, dry_run: Sequence[str], dialect: Dialect
+        self, commands: SqlCommands, dry_run: Sequence[str], dialect: Dialect
     ) -> None:
         self._commands = commands
         self._dry_run = dry_run

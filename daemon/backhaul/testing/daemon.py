@@ -22,8 +22,8 @@ from backhaul.core.webhook import TOPICS
 from backhaul.demo.books import read_progress
 from backhaul.errors import BackhaulError
 from backhaul.ingest.topics import fold_for
+from backhaul.store.sql.mirror.diff import Difference, differences
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.differences import Difference, differences
 from backhaul.testing.processes import Program, ProgramError, await_true
 from backhaul.traffic import capture_files
 from backhaul.traffic.network_faults import NetworkFaults

@@ -16,9 +16,9 @@ from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.platform.client import StoreFacts  # noqa: TC001 - msgspec reads it
 from backhaul.store.contract import Arrival
-from backhaul.store.opening import open_store
 from backhaul.store.refolds import CONFIRMING, Selection
-from backhaul.store.sqlite.history import History
+from backhaul.store.sql.inbox.export import History
+from backhaul.store.sqlite.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sqlite.board import Board
+    from backhaul.store.sql.read_models.dashboard import Board
 
 
 PAGE_ROWS = 60

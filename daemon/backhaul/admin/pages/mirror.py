@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, pager
 from backhaul.maintenance.search_indexer import summary
-from backhaul.store.sqlite.board import KINDS
+from backhaul.store.sql.read_models.dashboard import KINDS
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sqlite.board import Board
+    from backhaul.store.sql.read_models.dashboard import Board
 
 PAGE_ROWS = 40
 SEARCHED = ("order", "product", "customer")

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
-from backhaul.store.sqlite.outbox_reading import Wanted
+from backhaul.store.sql.commands.queries import Wanted
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sqlite.board import Board
-    from backhaul.store.sqlite.numbers import Number
+    from backhaul.store.sql.operations.gauges import Number
+    from backhaul.store.sql.read_models.dashboard import Board
 
 MAX_ROWS = 8
 

@@ -5,30 +5,31 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
-from backhaul.store.sqlite import connections, stranded
-from backhaul.store.sqlite.alerting import SqliteAlerts
-from backhaul.store.sqlite.commands import SqliteCommands
-from backhaul.store.sqlite.deciding import SqliteDecisions
-from backhaul.store.sqlite.deliveries import SqliteDeliveries
-from backhaul.store.sqlite.doubts import SqliteDoubts
-from backhaul.store.sqlite.forgetting import SqliteForgetting
-from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
-from backhaul.store.sqlite.incidents import SqliteIncidents
-from backhaul.store.sqlite.job_runs import SqliteJobRuns
-from backhaul.store.sqlite.marks import SqliteMarks
-from backhaul.store.sqlite.needing import SqliteNeeds
-from backhaul.store.sqlite.numbers import Numbers, SqliteSamples
-from backhaul.store.sqlite.quarantining import SqliteQuarantine
-from backhaul.store.sqlite.records import SqliteRecords
-from backhaul.store.sqlite.refolding import SqliteRefolds
-from backhaul.store.sqlite.rereads import SqliteRereads
-from backhaul.store.sqlite.retention import SqliteRetention
-from backhaul.store.sqlite.search import SqliteSearch
-from backhaul.store.sqlite.sweeps import SqliteLook, SqliteSweeps
-from backhaul.store.sqlite.tags import SqliteTags
-from backhaul.store.sqlite.targets import SqliteTargets
-from backhaul.store.sqlite.users import SqliteUsers
-from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
+from backhaul.store.sql.commands.history_tags import SqlTags
+from backhaul.store.sql.commands.incidents import SqlIncidents
+from backhaul.store.sql.commands.operator_decisions import SqlDecisions
+from backhaul.store.sql.commands.repository import SqlCommands
+from backhaul.store.sql.commands.uncertain import SqlDoubts
+from backhaul.store.sql.customer_erasure.erase import SqlForgetting
+from backhaul.store.sql.deliveries.repository import SqlDeliveries
+from backhaul.store.sql.inbox.append import SqlInbox, append_batch
+from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
+from backhaul.store.sql.inbox.refetch_queue import SqlRereads
+from backhaul.store.sql.inbox.reprocess import SqlRefolds
+from backhaul.store.sql.mirror.sync_progress import SqliteLook, SqlSweeps
+from backhaul.store.sql.operations import orphaned_work
+from backhaul.store.sql.operations.alert_conditions import SqlNeeds
+from backhaul.store.sql.operations.alerts import SqlAlerts
+from backhaul.store.sql.operations.gauges import Numbers, SqlSamples
+from backhaul.store.sql.operations.job_runs import SqlJobRuns
+from backhaul.store.sql.operations.kv import SqlMarks
+from backhaul.store.sql.operations.retention import SqlRetention
+from backhaul.store.sql.operations.users import SqlUsers
+from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
+from backhaul.store.sql.records.repository import SqlRecords
+from backhaul.store.sql.stock_targets.repository import SqlTargets
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.full_text import SqliteSearch
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -52,31 +53,31 @@ class SqliteStore:
     ) -> None:
         self.path = path
         self._writer = writer(path, append_batch, connect)
-        self.inbox = SqliteInbox(self._writer, clock)
-        self.records = SqliteRecords(self._writer, clock)
-        self.deliveries = SqliteDeliveries(self._writer, clock)
-        self.quarantine = SqliteQuarantine(self._writer, clock)
-        self.commands = SqliteCommands(self._writer, clock)
-        self.doubts = SqliteDoubts(self._writer, clock)
-        self.tags = SqliteTags(self._writer, clock)
-        self.targets = SqliteTargets(self._writer, clock)
-        self.decisions = SqliteDecisions(self._writer, clock)
-        self.incidents = SqliteIncidents(self._writer, clock)
-        self.marks = SqliteMarks(self._writer)
-        self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
+        self.inbox = SqlInbox(self._writer, clock)
+        self.records = SqlRecords(self._writer, clock)
+        self.deliveries = SqlDeliveries(self._writer, clock)
+        self.quarantine = SqlQuarantine(self._writer, clock)
+        self.commands = SqlCommands(self._writer, clock)
+        self.doubts = SqlDoubts(self._writer, clock)
+        self.tags = SqlTags(self._writer, clock)
+        self.targets = SqlTargets(self._writer, clock)
+        self.decisions = SqlDecisions(self._writer, clock)
+        self.incidents = SqlIncidents(self._writer, clock)
+        self.marks = SqlMarks(self._writer)
+        self.webhook_secrets = SqlWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)
-        self.forgetting = SqliteForgetting(path, self._writer, clock)
-        self.retention = SqliteRetention(self._writer, clock)
-        self.job_runs = SqliteJobRuns(self._writer, clock)
-        self.refolds = SqliteRefolds(self._writer, clock)
-        self.rereads = SqliteRereads(self._writer, clock)
-        self.alerts = SqliteAlerts(self._writer, clock)
-        self.sweeps = SqliteSweeps(self._writer, clock)
+        self.forgetting = SqlForgetting(path, self._writer, clock)
+        self.retention = SqlRetention(self._writer, clock)
+        self.job_runs = SqlJobRuns(self._writer, clock)
+        self.refolds = SqlRefolds(self._writer, clock)
+        self.rereads = SqlRereads(self._writer, clock)
+        self.alerts = SqlAlerts(self._writer, clock)
+        self.sweeps = SqlSweeps(self._writer, clock)
         self.look = SqliteLook(path)
         self.numbers = Numbers(path, clock)
-        self.needs = SqliteNeeds(path)
-        self.users = SqliteUsers(path, self._writer, clock)
-        self.samples = SqliteSamples(path, self._writer)
+        self.needs = SqlNeeds(path)
+        self.users = SqlUsers(path, self._writer, clock)
+        self.samples = SqlSamples(path, self._writer)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
@@ -84,7 +85,7 @@ class SqliteStore:
 
     async def stranded(self, stores: Iterable[str]) -> tuple[Stranded, ...]:
         """Return what is open for stores other than these."""
-        return await self._writer.urgent(lambda c: stranded.counted(c, stores))
+        return await self._writer.urgent(lambda c: orphaned_work.counted(c, stores))
 
     def heartbeat(self) -> asyncio.Future[None]:
         """Resolve once the writer's thread has answered, though it be with Busy."""

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from backhaul.errors import Busy, CorruptData, WriterFailed
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.connections import LogSize
-from backhaul.store.sqlite.copies import Damaged, is_damage
+from backhaul.store.sqlite.file_backup import Damaged, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,1 @@
+"""Outbound commands: planned, sent, and resolved where the outcome is unknown."""

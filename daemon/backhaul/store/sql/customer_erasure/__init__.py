@@ -1,0 +1,1 @@
+"""Finds a customer's personal data, and erases it."""

@@ -1,0 +1,1 @@
+"""Deliveries: change notifications to connectors."""

@@ -1,0 +1,1 @@
+"""Inbound events: appended, folded, kept, exported and quarantined."""

@@ -1,0 +1,1 @@
+"""What running the daemon needs: alerts, jobs, users, secrets, audit, retention."""

@@ -1,0 +1,220 @@
+"""Gauges of the database, and one sample a minute for the charts."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
+
+from backhaul.core.clock import from_text, to_text
+from backhaul.store.sql.mirror.sync_progress import consistency
+from backhaul.store.sqlite.connections import Readers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.upkeep import Sample
+
+
+Number = tuple[str, float, tuple[str, ...]]
+"""Name, value, and the values of its labels."""
+
+# Each query's last column is the value, the others are labels. All are answered by an
+# index, whatever the number of orders and of settled commands.
+_QUERIES = {
+    "events_waiting": """
+        SELECT max(0, (SELECT coalesce(max(id), 0) FROM inbox)
+            - (SELECT coalesce(max(id), 0) FROM event_outcomes))
+    """,
+    "oldest_event_waiting_seconds": """
+        SELECT coalesce((SELECT (julianday(:now) - julianday(received_at)) * 86400
+            FROM inbox
+            WHERE id > (SELECT coalesce(max(id), 0) FROM event_outcomes)
+            ORDER BY id LIMIT 1), 0)
+    """,
+    "last_webhook_timestamp_seconds": """
+        SELECT (julianday(received_at) - 2440587.5) * 86400 FROM inbox
+        ORDER BY id DESC LIMIT 1
+    """,
+    "commands_open": """
+        SELECT store, kind, state, count(*) FROM commands
+        WHERE state IN ('planned', 'sending', 'uncertain') GROUP BY 1, 2, 3
+        UNION ALL
+        SELECT store, kind, state, count(*) FROM commands
+        WHERE state = 'parked' GROUP BY 1, 2, 3
+    """,
+    "oldest_command_planned_seconds": """
+        SELECT store, (julianday(:now) - julianday(min(created_at))) * 86400
+        FROM commands WHERE state = 'planned' AND held = 0 GROUP BY 1
+    """,
+    "objects_in_doubt": "SELECT store, count(*) FROM rereads GROUP BY 1",
+    "records_waiting": """
+        SELECT instance, count(*) FROM records WHERE state = 'waiting' GROUP BY 1
+    """,
+    "quarantine_rows": """
+        SELECT name, count(*) FROM quarantine WHERE state = 'open' GROUP BY 1
+    """,
+    "first_read_timestamp_seconds": """
+        SELECT store, (julianday(began_at) - 2440587.5) * 86400 FROM sweeps
+        WHERE id IN (SELECT min(id) FROM sweeps
+            WHERE job IN ('backfill', 'full') GROUP BY store)
+    """,
+    "drift_rows": """
+        SELECT store, 'missed', sum(missed) FROM sweeps GROUP BY 1
+        UNION ALL SELECT store, 'stale', sum(stale) FROM sweeps GROUP BY 1
+        UNION ALL SELECT store, 'deleted', sum(deleted) FROM sweeps GROUP BY 1
+        UNION ALL SELECT store, 'foreign', sum("foreign") FROM sweeps GROUP BY 1
+    """,
+    "unrepaired_rows": """
+        SELECT store, sum(unrepaired) FROM sweeps WHERE id IN (SELECT max(id)
+            FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL
+            GROUP BY store, kind)
+        GROUP BY 1
+    """,
+}
+_OVER_ALL_WALKS = frozenset(
+    {"first_read_timestamp_seconds", "drift_rows", "unrepaired_rows"}
+)
+_LAST_RECORD = """
+    SELECT (julianday(received_at) - 2440587.5) * 86400 FROM records
+    WHERE instance = ? ORDER BY id DESC LIMIT 1
+"""
+
+
+class Numbers:
+    """Reads in a thread, on a connection beside the writer's."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._readers = Readers(path)
+
+    def close(self) -> None:
+        """Close what is idle."""
+        self._readers.close()
+
+    async def read(self, instances: Sequence[str]) -> list[Number]:
+        """Return what the tables and the files say now; none of a file that cannot."""
+        return await asyncio.to_thread(self._read, instances)
+
+    async def waiting(self) -> list[Number]:
+        """Return what waits, for who asks often: walks are not added up for it."""
+        return await asyncio.to_thread(self._waiting)
+
+    def _waiting(self) -> list[Number]:
+        try:
+            with self._readers.lend() as connection:
+                now = to_text(self._clock.now())
+                return _asked(connection, now, _QUERIES.keys() - _OVER_ALL_WALKS)
+        except sqlite3.Error:
+            return []
+
+    def _read(self, instances: Sequence[str]) -> list[Number]:
+        try:
+            with self._readers.lend() as connection:
+                return [
+                    *_asked(connection, to_text(self._clock.now()), _QUERIES),
+                    *_equal_since(connection),
+                    *(
+                        ("last_record_timestamp_seconds", at, (instance,))
+                        for instance, at in last_records(connection, instances).items()
+                    ),
+                    *_sizes(self._path),
+                ]
+        except sqlite3.Error:
+            return _sizes(self._path)
+
+
+def _asked(
+    connection: sqlite3.Connection, now: str, names: Iterable[str]
+) -> list[Number]:
+    return [
+        (name, float(value), tuple(labels))
+        for name in names
+        for *labels, value in connection.execute(_QUERIES[name], {"now": now})
+    ]
+
+
+def _equal_since(connection: sqlite3.Connection) -> list[Number]:
+    return [
+        (
+            "consistent_as_of_timestamp_seconds",
+            from_text(found["as_of"]).timestamp(),
+            (store,),
+        )
+        for store, found in consistency(connection).items()
+        if found["as_of"]
+    ]
+
+
+def unrepaired(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the rows of each store that the last full walks could not repair."""
+    return dict(connection.execute(_QUERIES["unrepaired_rows"]).fetchall())
+
+
+def last_records(
+    connection: sqlite3.Connection, instances: Iterable[str]
+) -> dict[str, float]:
+    """Return when each instance last brought something, in seconds since 1970."""
+    return {
+        instance: float(at)
+        for instance in instances
+        for (at,) in connection.execute(_LAST_RECORD, (instance,))
+    }
+
+
+def _sizes(path: Path) -> list[Number]:
+    files = {"database": path, "log": path.with_name(f"{path.name}-wal")}
+    return [
+        ("database_bytes", float(file.stat().st_size), (name,))
+        for name, file in files.items()
+        if file.exists()
+    ]
+
+
+COUNTING_PAGES = 8
+_KEEP = "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_MIRRORED = """
+    SELECT (SELECT count(*) FROM orders) AS orders,
+           (SELECT count(*) FROM products WHERE deleted_at IS NULL) AS products,
+           (SELECT count(*) FROM customers) AS customers
+"""
+
+
+class SqlSamples:
+    """Writes behind the rest, and counts in a thread."""
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        self._readers = Readers(path)
+        self._writer = writer
+
+    def close(self) -> None:
+        """Close what is idle."""
+        self._readers.close()
+
+    async def keep(self, sample: Sample, since: str) -> None:
+        """Keep a sample; forget those before `since`. May raise Busy."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(_KEEP, astuple(sample))
+            connection.execute("DELETE FROM samples WHERE at < ?", (since,))
+
+        await self._writer.background(unit)
+
+    async def mirrored(self) -> dict[str, int]:
+        """Count what is mirrored, by table; nothing of a file that cannot be read."""
+        return await asyncio.to_thread(self._mirrored)
+
+    def _mirrored(self) -> dict[str, int]:
+        try:
+            with self._readers.lend() as connection:
+                # A count meets each page once; a cache of them grows with the mirror.
+                connection.execute(f"PRAGMA cache_size={COUNTING_PAGES}")
+                return dict(connection.execute(_MIRRORED).fetchone())
+        except sqlite3.Error:
+            return {}

@@ -1,0 +1,1 @@
+"""Lists, timelines and numbers for the command line and the dashboard."""

@@ -1,0 +1,1 @@
+"""Records from connectors: kept, matched, and compared with earlier ones."""

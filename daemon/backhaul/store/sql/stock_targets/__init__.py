@@ -1,0 +1,1 @@
+"""Stock counts, the targets they set, and the adjustments that apply them."""

@@ -1,0 +1,107 @@
+"""What can be told of a database from outside: its mode, its damage, its past."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backhaul.store.sqlite import file_backup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_TAKEN = """
+    SELECT DISTINCT kind FROM commands
+    WHERE store = ? AND state = 'applied'
+"""
+_LAST = "SELECT coalesce(max(id), 0) FROM inbox"
+_CAME = """
+    SELECT id, topic, topic LIKE '%/test' OR EXISTS (
+        SELECT 1 FROM json_each(:names)
+        WHERE value != '' AND instr(CAST(e.body AS TEXT), value)) AS is_test
+    FROM events e WHERE id > :after AND store = :store AND source = 'delivery'
+    ORDER BY is_test DESC, id LIMIT 1
+"""
+
+
+class Came(Struct, frozen=True):
+    """A delivery that was kept; `is_test` where its topic or its body shows that."""
+
+    event: int
+    topic: str
+    is_test: bool
+
+
+def journal_mode(path: Path) -> str:
+    """Return how it is written: `wal`, or what it was left in.
+
+    Raises CorruptData, and BackhaulError where it is not to be read now.
+    """
+    try:
+        with file_backup.open_to_look(path) as connection:
+            return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        raise file_backup.unread(path, error) from None
+
+
+def problems(path: Path, *, deep: bool = False) -> list[str]:
+    """Return what is wrong with a database; empty if nothing was found.
+
+    Reads the structure of every page. Only `deep` also compares each index with its
+    table, which takes several times as long.
+    """
+    check = "PRAGMA integrity_check" if deep else "PRAGMA quick_check"
+    try:
+        with file_backup.open_to_look(path) as connection:
+            rows = connection.execute(check).fetchmany(file_backup.FINDINGS_SHOWN)
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+    return [str(row[0]).strip() for row in rows if row[0] != "ok"]
+
+
+def kinds_taken(path: Path, store: str) -> set[str]:
+    """Return the kinds of commands that the platform has ever carried out."""
+    return {str(row[0]) for row in _rows(path, _TAKEN, (store,))}
+
+
+def last_event(path: Path) -> int:
+    """Return the number of the newest event."""
+    return int(_rows(path, _LAST, ())[0][0])
+
+
+def came(path: Path, after: int, store: str, names: Sequence[str]) -> Came | None:
+    """Return the test delivery that was kept after an event, or else any other one.
+
+    A delivery may come without a topic: then it is known by one of `names`, the ids
+    that the platform gave it.
+    """
+    values = {"after": after, "store": store, "names": json.dumps(names)}
+    rows = _rows(path, _CAME, values)
+    return Came(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+
+def schema(path: Path) -> list[str]:
+    """Return the statements that made its tables, indexes and views."""
+    query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+    return [str(row[0]) for row in _rows(path, query, ())]
+
+
+def counts(path: Path) -> dict[str, int]:
+    """Return how many rows each table has."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    names = [str(row[0]).replace('"', '""') for row in _rows(path, query, ())]
+    return {
+        name: int(_rows(path, f'SELECT count(*) FROM "{name}"', ())[0][0])  # noqa: S608 - a name of the schema
+        for name in names
+    }
+
+
+def _rows(
+    path: Path, query: str, values: tuple[object, ...] | dict[str, object]
+) -> list[tuple[Any, ...]]:
+    with file_backup.open_to_look(path) as connection:
+        return connection.execute(query, values).fetchall()

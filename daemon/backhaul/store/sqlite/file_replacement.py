@@ -1,0 +1,206 @@
+"""Puts a restored database in its place: all of it, or everything as it was before.
+
+SQLite replays whatever log lies beside a database, also the log of another one. So the
+database in the place and every file that SQLite keeps beside it are moved together.
+A file beside them, the intent, lists what is moved. As long as it is there, the restore
+is not done, and the next start or `backhaul restore` undoes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backhaul.errors import AlreadyRunning, BackhaulError, why
+from backhaul.store.sqlite import file_backup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PARTS = (*file_backup.SIDES, "")
+"""What may lie in the place: the files beside the database first, then itself."""
+UNFINISHED = ".unfinished"
+_LOCKS = {"": (0x4000_0000, 512), "-shm": (120, 9)}
+"""Bytes that a program locks while it has a database open (SQLite's os.h, wal.c)."""
+
+
+class Intent(Struct, frozen=True):
+    """A restore that has begun: which parts were there, and where they are moved to.
+
+    `inode` is the restored file's: it tells that file from one that a person put there.
+    """
+
+    aside: str
+    parts: tuple[str, ...]
+    inode: int
+
+
+def real_path(path: Path) -> Path:
+    """Follow symbolic links, as SQLite does: its log lies beside the file itself."""
+    return Path(os.path.realpath(path))
+
+
+def part(path: Path, suffix: str) -> Path:
+    """Return the path of a file beside a database, or of the database itself."""
+    return path.with_name(path.name + suffix)
+
+
+def parts_of(path: Path) -> tuple[str, ...]:
+    """Return the suffixes of what lies there, broken links included."""
+    return tuple(suffix for suffix in PARTS if os.path.lexists(part(path, suffix)))
+
+
+def intent_path(place: Path) -> Path:
+    """Return where the intent of a restore into `place` lies."""
+    return place.with_name(f".{place.name}.restore-intent.json")
+
+
+def is_interrupted(place: Path) -> bool:
+    """Return True while a restore into `place` is under way or was interrupted."""
+    return intent_path(place).exists()
+
+
+def require_unused(place: Path) -> None:
+    """Refuse to move a database that a program has open. Raises AlreadyRunning.
+
+    Such a program would remove the restored database's log when it ends: SQLite removes
+    it by its name.
+    """
+    for suffix, (start, length) in _LOCKS.items():
+        file = part(place, suffix)
+        if file.is_file() and _is_locked(file, start, length):
+            raise AlreadyRunning(
+                f"{place}: another program has the database open; stop it, then run"
+                f" the restore again (fuser -v {place} names the program)"
+            )
+
+
+def _is_locked(file: Path, start: int, length: int) -> bool:
+    handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    except (BlockingIOError, PermissionError):
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def put_in_place(
+    fresh: Path, place: Path, aside: Path, verify: Callable[[], None]
+) -> tuple[str, ...]:
+    """Let `fresh` become the database at `place`; what was there is moved to `aside`.
+
+    All three lie in one folder. `verify` reads the database in its place and raises
+    when it is not the expected one. When anything fails, everything is put back and
+    the error is raised. Returns the suffixes of what was moved.
+    """
+    file_backup.sync(fresh)
+    intent = Intent(aside.name, parts_of(place), fresh.stat().st_ino)
+    try:
+        _write(place, intent)
+        for suffix in intent.parts:
+            part(place, suffix).rename(part(aside, suffix))
+        fresh.rename(place)
+        file_backup.sync(place.parent)
+        verify()
+        _remove_intent(place)
+    except BaseException:
+        _undo(place, intent)
+        raise
+    return intent.parts
+
+
+def undo_interrupted(place: Path, *, may_be_absent: bool = False) -> bool:
+    """Undo a restore that was interrupted; return whether there was one.
+
+    Raises BackhaulError when it cannot be undone, or when there was no database before
+    it: a start would then begin with an empty one. `may_be_absent` allows that.
+    """
+    intent = _read(place)
+    if intent is None:
+        return False
+    _undo(place, intent, keep_intent=not may_be_absent and "" not in intent.parts)
+    if is_interrupted(place):
+        raise BackhaulError(
+            f"{place}: a restore was interrupted, and there was no database before it;"
+            " run it again: backhaul restore FILE (to start with an empty database,"
+            f" remove {intent_path(place)})"
+        )
+    return True
+
+
+def _undo(place: Path, intent: Intent, *, keep_intent: bool = False) -> None:
+    """Put back what was moved. May itself be interrupted, and is then done again."""
+    try:
+        aside = place.with_name(intent.aside)
+        was_moved = "" not in intent.parts or os.path.lexists(aside)
+        if was_moved:
+            _clear_place(place, intent)
+        for suffix in reversed(intent.parts):  # the database first: it replaces ours
+            if os.path.lexists(part(aside, suffix)):
+                part(aside, suffix).rename(part(place, suffix))
+        file_backup.sync(place.parent)
+        if not keep_intent:
+            _remove_intent(place)
+    except OSError as error:
+        raise BackhaulError(
+            f"{place}: the restore failed, and what was there before cannot be put back"
+            f" ({why(error)}); it is in {intent.aside} beside; the next start of"
+            " Backhaul, or the next restore, tries again"
+        ) from error
+
+
+def _clear_place(place: Path, intent: Intent) -> None:
+    """Remove the restored database, and refuse to remove any other one."""
+    if os.path.lexists(place):
+        if place.lstat().st_ino != intent.inode:
+            raise BackhaulError(
+                f"{place}: a restore was interrupted, and another file has been put"
+                f" there since; to keep that file, remove {intent_path(place)} (the"
+                f" database from before the restore is {intent.aside}); to undo the"
+                f" restore, remove {place} and start again"
+            )
+        if "" not in intent.parts:
+            place.unlink()
+    for suffix in set(file_backup.SIDES).difference(intent.parts):
+        part(place, suffix).unlink(missing_ok=True)
+
+
+def _write(place: Path, intent: Intent) -> None:
+    target = intent_path(place)
+    unfinished = part(target, UNFINISHED)
+    unfinished.write_bytes(msgspec.json.encode(intent))
+    file_backup.sync(unfinished)
+    unfinished.rename(target)
+    file_backup.sync(place.parent)
+
+
+def _read(place: Path) -> Intent | None:
+    """Return the intent of a restore that was interrupted. Raises BackhaulError."""
+    target = intent_path(place)
+    try:
+        return msgspec.json.decode(target.read_bytes(), type=Intent)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BackhaulError(
+            f"{target}: cannot be read ({error}); a restore was interrupted: compare"
+            f" {place} with its {place.name}.before-restore-TIME beside, keep the right"
+            " one, and remove this file"
+        ) from None
+
+
+def _remove_intent(place: Path, /) -> None:
+    """Make a restore, or its undoing, final."""
+    intent = intent_path(place)
+    for file in (intent, part(intent, UNFINISHED)):
+        with suppress(FileNotFoundError):
+            file.unlink()
+    file_backup.sync(place.parent)

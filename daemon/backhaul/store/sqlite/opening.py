@@ -1,0 +1,227 @@
+"""Opening a store: where it is, whether it may be used, and its schema."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from loguru import logger
+from sqlite_utils import Database
+
+from backhaul.errors import (
+    AlreadyRunning,
+    ConfigurationError,
+    CorruptData,
+    Finding,
+    why,
+)
+from backhaul.store.sqlite import (
+    backup_manifest,
+    connections,
+    file_backup,
+    file_replacement,
+)
+from backhaul.store.sqlite.database import SqliteStore
+from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import MakeWriter
+
+OWNER_ONLY = 0o700
+BEFORE = ".before-"
+"""Between the name of the database and the first step of an upgrade, in its copy."""
+_TOLD_OF_ANY_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
+"""A full disk and a missing right, which are no matter of the setting alone."""
+
+
+def open_store(
+    path: Path,
+    clock: Clock,
+    writer: MakeWriter = Writer,
+    tell: Callable[[str], None] = lambda _: None,
+) -> SqliteStore:
+    """Bring the file to this version's schema and return its store, not yet started.
+
+    A database with something in it is backed up before its schema changes. `tell` is
+    told of what may take long. Raises CorruptData when the file is no database of ours,
+    is damaged, or was made by a newer version, and ConfigurationError when it or
+    its folder cannot be made. A restore that was interrupted is undone first.
+    """
+    path = file_replacement.real_path(path)
+    with told_by("database.url"):
+        path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
+        _undo_interrupted(path)
+        if problem := log_problem(path):
+            raise CorruptData(problem)
+        # SQLite would let others read it; what lies beside it takes the mode over.
+        with suppress(FileExistsError):
+            path.touch(0o600, exist_ok=False)
+    try:
+        connection = connections.open_writer(path)
+        try:
+            _migrate(connection, path, clock, tell)
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        raise AlreadyRunning(f"{path}: cannot be opened: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise file_backup.Damaged(path, str(error)) from None
+    return SqliteStore(path, clock, writer=writer)
+
+
+def _undo_interrupted(path: Path) -> None:
+    if file_replacement.undo_interrupted(path):
+        logger.bind(action="database.restore_undone").warning(
+            "{}: a restore was interrupted; the database from before it is back in its"
+            " place; to restore the backup, stop Backhaul and run the restore again",
+            path,
+        )
+
+
+def log_problem(path: Path) -> str:
+    """Return why a database must not be opened with the log beside it; "" if it may.
+
+    SQLite applies the log of another database, and removes a log that has no database.
+    """
+    if file_backup.is_foreign_log(path):
+        return (
+            f"{path}: the log {path.name}-wal beside the database is of another"
+            " database; was a backup copied here? Starting would mix the two: move both"
+            " files away, then restore the backup: backhaul restore FILE"
+        )
+    if path.exists() and path.stat().st_size:
+        return ""
+    logs = (file_replacement.part(path, suffix) for suffix in ("-wal", "-journal"))
+    left = next((log for log in logs if log.exists() and log.stat().st_size), None)
+    if left is None:
+        return ""
+    return (
+        f"{path}: there is no database, but its log {left.name} is there, with changes"
+        " that nothing else may hold; put the database back, or restore a backup:"
+        f" backhaul restore FILE (to begin with an empty database, move {left} away)"
+    )
+
+
+def pending(path: Path) -> list[str]:
+    """Return the steps of the schema that are ahead of a database, which only is read.
+
+    Raises CorruptData as `open_store` does, and BackhaulError where it is not to be
+    read now: another program locks it, or this user may not.
+    """
+    if not path.exists():
+        return _ours()
+    try:
+        with file_backup.open_to_look(path) as connection:
+            return _ahead(_wrapped(connection), path)
+    except sqlite3.DatabaseError as error:
+        raise file_backup.unread(path, error) from None
+
+
+def _migrate(
+    connection: sqlite3.Connection,
+    path: Path,
+    clock: Clock,
+    tell: Callable[[str], None],
+) -> None:
+    database = _wrapped(connection)
+    ahead = _ahead(database, path)
+    if not ahead:
+        return
+    if not migrations.applied(database):
+        # Nothing can be lost yet, and each commit would wait for the disk.
+        with database.atomic():
+            migrations.apply(database)
+        return
+    _back_up(path, ahead, clock, tell)
+    tell("brings the database to this version")
+    migrations.apply(database)
+
+
+def _wrapped(connection: sqlite3.Connection) -> Database:
+    """Leave out what is installed for sqlite-utils: no plugin has to do with us."""
+    return Database(connection, execute_plugins=False)
+
+
+def _ahead(database: Database, path: Path) -> list[str]:
+    newer = {entry.name for entry in migrations.applied(database)} - {*_ours()}
+    if newer:
+        raise CorruptData(
+            f"{path}: made by a newer version of Backhaul ({', '.join(sorted(newer))});"
+            " install that version, or restore a backup made by this one"
+        )
+    return [entry.name for entry in migrations.pending(database)]
+
+
+def _back_up(
+    path: Path, ahead: list[str], clock: Clock, tell: Callable[[str], None]
+) -> None:
+    """Keep the database as it was; the copy of the upgrade before goes."""
+    tell("backs the database up before its upgrade")
+    kept = path.with_name(f"{path.name}{BEFORE}{ahead[0]}")
+    backup_manifest.back_up(path, kept, clock)
+    logger.bind(action="database.upgrade").info(
+        "{} steps of the schema are ahead; the database as it was is kept as {}",
+        len(ahead),
+        kept,
+    )
+    # Not what a restore has put aside: nothing else holds what came since the backup.
+    for older in path.parent.glob(f"{path.name}{BEFORE}m*"):
+        if older not in {kept, backup_manifest.path_of(kept)}:
+            older.unlink()
+
+
+def _ours() -> list[str]:
+    with closing(sqlite3.connect(":memory:")) as nothing:
+        return [entry.name for entry in migrations.pending(_wrapped(nothing))]
+
+
+@contextmanager
+def told_by(setting: str) -> Iterator[None]:
+    """Blame a folder that cannot be used on its setting. Raises ConfigurationError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _TOLD_OF_ANY_FILE:
+            raise
+        reason = why(error)
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            reason = "it is not a folder, or a part of its path is not"
+        problem = f"cannot be used: {reason}"
+        hint = "correct it, or name a folder that the daemon can write to"
+        finding = Finding(str(error.filename), setting, problem, hint)
+        raise ConfigurationError([finding]) from None
+
+
+@contextmanager
+def sole_writer(state_dir: Path) -> Iterator[None]:
+    """Hold the lock of the state directory. Raises AlreadyRunning, ConfigurationError.
+
+    The lock is a file of its own: closing a second handle on the database file would
+    drop SQLite's own locks on it.
+    """
+    with told_by("state_dir"):
+        state_dir.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
+        lock = os.open(state_dir / "backhaul.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise AlreadyRunning(
+                f"{state_dir}: another Backhaul works here (process {holder});"
+                " stop it first, or use another state_dir"
+            ) from None
+        os.truncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,386 @@
+"""Puts a backup in the place of the database, and what the restore brings back."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sqlite3
+import tempfile
+from contextlib import closing, suppress
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from sqlite_utils import Database
+
+from backhaul.core.clock import for_file_name, to_text
+from backhaul.core.lifecycle import OPEN, State
+from backhaul.errors import BackhaulError, CorruptData, why
+from backhaul.store.sql.commands import history_tags
+from backhaul.store.sql.stock_targets import adjustments
+from backhaul.store.sqlite import (
+    backup_manifest,
+    file_backup,
+    file_inspection,
+    file_replacement,
+    opening,
+)
+from backhaul.store.sqlite.migrations.versions import migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.backup_manifest import Manifest
+
+
+_USERS = "SELECT name, role, secret FROM users"
+_DROPPED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
+_FORGOTTEN = "SELECT store, customer_id FROM forgotten"
+_PAUSED = "SELECT job, store FROM job_state WHERE paused_at IS NOT NULL"
+# The last word of a person on each command, where the command still stands by it.
+_DECIDED = """
+    SELECT c.id, a.action FROM audit a
+    JOIN commands c ON c.id = a.command_id AND c.state = a.state_after
+    WHERE a.id IN (SELECT max(id) FROM audit WHERE command_id IS NOT NULL
+                   GROUP BY command_id)
+    ORDER BY c.seq
+"""
+_SAYS = "backhaul commands {} --reason 'before the restore'"
+_PARK = _SAYS.format("park {0}")
+_AGAIN = {
+    "commands park": ("parked", ""),
+    "commands drop": ("dropped", _SAYS.format("discard {0}")),
+    "commands settle --applied": (
+        "settled as applied",
+        _SAYS.format("resolve {0} --applied"),
+    ),
+}
+"""What each decision was, and what makes it again of a command that is parked."""
+
+
+def revived(before: Path, restored: Path) -> tuple[str, ...] | None:
+    """Return what is back, each with the command that takes it away again.
+
+    None where the database of before cannot tell.
+    """
+    try:
+        with (
+            file_backup.open_to_look(before) as old,
+            file_backup.open_to_look(restored) as new,
+        ):
+            kinds = (_users, _secrets, _persons, _commands, _jobs)
+            return (*chain.from_iterable(kind(old, new) for kind in kinds),)
+    except sqlite3.Error:  # it is damaged, or older than these tables
+        return None
+
+
+def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    before = {name: rest for name, *rest in old.execute(_USERS)}
+    for name, role, secret in sorted(new.execute(_USERS)):
+        was_role, was_secret = before.get(name, (None, secret))
+        if was_role is None:
+            yield f"dashboard user {name} is {role} again: backhaul users remove {name}"
+        elif role != was_role:
+            fix = f"backhaul users role {name} {was_role}"
+            yield f"dashboard user {name} is {role} again: {fix}"
+        if secret != was_secret:
+            fix = f"backhaul users password {name}"
+            yield f"dashboard user {name} has the password of then again: {fix}"
+
+
+def _secrets(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    for store, fingerprint in _missing(_DROPPED, old, new):
+        yield (
+            f"webhooks of {store} may be signed with a dropped secret again:"
+            f" backhaul secrets revoke {fingerprint}"
+        )
+
+
+def _persons(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    for store, customer in _missing(_FORGOTTEN, old, new):
+        yield (
+            f"a person who was erased is back:"
+            f" backhaul customers erase {customer} --store {store}"
+        )
+
+
+def _commands(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    """Tell of what would be sent again, or waits again for what was said already."""
+    told: set[str] = set()
+    for decided, action in old.execute(_DECIDED):
+        command, state = _to_decide(new, decided)
+        if action not in _AGAIN or command in told:
+            continue
+        told.add(command)  # a count is before its adjustment, and was decided after it
+        was, again = _AGAIN[action]
+        if state in OPEN:
+            fix = " && ".join(filter(None, (_PARK, again)))
+            # What was on its way can be decided once the start has put it in doubt.
+            when = " (after the start)" if state == State.SENDING else ""
+            yield f"a command that was {was} is open again{when}: {fix.format(command)}"
+        elif state == State.PARKED and again:
+            yield f"a command that was {was} is parked again: {again.format(command)}"
+
+
+def _to_decide(new: sqlite3.Connection, command: str) -> tuple[str, str]:
+    """Return the command that a person decides there, and where it stands.
+
+    A count stands where its adjustment stands, and only that can be decided.
+    """
+    step = adjustments.step_of(new, command)
+    if step is not None and step[1] in adjustments.UNDECIDED:
+        return step
+    query = "SELECT state FROM commands WHERE id = ?"
+    (state,) = new.execute(query, (command,)).fetchone() or ("",)
+    return command, state
+
+
+def _jobs(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    for job, store in _missing(_PAUSED, old, new):
+        name, only = (f"{job} of {store}", f" --store {store}") if store else (job, "")
+        yield f"job {name} was paused and runs again: backhaul jobs pause {job}{only}"
+
+
+def _missing(
+    query: str, there: sqlite3.Connection, here: sqlite3.Connection
+) -> list[tuple[str, ...]]:
+    """Return the rows of `there` that `here` lacks."""
+    return sorted({*there.execute(query)} - {*here.execute(query)})
+
+
+COUNTED = ("inbox", "orders", "products", "customers", "commands")
+
+
+class Restored(Struct, frozen=True):
+    """What is in the backup, and what became of the files that were in its place.
+
+    `moved`: the database from before, with what SQLite kept beside it, as they were.
+    `revived`: what people had taken away or decided since the backup and is back, each
+    with the command that takes it away again; None when there was no database before,
+    or it cannot be read. `undid`: an earlier restore was interrupted, and was undone.
+    """
+
+    rows: dict[str, int]
+    newest_event_at: str | None
+    moved: tuple[Path, ...] = ()
+    revived: tuple[str, ...] | None = None
+    undid: bool = False
+
+    @property
+    def aside(self) -> Path | None:
+        """The database from before; None when there was none."""
+        is_database = (p for p in self.moved if not p.name.endswith(file_backup.SIDES))
+        return next(is_database, None)
+
+
+def drill(backup: Path, clock: Clock) -> Restored:
+    """Restore into a folder that goes again. Raises CorruptData, BackhaulError."""
+    with tempfile.TemporaryDirectory(prefix="backhaul-drill-") as folder:
+        tried = Path(folder, "backhaul.db")
+        _open_copy(backup, tried, clock)
+        file_backup.check(tried)
+        return Restored(*_contents(tried))
+
+
+def restore(
+    backup: Path, database: Path, stores: Iterable[str], clock: Clock
+) -> Restored:
+    """Put the backup in the place of the database. Hold `sole_writer` meanwhile.
+
+    The backup is checked, and brought to this version's schema, before anything is
+    touched. Then the database is checked in its place: every page and index, the rows
+    of each table, and that no file of another database lies beside it. When that fails,
+    what was there before is put back. Raises CorruptData, BackhaulError.
+    """
+    place = file_replacement.real_path(database)
+    with opening.told_by("database.url"):
+        place.parent.mkdir(opening.OWNER_ONLY, parents=True, exist_ok=True)
+    try:
+        return _restore(backup, place, stores, clock)
+    except OSError as error:
+        named = error.filename or place
+        raise BackhaulError(
+            f"{named}: {why(error)}; nothing is restored, and the database is as it was"
+        ) from None
+
+
+def _restore(
+    backup: Path, place: Path, stores: Iterable[str], clock: Clock
+) -> Restored:
+    undone = file_replacement.undo_interrupted(place, may_be_absent=True)
+    _require_another_file(backup, place)
+    file_replacement.require_unused(place)
+    fresh = place.with_name(f".{place.name}.restoring")
+    aside = _free(f"{place}.before-restore-{for_file_name(clock.now())}")
+    _clear(fresh)  # a restore that was killed left its log, which this one would read
+    try:
+        _open_copy(backup, fresh, clock)
+        _begin_again(fresh, stores, clock)
+        expected = backup_manifest.describe(fresh, clock)
+        _give_to_owner(fresh, place)
+        verify = partial(_verify, place, expected)
+        parts = file_replacement.put_in_place(fresh, place, aside, verify)
+    finally:
+        _clear(fresh)
+    moved = tuple(file_replacement.part(aside, suffix) for suffix in reversed(parts))
+    return Restored(*_contents(place), moved, _revived(aside, place), undone)
+
+
+def _revived(aside: Path, place: Path) -> tuple[str, ...] | None:
+    """Read what was decided since, unless reading would remove a log.
+
+    SQLite removes the log beside an empty database, even when it only reads.
+    """
+    if not aside.is_file() or not aside.stat().st_size:
+        return None
+    return revived(aside, place)
+
+
+def _begin_again(fresh: Path, stores: Iterable[str], clock: Clock) -> None:
+    """Record the restore in the database, and leave no log beside it."""
+    with closing(sqlite3.connect(fresh)) as connection:
+        with connection:
+            for store in stores:
+                history_tags.begin_again(connection, store, to_text(clock.now()))
+        connection.execute("PRAGMA journal_mode=DELETE")  # not in a transaction
+
+
+def _verify(place: Path, expected: Manifest) -> None:
+    """Read the database in its place. Raises CorruptData if it is not the expected one.
+
+    The bytes are compared last: when they are right and no log lies beside them, the
+    database is the expected one.
+    """
+    file_backup.check(place)
+    found = backup_manifest.describe_again(place, expected)
+    left = [
+        file_replacement.part(place, each).name
+        for each in file_replacement.parts_of(place)
+        if each
+    ]
+    if found != expected or left:
+        raise CorruptData(
+            f"{place}: the restored database differs from the backup"
+            f" ({', '.join(left) or 'its contents changed'}); what was there before is"
+            " back in its place; end every program that uses the database, then run"
+            " the restore again"
+        )
+
+
+def _require_another_file(backup: Path, place: Path) -> None:
+    if place.exists() and backup.exists() and backup.samefile(place):
+        raise BackhaulError(
+            f"{backup}: this is the database itself, not a backup of it; name a file"
+            " that backhaul backup made"
+        )
+    if place.is_dir():
+        raise BackhaulError(f"{place}: the database is a folder; set database.url")
+
+
+def _give_to_owner(fresh: Path, place: Path) -> None:
+    """As root, leave the database to the user that the daemon runs as."""
+    if os.geteuid() == 0:
+        owner = (place if place.exists() else place.parent).stat()
+        os.chown(fresh, owner.st_uid, owner.st_gid)
+
+
+def _clear(fresh: Path) -> None:
+    """Also of what the upgrade of an older backup keeps, which is the backup itself."""
+    for left in fresh.parent.glob(f"{glob.escape(fresh.name)}*"):
+        with suppress(OSError):
+            left.unlink()
+
+
+def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
+    """Copy a backup and bring it to this version. Raises CorruptData, BackhaulError."""
+    if not backup.is_file():
+        problem = "this is not a file" if backup.exists() else "there is no such file"
+        raise BackhaulError(f"{backup}: {problem}; name one that backhaul backup made")
+    try:
+        _copy(backup, target)
+        _require_ours(target, backup)
+        opening.open_store(target, clock)
+    except file_backup.Damaged as error:
+        raise CorruptData(
+            f"{backup}: this backup is damaged ({error.found}); take an older one"
+        ) from None
+    except CorruptData as error:  # of a newer version: the copy's name tells nobody
+        raise CorruptData(str(error).replace(str(target), str(backup))) from None
+
+
+def _copy(backup: Path, target: Path) -> None:
+    """Copy a backup, and compare the copy with the manifest or with the backup.
+
+    The manifest proves that the file alone is the backup: what lies beside the file is
+    not read. Without one SQLite reads the backup, and its log if there is one.
+    """
+    manifest = backup_manifest.read(backup)
+    if manifest is None:
+        _require_own_log(backup)
+        file_backup.copy(backup, target)
+        rows = file_inspection.counts(backup)
+    else:
+        file_backup.copy_bytes(backup, target)
+        _require_same_bytes(backup, target, manifest)
+        file_backup.check(target)
+        rows = manifest.rows
+    if file_inspection.counts(target) != rows:
+        raise file_backup.Damaged(backup, "its tables have other numbers of rows")
+
+
+def _require_same_bytes(backup: Path, copied: Path, manifest: Manifest) -> None:
+    size, digest = copied.stat().st_size, backup_manifest.sha256_of(copied)
+    if (size, digest) != (manifest.bytes, manifest.sha256):
+        raise CorruptData(
+            f"{backup}: this backup is damaged, or the manifest beside it is of another"
+            f" file: it has {size:,} bytes and SHA-256 {digest[:12]}…, and the manifest"
+            f" says {manifest.bytes:,} and {manifest.sha256[:12]}…; take an older one"
+        )
+
+
+def _require_own_log(backup: Path) -> None:
+    """Refuse files beside a backup that SQLite would read and that are not its own.
+
+    A file that `backhaul backup` made has no log, and says so in its header.
+    """
+    real = file_replacement.real_path(backup)
+    journal = file_replacement.part(real, "-journal")
+    has_journal = journal.is_file() and journal.stat().st_size
+    if has_journal or file_backup.is_foreign_log(real):
+        beside = journal if has_journal else file_replacement.part(real, "-wal")
+        raise CorruptData(
+            f"{beside}: this file lies beside the backup, and SQLite would read it as a"
+            " part of the backup; move it away if it is not a part of it, or take"
+            " another backup"
+        )
+
+
+def _require_ours(copied: Path, backup: Path) -> None:
+    """Refuse what opening would make a database of ours of, without a row in it."""
+    with file_backup.open_to_look(copied) as connection:
+        if migrations.applied(Database(connection, execute_plugins=False)):
+            return
+    raise CorruptData(
+        f"{backup}: no backup of Backhaul: it is empty, or of another program; name a"
+        " file that backhaul backup made"
+    )
+
+
+def _free(name: str) -> Path:
+    """Return a path that nothing has: two may be put aside within one second."""
+    others = (f"{name}-{number}" for number in count(2))
+    paths = map(Path, chain([name], others))
+    return next(path for path in paths if not file_replacement.parts_of(path))
+
+
+def _contents(database: Path) -> tuple[dict[str, int], str | None]:
+    with file_backup.open_to_look(database) as connection:
+        rows = {
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constants
+            for table in COUNTED
+        }
+        (newest,) = connection.execute("SELECT max(received_at) FROM inbox").fetchone()
+    return rows, newest

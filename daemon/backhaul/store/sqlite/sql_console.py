@@ -1,0 +1,209 @@
+"""Answers an operator's SQL, and reads whole tables page by page; cannot write."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backhaul.errors import BackhaulError
+from backhaul.store.sqlite import file_backup
+from backhaul.store.sqlite.public_schema import INTERNAL, PUBLISHED
+from backhaul.store.sqlite.sql_guard import LIMITS, Guard, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+
+LONGEST_SECONDS = 5.0
+"""A read of any length keeps the write-ahead log from being taken up."""
+PAGE_ROWS = 500
+_STEPS = 10_000
+"""Steps of SQLite's machine between two looks at the clock: below a millisecond."""
+_NUMBER_BYTES = 8
+MEMORY_BYTES = 256 << 20
+"""What SQLite may use in a process that answers an operator."""
+
+Values = tuple[Any, ...]
+
+
+class Bounds(Struct, frozen=True):
+    """How much an answer may hold; `bytes` counts values, and names for each row."""
+
+    rows: int
+    bytes: int
+
+
+FILE = Bounds(100_000, 64 << 20)
+TABLE = Bounds(20_000, 4 << 20)
+"""Of a table on a terminal, which takes much longer to lay out."""
+
+
+class Answer(Struct, frozen=True):
+    """What a query found: names of the columns, and the rows.
+
+    `withheld` names the columns that are shown as NULL since they hold secrets.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[Values]
+    withheld: tuple[str, ...] = ()
+
+
+class Asker:
+    """Reads on a connection of its own, beside a running daemon.
+
+    Raises CorruptData where the file is damaged.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._connection = file_backup.open_beside(path)
+        self._connection.row_factory = None
+        self._connection.execute("PRAGMA query_only=ON")
+        # Of the whole process, and it can only be lowered: this is for a program that
+        # answers one question, never for the daemon.
+        self._connection.execute(f"PRAGMA hard_heap_limit={MEMORY_BYTES}")
+        self._guard = Guard(self._connection)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def ask(self, sql: str, bounds: Bounds = FILE) -> Answer:
+        """Run one statement that reads. Raises BackhaulError with what is wrong."""
+        self._guard.begin(sql)
+        with self._limited():
+            try:
+                cursor = self._connection.execute(sql)
+                names = tuple(entry[0] for entry in cursor.description or ())
+                rows = _fetch(cursor, names, bounds)
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                raise BackhaulError(self._why_not(error)) from None
+            except MemoryError:
+                raise BackhaulError(
+                    f"the query needs more than {MEMORY_BYTES >> 20} MB of memory; ask"
+                    " for less"
+                ) from None
+            cursor.close()
+        return Answer(names, rows, tuple(sorted(self._guard.withheld)))
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """Return the published columns of a table or view, and refuse any other."""
+        if table not in PUBLISHED:
+            raise BackhaulError(
+                f"there is no table {table!r} to export; there are: "
+                + ", ".join(PUBLISHED)
+            )
+        found = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - one of ours
+        names = (entry[0] for entry in found.description)
+        return tuple(name for name in names if name not in INTERNAL)
+
+    def pages(self, table: str) -> Iterator[list[Values]]:
+        """Yield all rows in order of their key, each page a read of its own.
+
+        So memory stays small, and no read lasts; what changes meanwhile is shown as it
+        is when its page comes.
+        """
+        columns, key = self.columns(table), PUBLISHED[table]
+        places = [columns.index(name) for name in key]
+        page = self._page(_first(table, columns, key), ())
+        while page:
+            yield page
+            last = tuple(page[-1][place] for place in places)
+            page = self._page(_next(table, columns, key), last)
+
+    def _page(self, sql: str, after: Values) -> list[Values]:
+        return self._connection.execute(sql, (*after, PAGE_ROWS)).fetchall()
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        until = self._clock.monotonic() + LONGEST_SECONDS
+        self._connection.set_progress_handler(
+            lambda: self._clock.monotonic() > until, _STEPS
+        )
+        # A row that takes long is many steps: the timer interrupts after each of them.
+        timer = threading.Timer(LONGEST_SECONDS, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # or it would interrupt a connection that is closed
+            self._connection.set_progress_handler(None, 0)
+
+    def _why_not(self, error: sqlite3.Error | sqlite3.Warning) -> str:
+        text = str(error)
+        if text == "interrupted":
+            return (
+                f"stopped after {LONGEST_SECONDS:.0f} s, so that the daemon is not held"
+                " up; ask for less, or see docs/mirror.md for what is quick"
+            )
+        if self._guard.refused:
+            return refusal(self._guard.refused)
+        if "readonly" in text:
+            return refusal("to write")
+        if "too big" in text:
+            most = LIMITS[sqlite3.SQLITE_LIMIT_LENGTH] >> 20
+            return (
+                f"a value is larger than {most} MB; take a part of it, as with"
+                " substr(column, 1, 1000)"
+            )
+        if "one statement" in text:
+            return "query takes one statement at a time"
+        if text.startswith("no such table"):
+            return f"{text}; there are: {', '.join(PUBLISHED)}"
+        return f"SQLite says: {text}"
+
+
+def _fetch(
+    cursor: sqlite3.Cursor, names: Sequence[str], bounds: Bounds
+) -> list[Values]:
+    """Read rows until there are too many of them, or bytes in them."""
+    each_row = sum(map(len, names))
+    rows: list[Values] = []
+    left = bounds.bytes
+    for row in cursor:
+        left -= each_row + sum(map(_bytes_of, row))
+        if left < 0 or len(rows) == bounds.rows:
+            most = f"{bounds.bytes >> 20} MB" if left < 0 else f"{bounds.rows:,} rows"
+            raise BackhaulError(f"more than {most}; {_LESS[bounds == TABLE]}")
+        rows.append(row)
+    return rows
+
+
+_LESS = {
+    True: "say LIMIT, name fewer columns, or take --csv, --json or --jsonl",
+    False: "say LIMIT, name fewer columns, or take a whole table with: backhaul export"
+    " TABLE",
+}
+
+
+def _bytes_of(value: object) -> int:
+    return len(value) if isinstance(value, str | bytes) else _NUMBER_BYTES
+
+
+def _first(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+    return f"SELECT {_list(columns)} FROM {table} ORDER BY {_list(key)} LIMIT ?"  # noqa: S608 - from PUBLISHED
+
+
+def _next(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+    # No row values where one column is enough: SQLite would not use the rowid for them.
+    if len(key) == 1:
+        after = f"{key[0]} > ?"
+    else:
+        after = f"({_list(key)}) > ({', '.join('?' * len(key))})"
+    return (
+        f"SELECT {_list(columns)} FROM {table} WHERE {after}"  # noqa: S608 - from PUBLISHED
+        f" ORDER BY {_list(key)} LIMIT ?"
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
