@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from backhaul.alerting.conditions import causes
 from backhaul.core.clock import to_text
 from backhaul.settings.alerts import AlertSettings
-from backhaul.store.alerting import Backup, Needs
+from backhaul.store.operations import Backup, Needs
 
 NOW = 1_000_000.0
 AT = "2026-03-01T12:00:00.000Z"

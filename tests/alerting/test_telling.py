@@ -22,7 +22,7 @@ from backhaul.alerting.notifications import LISTED, Notifier
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.settings.alerts import AlertSettings
-from backhaul.store.alerting import Alert
+from backhaul.store.operations import Alert
 from backhaul.store.sql.operations.alert_conditions import SqlNeeds
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations.versions import migrations

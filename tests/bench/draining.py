@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import FoldWorker
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from bench.orders import STORE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
-    from backhaul.store.contract import FoldOne, FoldReport, Inbox
+    from backhaul.store.inbox import FoldOne, FoldReport, Inbox
     from backhaul.store.sqlite.database import SqliteStore
 
 APPENDED_AT_ONCE = 1_000

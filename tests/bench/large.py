@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.topics import fold_for
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.store.sqlite.opening import open_store
 from bench.orders import FIRST, STORE, bodies
 

@@ -12,8 +12,8 @@ import httpx
 
 from backhaul.admin.accounts import Passwords
 from backhaul.core.clock import SystemClock
+from backhaul.store.operations import Role
 from backhaul.store.sqlite.opening import open_store
-from backhaul.store.users import Role
 from bench import large, load
 from bench.daemon import Daemon
 from bench.fold_large import FEWER

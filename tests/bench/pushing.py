@@ -23,8 +23,9 @@ from backhaul.platform.requests import Dialect
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.settings import Push
-from backhaul.store.contract import Command, Matched, NewCommand, NewRecord
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.matching import Command, NewCommand
+from backhaul.store.records import Matched, NewRecord
 from backhaul.store.sqlite.opening import open_store
 from bench import machine
 from scenes.databases import rows
@@ -32,7 +33,7 @@ from scenes.processes import memory_bytes
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from backhaul.store.contract import MatchReader, WaitingRecord
+    from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
 
 CLOCK = SystemClock()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.outbox import Sendable
+from backhaul.store.commands import Sendable
 from backhaul.store.sqlite.opening import open_store
 from bench import machine
 from bench.daemon import Daemon

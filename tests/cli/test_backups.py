@@ -14,8 +14,8 @@ from sqlite_utils import Database
 
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.deciding import Decision
-from backhaul.store.deeds import Deed
+from backhaul.store.commands import Decision
+from backhaul.store.operations import Deed
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.opening import open_store, sole_writer

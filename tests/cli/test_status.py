@@ -14,7 +14,8 @@ from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
 from backhaul.cli.problems import problems
-from backhaul.store.contract import Matched, NewCommand, NewRecord, Unmatched
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Matched, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS
 from scenes.daemon import in_process
 from scenes.databases import started_store, write

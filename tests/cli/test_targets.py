@@ -12,9 +12,9 @@ from backhaul.cli import context
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import from_text
 from backhaul.core.stock import Policy, compute
-from backhaul.store.contract import NewRecord
-from backhaul.store.deciding import Decision
-from backhaul.store.targets import Correct
+from backhaul.store.commands import Decision
+from backhaul.store.records import NewRecord
+from backhaul.store.stock_targets import Correct
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.core.stock import StockSnapshot
-    from backhaul.store.targets import Target
+    from backhaul.store.stock_targets import Target
     from scenes.daemon import Office
 
 NOTE = "9 + -2 of lines 2 and 3 added up"

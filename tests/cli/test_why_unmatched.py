@@ -11,7 +11,7 @@ import pytest
 from backhaul.cli import context
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock
-from backhaul.store.contract import NewRecord
+from backhaul.store.records import NewRecord
 from backhaul_sdk import (
     Bad,
     Cancellation,

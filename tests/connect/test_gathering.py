@@ -9,7 +9,8 @@ from msgspec.structs import force_setattr
 
 from backhaul.connect.host import MAX_BATCH, RecordBatcher
 from backhaul.errors import Busy
-from backhaul.store.contract import NewRecord, RecordOutcome, WaitingRecord
+from backhaul.store.matching import WaitingRecord
+from backhaul.store.records import NewRecord, RecordOutcome
 from scenes.back_office import Desk, host_of, shipped
 from scenes.databases import count
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.lifecycle import Cause
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Settlement
 from scenes import payloads
 from scenes.databases import rows, take, write
 from scenes.notifications import Books, deliver, sink_of

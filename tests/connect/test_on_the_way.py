@@ -9,8 +9,7 @@ import pytest
 
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.lifecycle import Cause
-from backhaul.store.deciding import Decision
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Decision, Sendable, Settlement
 from backhaul_sdk import Cancellation, Fulfillment, Line
 from scenes import payloads
 from scenes.back_office import Desk, host_of
@@ -18,7 +17,7 @@ from scenes.databases import rows, take, write
 from scenes.payloads import envelope
 
 if TYPE_CHECKING:
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Receipt
     from scenes.clock import VirtualClock

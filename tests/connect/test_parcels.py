@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from backhaul_sdk import Tracking
 from scenes import payloads
 from scenes.back_office import Desk, host_of

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from backhaul.admin import routes
-from backhaul.store.contract import NewRecord, Unmatched
+from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
 from scenes.dashboard import PASSWORD
 from scenes.databases import take

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from backhaul.store.contract import NewRecord, Unmatched
+from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
 from scenes.databases import take
 

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.admin.accounts import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS
 from backhaul.admin.throttle import FREE_ADDRESS
-from backhaul.store.users import Role
+from backhaul.store.operations import Role
 from scenes.dashboard import COOKIE, PASSWORD, open_office
 from scenes.databases import locked
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from scenes.busy_shop import BusyShop
 from scenes.daemon import NOBODY
 from scenes.databases import rows, started_store
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from backhaul.store.contract import FoldOne, FoldReport, Inbox
+    from backhaul.store.inbox import FoldOne, FoldReport, Inbox
     from backhaul_reference.platform.quirks import Quirks
     from scenes.receiver import Served
     from scenes.reference_shop import Shop

@@ -10,7 +10,7 @@ from backhaul.app.wiring import build_client, build_repair, build_target_worker
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.identity import step_id
 from backhaul.ingest.fold_worker import FoldWorker
-from backhaul.store.contract import NewRecord
+from backhaul.store.records import NewRecord
 from faults.sweeping import STORE, program
 from scenes.databases import rows
 from scenes.killed_programs import MortalWire

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
-    from backhaul.store.contract import Arrival
+    from backhaul.store.inbox import Arrival
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul.sync.refetcher import Refetcher
     from backhaul.sync.sync_scheduler import Reconciler

@@ -19,7 +19,8 @@ from backhaul.demo.ledger import compare_effects
 from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.response_classifier import interrupted
 from backhaul.settings import Settings
-from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Matched, NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
 from faults.capturing import become
 from scenes import payloads

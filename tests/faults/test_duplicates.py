@@ -11,7 +11,7 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.ingest.topics import fold_one
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.store.sql.mirror.diff import dump
 from scenes.captures import captured
 from scenes.clock import RunningClock
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 LONG = os.environ.get("FAULTS") == "long"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.settings import Settings
-    from backhaul.store.contract import Arrival
+    from backhaul.store.inbox import Arrival
     from backhaul_reference.platform.quirks import Quirks
     from scenes.syncing import Shown
 

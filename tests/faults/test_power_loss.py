@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.outbox import Sendable
+from backhaul.store.commands import Sendable
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.opening import open_store
 from faults.power import Power, images
@@ -28,7 +28,7 @@ from scenes.payloads import arrival, envelope, order
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.matching import Command, MatchReader
     from faults.power import Disk
 
 SEED = int(os.environ.get("SEED", "1"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.databases import Row
     from scenes.receiver import Served

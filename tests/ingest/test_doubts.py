@@ -15,7 +15,7 @@ from scenes.payloads import arrival, envelope, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.contract import Arrival
+    from backhaul.store.inbox import Arrival
     from backhaul.store.sqlite.database import SqliteStore
 
 

@@ -19,7 +19,7 @@ from scenes.waiting import HANG_SECONDS, until
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from backhaul.store.contract import Arrival, FoldOne, FoldReport, Inbox
+    from backhaul.store.inbox import Arrival, FoldOne, FoldReport, Inbox
     from backhaul.store.sqlite.database import SqliteStore
 
 FACTS = {"main": StoreFacts(STORE_ID, "INR")}

@@ -13,7 +13,7 @@ import pytest
 from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.topics import fold_one
 from backhaul.platform.client import StoreFacts
-from backhaul.store.refolds import Selection
+from backhaul.store.inbox import Selection
 from backhaul.store.sql.mirror.diff import dump
 from scenes import payloads
 from scenes.captures import captured
@@ -24,7 +24,7 @@ from scenes.payloads import STORE_ID, envelope, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.contract import Arrival, Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Arrival, Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 ALL = Selection()

@@ -14,7 +14,7 @@ from backhaul.ingest.webhook_secrets import (
     SecretRegistry,
     secret_fingerprint,
 )
-from backhaul.store.deeds import Deed
+from backhaul.store.operations import Deed
 from scenes.clock import VirtualClock
 from scenes.databases import locked, rows
 

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from backhaul.app.public_http import GRACE_SECONDS, RequestLimits
-from backhaul.store.contract import FoldReport
+from backhaul.store.inbox import FoldReport
 from scenes.databases import count
 from scenes.payloads import envelope, order, signed
 from scenes.receiver import raw_request, served
@@ -19,7 +19,7 @@ from scenes.waiting import HANG_SECONDS, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.store.contract import Arrival, FoldOne
+    from backhaul.store.inbox import Arrival, FoldOne
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.receiver import Served
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import Unusable
-from backhaul.store.outbox import Sendable
-from backhaul.store.refolds import Selection
+from backhaul.store.commands import Sendable
+from backhaul.store.inbox import Selection
 from scenes import payloads
 from scenes.commands import plan
 from scenes.databases import (
@@ -25,7 +25,7 @@ from scenes.databases import (
 from scenes.payloads import arrival, envelope, read
 
 if TYPE_CHECKING:
-    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.matching import Command, MatchReader
     from backhaul.store.sqlite.database import SqliteStore
 
 CASES = Path(__file__).parent / "cases"

@@ -14,7 +14,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
-from backhaul.store.contract import Arrival, NewRecord
+from backhaul.store.inbox import Arrival
+from backhaul.store.records import NewRecord
 from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.customers import (

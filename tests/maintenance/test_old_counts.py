@@ -12,7 +12,7 @@ import pytest
 
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.store.contract import NewRecord
+from backhaul.store.records import NewRecord
 from backhaul.store.sql.stock_targets.retention import BATCH
 from backhaul_sdk import Fulfillment, StockLevel
 from scenes.clock import START, VirtualClock

@@ -12,9 +12,9 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.maintenance.retention import REST_SECONDS, Pruner
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
+from backhaul.store.operations import Pruned
 from backhaul.store.sql.read_models.lists import Explainer
-from backhaul.store.upkeep import Pruned
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down
 from scenes.databases import fold_all, mirror_of, rows, started_store

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
+from backhaul.store.read_models import Followed
 from backhaul.store.sql.read_models.lists import Explainer
-from backhaul.store.upkeep import Followed
 from scenes import payloads
 from scenes.clock import VirtualClock, settle_down
 from scenes.databases import append, rows, started_store, take
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul.store.read_models import Describe
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul.store.upkeep import Describe
 
 ADDRESS = {"name": "João Ávila", "address1": "12 MG Road", "city": "Pune", "zip": "411"}
 

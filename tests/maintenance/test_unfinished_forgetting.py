@@ -13,7 +13,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.maintenance.customer_erasure import CustomerErasure
-from backhaul.store.contract import NewRecord
+from backhaul.store.records import NewRecord
 from backhaul.store.sql.customer_erasure.erase import SqlForgetting
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from backhaul.store.customer_erasure import Eraser, Scanned
+    from backhaul.store.read_models import Describe
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul.store.upkeep import Describe, Eraser, Scanned
 
 PERSON: dict[str, Any] = {"id": "cus_1", "name": NAME, "email": EMAIL, "phone": None}
 

@@ -12,7 +12,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
-from backhaul.store.contract import Arrival, NewRecord
+from backhaul.store.inbox import Arrival
+from backhaul.store.records import NewRecord
 from backhaul.store.sql.customer_erasure.erase import SqlForgetting, holds, needles_of
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from backhaul.store.customer_erasure import Trace
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul.store.upkeep import Trace
 
 NOON = payloads.instant(40)
 

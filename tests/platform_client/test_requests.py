@@ -11,7 +11,7 @@ from backhaul.core.lifecycle import State
 from backhaul.errors import Unusable
 from backhaul.platform import decoding, requests
 from backhaul.platform.requests import Dialect
-from backhaul.store.contract import Command
+from backhaul.store.matching import Command
 from scenes import payloads
 
 ID = "0" * 32

@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.lifecycle import TRANSITIONS, Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.settings import Push
-from backhaul.store.deciding import TYPED, VERBS, Decision
+from backhaul.store.commands import TYPED, VERBS, Decision
 from scenes import payloads
 from scenes.databases import rows
 from scenes.pushing import HELD_SECONDS, scene, working

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Matched, NewRecord
 from scenes.pushing import PAYLOADS, scene, working
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.cli import command_view
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.pushing import ordered, working

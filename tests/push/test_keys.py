@@ -12,7 +12,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import Busy
 from backhaul.push.send_switch import PROBE_SECONDS
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from backhaul.store.sql.commands.uncertain import SqlDoubts
 from scenes.clock import START
 from scenes.databases import rows
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from backhaul.store.outbox import Doubt
+    from backhaul.store.commands import Doubt
 
 ADJUST = "/inventory/adjust"
 NO_ROOM = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from scenes import payloads
 from scenes.databases import take
 from scenes.pushing import Scene, working

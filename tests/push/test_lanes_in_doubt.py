@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from scenes import payloads
 from scenes.databases import rows
 from scenes.pushing import HELD_SECONDS, scene, working

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.outbox import Doubt
+    from backhaul.store.commands import Doubt
 
 MOST_SECONDS = 60
 """By then what is in doubt is looked for again; after many failures it took 300."""

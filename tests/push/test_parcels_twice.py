@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from scenes import payloads
 from scenes.databases import rows
 from scenes.pushing import PAYLOADS, applied, audited

@@ -12,8 +12,8 @@ import pytest
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.push.response_classifier import interrupted
 from backhaul.settings import Push
-from backhaul.store.contract import NewRecord
-from backhaul.store.deciding import RESTOCK_UNSHIPPED, Decision
+from backhaul.store.commands import RESTOCK_UNSHIPPED, Decision
+from backhaul.store.records import NewRecord
 from backhaul_sdk import Cancellation
 from scenes import payloads
 from scenes.databases import rows

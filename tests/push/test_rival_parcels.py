@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from scenes import payloads
 from scenes.pushing import working
 from scenes.scripted_platform import document, message, problem

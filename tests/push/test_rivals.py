@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from backhaul.core.lifecycle import State
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
 from scenes.pushing import Scene, working
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history, move

@@ -15,7 +15,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.stock import ProductStock
 from backhaul.platform.transport import NotSent
 from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, TargetWorker
-from backhaul.store.contract import NewRecord
+from backhaul.store.records import NewRecord
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock

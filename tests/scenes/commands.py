@@ -6,7 +6,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from backhaul.connect.record_matching import encode
-from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Matched, NewRecord
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import SystemClock
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.maintenance.search_indexer import describe
-from backhaul.store.contract import Unmatched
+from backhaul.store.records import Unmatched
 from scenes import payloads
 
 if TYPE_CHECKING:
-    from backhaul.store.contract import MatchReader, WaitingRecord
+    from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
 
 NAME, EMAIL, PHONE = "Asha Xylophon", "asha.x@example.com", "+919800012345"

@@ -24,8 +24,9 @@ from backhaul.observe.metrics import Metrics
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.requests import Dialect
 from backhaul.settings import Settings
-from backhaul.store.contract import Matched, NewCommand, NewRecord
-from backhaul.store.users import Role
+from backhaul.store.matching import NewCommand
+from backhaul.store.operations import Role
+from backhaul.store.records import Matched, NewRecord
 from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store
 from scenes.payloads import STORE_ID

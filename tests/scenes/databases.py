@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Arrival, Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Arrival, Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 Row = tuple[Any, ...]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.store.contract import Marks, Records
-from backhaul.store.outbox import Commands, Doubts
-from backhaul.store.tagging import Tags
-from backhaul.store.targets import Targets
+from backhaul.store.commands import Commands, Doubts, Tags
+from backhaul.store.operations import Marks
+from backhaul.store.records import Records
+from backhaul.store.stock_targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from backhaul.core import webhook
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 
 STORE_ID = "sto_01"
 SECRET = b"whsec_dGhpcyBpcyBhIHRlc3Qgc2VjcmV0IQ=="

@@ -24,7 +24,8 @@ from backhaul.push.history_audit import Auditor
 from backhaul.push.idempotency import KEYED_ONCE, IdempotencySupport
 from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.settings import Push
-from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Matched, NewRecord
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down
 from scenes.databases import opened, rows, started_store, take

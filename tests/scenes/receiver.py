@@ -20,8 +20,8 @@ from scenes.payloads import OLD_SECRET, SECRET, signed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from backhaul.store.contract import Inbox
-    from backhaul.store.deeds import Deed
+    from backhaul.store.inbox import Inbox
+    from backhaul.store.operations import Deed
 
 MAX_BODY_BYTES = 64_000
 SECRETS = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}

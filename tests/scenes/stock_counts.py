@@ -21,8 +21,9 @@ from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.settings import Settings
-from backhaul.store.contract import Arrival, NewRecord
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision
+from backhaul.store.inbox import Arrival
+from backhaul.store.records import NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
 from backhaul_reference.platform.state.events import TOPICS
 from backhaul_sdk import StockAdjustment, StockLevel

@@ -12,7 +12,7 @@ from backhaul.app.jobs import Jobs
 from backhaul.app.schedule import Schedule
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.job_runs import JobRun, Trigger
+from backhaul.store.operations import JobRun, Trigger
 from scenes.clock import VirtualClock, settle_down
 from scenes.databases import count, locked, rows, started_store
 from scenes.jobs import program, settings_of

@@ -9,7 +9,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause, State
 from backhaul.errors import AlreadyRunning
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Settlement
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.matching import Command, MatchReader
     from backhaul.store.sqlite.database import SqliteStore
 
 ALWAYS = "9999"

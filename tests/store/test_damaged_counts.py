@@ -8,8 +8,7 @@ import pytest
 from loguru import logger
 
 from backhaul.cli import command_view
-from backhaul.store.deciding import Decision
-from backhaul.store.outbox import Sendable
+from backhaul.store.commands import Decision, Sendable
 from backhaul.store.sql.read_models.lists import Explainer
 from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store, write
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.contract import Command, MatchReader
-    from backhaul.store.outbox import Settlement
+    from backhaul.store.commands import Settlement
+    from backhaul.store.matching import Command, MatchReader
     from backhaul.store.sqlite.database import SqliteStore
 
 NOW = "2026-03-01T12:00:00.000Z"

@@ -19,15 +19,13 @@ from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
 from backhaul.maintenance.search_indexer import describe
 from backhaul.store import sqlite
-from backhaul.store.contract import NewRecord, Unmatched
-from backhaul.store.deciding import Decision
+from backhaul.store.commands import Decision, Sendable, Settlement, Tagged
 from backhaul.store.deliveries import Mark, Subscriber
-from backhaul.store.outbox import Sendable, Settlement
+from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.commands.queries import Wanted, planned
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.read_models.timeline import FIND, LIFE
 from backhaul.store.sql.stock_targets import stock_snapshot
-from backhaul.store.tagging import Tagged
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
@@ -36,7 +34,7 @@ from scenes.databases import arrive, rows, started_store, take, write
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.matching import Command, MatchReader
     from backhaul.store.sqlite.database import SqliteStore
 
 NOW = "2026-03-01T12:00:00.000Z"

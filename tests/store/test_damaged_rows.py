@@ -11,7 +11,7 @@ import pytest
 from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import Cause, State
 from backhaul.ingest.topics import fold_one
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Settlement
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.contract import (
-        Command,
-        Folded,
-        MatchReader,
-        MirrorWriter,
-        StoredEvent,
-    )
+    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.matching import Command, MatchReader
     from backhaul.store.sqlite.database import SqliteStore
 
 ALL = {"cancel": "9999", "fulfill": "9999", "adjust": "9999"}

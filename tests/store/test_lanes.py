@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from backhaul.core.lifecycle import Cause, State
-from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.commands import Attempt, Sendable, Settlement
 from backhaul.store.deliveries import Subscriber
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Matched, NewRecord
 from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.opening import open_store
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from backhaul.store.contract import Command, MatchReader, WaitingRecord
+    from backhaul.store.matching import Command, MatchReader, WaitingRecord
 
 ALWAYS = "9999"
 GATES = {"cancel": ALWAYS, "fulfill": ALWAYS, "adjust": ALWAYS}

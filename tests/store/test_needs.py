@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.store.alerting import Backup
-from backhaul.store.job_runs import JobRun, Trigger
+from backhaul.store.operations import Backup, JobRun, Trigger
 from scenes import payloads
 from scenes.clock import START, VirtualClock
 from scenes.databases import started_store, take, write

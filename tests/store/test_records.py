@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.record_matching import Matcher
-from backhaul.store.contract import Known, Matched, NewRecord, Unmatched
+from backhaul.store.records import Known, Matched, NewRecord, Unmatched
 from backhaul.store.sql.records.repository import UNREPORTED
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.stock import ListEnd
-    from backhaul.store.contract import (
-        MatchOne,
-        MatchReader,
-        RecordOutcome,
-        Tracked,
-        WaitingRecord,
-    )
+    from backhaul.store.matching import MatchReader, WaitingRecord
+    from backhaul.store.records import MatchOne, RecordOutcome, Tracked
     from backhaul.store.sqlite.database import SqliteStore
 
 WAIT_SECONDS = 600.0

@@ -122,7 +122,7 @@ import asyncio, resource, sys
 from pathlib import Path
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.store.sqlite.opening import open_store
 
 def arrival(body):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.deciding import Decision
-from backhaul.store.deeds import Deed
+from backhaul.store.commands import Decision
+from backhaul.store.operations import Deed
 from backhaul.store.sqlite import file_backup
 from backhaul.store.sqlite.restoring import restore
 from scenes.commands import plan

@@ -17,7 +17,7 @@ from scenes.scripted_platform import Connection, Request, document, message, pro
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
-    from backhaul.store.reconciling import Sweep
+    from backhaul.store.mirror import Sweep
     from sync.conftest import Place
 
 GONE = problem(404, "NOT_FOUND")

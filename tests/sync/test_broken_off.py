@@ -23,7 +23,7 @@ from sync.conftest import reconciling
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.store.reconciling import Sweep
+    from backhaul.store.mirror import Sweep
     from scenes.scripted_platform import Connection, Request
     from sync.conftest import Place
 

@@ -10,7 +10,7 @@ from scenes.scripted_platform import document
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
-    from backhaul.store.reconciling import Sweep
+    from backhaul.store.mirror import Sweep
     from sync.conftest import Place
 
 

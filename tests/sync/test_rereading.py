@@ -18,7 +18,7 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from backhaul.store.contract import Arrival, FoldOne, FoldReport, Inbox
+    from backhaul.store.inbox import Arrival, FoldOne, FoldReport, Inbox
     from sync.conftest import Place
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backhaul.errors import Unusable
 from backhaul.platform.client import StoreFacts
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.traffic import capture_files
 from backhaul.traffic.network_faults import NetworkFaults
 

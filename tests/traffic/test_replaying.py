@@ -13,7 +13,7 @@ from aiohttp.test_utils import RawTestServer
 from backhaul.core import webhook
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Unusable
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.traffic.capture_files import ReplayTarget, deliveries_to, replay_to
 from scenes.clock import VirtualClock, settle_down
 from scenes.scripted_platform import unused_url

@@ -15,14 +15,14 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from msgspec import Struct, field
 
 from backhaul.errors import BackhaulError
-from backhaul.store.users import ROLES, Role
+from backhaul.store.operations import ROLES, Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.users import User, Users
+    from backhaul.store.operations import User, Users
 
 
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.admin.accounts import Session
-    from backhaul.store.users import Role, User
+    from backhaul.store.operations import Role, User
 
 COOKIE = "backhaul_session"
 HOST_BOUND = "__Host-"

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
+    from backhaul.store.operations import User, Users
     from backhaul.store.sql.operations.gauges import Numbers
-    from backhaul.store.users import User, Users
 
 
 T = TypeVar("T")

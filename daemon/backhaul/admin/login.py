@@ -18,13 +18,13 @@ from backhaul.admin.auth import (
 )
 from backhaul.admin.throttle import LOGIN_PREFIX, throttle_key
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.users import Role
+from backhaul.store.operations import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.users import User
+    from backhaul.store.operations import User
 
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 INSECURE_HTTP = (

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from backhaul.core.clock import from_text
 from backhaul.core.text import ago
-from backhaul.store.users import Role
+from backhaul.store.operations import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.users import User, Users
+    from backhaul.store.operations import User, Users
 
 FREE_PAIR = 5
 """Failures of a name at an address without a wait; each more doubles the wait."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text
-from backhaul.store.alerting import Alert
+from backhaul.store.operations import Alert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from backhaul.settings.alerts import AlertSettings
-    from backhaul.store.alerting import Backup, Needs
+    from backhaul.store.operations import Backup, Needs
 
 BACKUP = "backup"
 """The job that makes backups. It is not scheduled while an operator pauses it."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.settings.alerts import AlertSettings
-    from backhaul.store.alerting import Alert, Alerts, News
+    from backhaul.store.operations import Alert, Alerts, News
 
     Channel: TypeAlias = "Callable[[AlertSettings, Message], Awaitable[None]]"
 

@@ -17,9 +17,9 @@ from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import requests
-from backhaul.store.deciding import LONGEST_REASON, Decision, require
-from backhaul.store.deeds import Deed
-from backhaul.store.refolds import Selection
+from backhaul.store.commands import LONGEST_REASON, Decision, require
+from backhaul.store.inbox import Selection
+from backhaul.store.operations import Deed
 
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.fold_worker import Reprocessor
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.requests import Dialect
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
     from backhaul.store.sqlite.database import SqliteStore
 
 Answer: TypeAlias = dict[str, Any]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
-    from backhaul.store.contract import Marks
+    from backhaul.store.operations import Marks
     from backhaul.store.sqlite.database import SqliteStore
 
 

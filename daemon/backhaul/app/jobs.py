@@ -15,8 +15,7 @@ from backhaul.errors import BackhaulError, Busy
 from backhaul.push.send_windows import JOBS, Burst
 from backhaul.settings import Connector, PushJob
 from backhaul.settings.jobs import polling_job
-from backhaul.store.deeds import Deed
-from backhaul.store.job_runs import JobRun, Trigger
+from backhaul.store.operations import Deed, JobRun, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.push.dispatcher import Dispatcher
     from backhaul.settings import Scheduled, Settings
-    from backhaul.store.job_runs import JobKey, JobRuns, JobState, Told
+    from backhaul.store.operations import JobKey, JobRuns, JobState, Told
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this counts as a catch-up for missed runs."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
-    from backhaul.store.alerting import Alert
+    from backhaul.store.operations import Alert
     from backhaul.store.sqlite.database import SqliteStore
 
 OF_READING = frozenset(

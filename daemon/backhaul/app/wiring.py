@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.decoding import Tracking
     from backhaul.settings import Settings
-    from backhaul.store.contract import Marks
+    from backhaul.store.operations import Marks
     from backhaul.store.sqlite.database import SqliteStore
 
 

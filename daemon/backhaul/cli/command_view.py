@@ -9,7 +9,7 @@ import typer
 
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
-from backhaul.store.deciding import can_restock_unshipped, possible, typed
+from backhaul.store.commands import can_restock_unshipped, possible, typed
 from backhaul.store.sqlite.json_sql import document_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from backhaul.core.lifecycle import Kind
 from backhaul.errors import BackhaulError
 from backhaul.platform import requests
 from backhaul.settings import Settings
-from backhaul.store.contract import Command
-from backhaul.store.deciding import LONGEST_REASON, RESTOCK_UNSHIPPED
+from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
+from backhaul.store.matching import Command
 from backhaul.store.sql.commands.queries import Wanted
 from backhaul.store.sql.read_models.lists import Explainer
 

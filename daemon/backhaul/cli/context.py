@@ -14,7 +14,7 @@ from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize
 from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
-from backhaul.store.deciding import LONGEST_REASON
+from backhaul.store.commands import LONGEST_REASON
 from backhaul.store.sql.read_models.lists import Explainer
 from backhaul.store.sqlite.sql_console import Asker
 

@@ -20,7 +20,7 @@ from backhaul.cli.context import (
 from backhaul.cli.daemon_client import change, who
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
-from backhaul.store.refolds import EventState, Selection
+from backhaul.store.inbox import EventState, Selection
 
 events = typer.Typer(no_args_is_help=True, help="Inbound events from the platform.")
 quarantine = typer.Typer(

@@ -25,7 +25,7 @@ from backhaul.ingest.topics import fold_for
 from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.store.sql.inbox.export import History, Wanted
 from backhaul.store.sql.mirror.diff import Difference, differences
 from backhaul.traffic import capture_files, sample_events

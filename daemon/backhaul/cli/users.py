@@ -11,8 +11,8 @@ from backhaul.admin.accounts import FirstLoginToken
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
+from backhaul.store.operations import ROLES
 from backhaul.store.sql.read_models.dashboard import Board
-from backhaul.store.users import ROLES
 
 users = typer.Typer(
     no_args_is_help=True, help="Users of the dashboard and their roles."

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core import sku_matching
 from backhaul.core.clock import from_text, normalize, to_text
 from backhaul.core.sku_matching import near_hint
-from backhaul.store.contract import Unmatched
+from backhaul.store.records import Unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.core.stock import ListedLevel
-    from backhaul.store.contract import MatchReader, WaitingRecord
+    from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul_sdk import StockAdjustment, StockLevel
 
 EARLIEST_COUNT = "2000-01-01"

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from backhaul.store.contract import Known, Unmatched
+from backhaul.store.records import Known, Unmatched
 from backhaul_sdk import Fulfillment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from backhaul.store.contract import (
-        WaitingRecord,
-    )
-    from backhaul.store.order_views import OrderParcel, OrderSummary, ReportedShipment
+    from backhaul.store.matching import WaitingRecord
+    from backhaul.store.mirror import OrderParcel, OrderSummary, ReportedShipment
     from backhaul_sdk import Line
 
     Places: TypeAlias = tuple[str, ...]

@@ -14,17 +14,14 @@ from backhaul.connect.earlier_shipments import (
 )
 from backhaul.core import sku_matching
 from backhaul.core.sku_matching import difference, near_text, same_text
-from backhaul.store.contract import Known, Unmatched
+from backhaul.store.records import Known, Unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from backhaul.connect.earlier_shipments import EarlierShipment, Units
-    from backhaul.store.contract import (
-        MatchReader,
-        WaitingRecord,
-    )
-    from backhaul.store.order_views import (
+    from backhaul.store.matching import MatchReader, WaitingRecord
+    from backhaul.store.mirror import (
         OpenLine,
         OrderParcel,
         OrderSummary,

@@ -24,7 +24,7 @@ from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
 from backhaul.core.text import storable
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.contract import NewRecord
+from backhaul.store.records import NewRecord
 from backhaul_sdk import Bad, Capability, Receipt, Rejection
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import RecordOutcome, Records
-    from backhaul.store.job_runs import Told
+    from backhaul.store.operations import Told
+    from backhaul.store.records import RecordOutcome, Records
     from backhaul_sdk import (
         Batch,
         Connector,

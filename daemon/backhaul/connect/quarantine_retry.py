@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.connect.record_matching import Matcher
-    from backhaul.store.contract import Records
+    from backhaul.store.records import Records
 
 
 KEPT_KIND = "kept"

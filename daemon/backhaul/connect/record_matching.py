@@ -13,7 +13,8 @@ from backhaul.core.clock import from_text, normalize
 from backhaul.core.identity import command_id
 from backhaul.core.stock import ListEnd
 from backhaul.core.text import storable
-from backhaul.store.contract import Known, Matched, NewCommand, Tracked, Unmatched
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Known, Matched, Tracked, Unmatched
 from backhaul_sdk import (
     Cancellation,
     Fulfillment,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import MatchReader, WaitingRecord
-    from backhaul.store.tracking import Parcel
+    from backhaul.store.matching import MatchReader, WaitingRecord
+    from backhaul.store.mirror import Parcel
     from backhaul_sdk import Record
 
 

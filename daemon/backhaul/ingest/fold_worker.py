@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
-    from backhaul.store.contract import Folded, FoldReport, Inbox
-    from backhaul.store.refolds import RefoldReport, Refolds, Selection
+    from backhaul.store.inbox import (
+        Folded,
+        FoldReport,
+        Inbox,
+        RefoldReport,
+        Refolds,
+        Selection,
+    )
 
 
 SLICE_SECONDS = 0.005

@@ -20,8 +20,7 @@ from backhaul.core.fold import (
 from backhaul.core.identity import cancellation
 from backhaul.core.resources import Deletion
 from backhaul.platform import decoding
-from backhaul.store.contract import Folded
-from backhaul.store.refolds import CONFIRMING
+from backhaul.store.inbox import CONFIRMING, Folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from backhaul.core.resources import Order
     from backhaul.core.webhook import Envelope
     from backhaul.errors import Unreadable
-    from backhaul.store.contract import MirrorWriter, StoredEvent
+    from backhaul.store.inbox import MirrorWriter, StoredEvent
 
 
 STAMPS = frozenset({"updatedAt", "version"})

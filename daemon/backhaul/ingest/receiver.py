@@ -14,7 +14,7 @@ from backhaul.core import webhook
 from backhaul.core.clock import to_text
 from backhaul.core.text import storable
 from backhaul.errors import Busy
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.ingest.webhook_secrets import SecretRegistry
-    from backhaul.store.contract import Inbox
+    from backhaul.store.inbox import Inbox
 
 
 KEPT = "kept"

@@ -14,7 +14,7 @@ from backhaul.platform import decoding
 
 if TYPE_CHECKING:
     from backhaul.core.resources import Level, StockChange, StockMove
-    from backhaul.store.contract import Folded
+    from backhaul.store.inbox import Folded
 
 
 UNKNOWN_TIME = "1970-01-01T00:00:00.000Z"

@@ -16,13 +16,13 @@ from backhaul.platform.client import StoreFacts
 from backhaul.platform.decoding import TRACKING
 from backhaul.platform.fields import identity
 from backhaul.platform.personal_data import without_erased_customer
-from backhaul.store.contract import Folded
+from backhaul.store.inbox import Folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.platform.decoding import Tracking
-    from backhaul.store.contract import FoldOne, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import FoldOne, MirrorWriter, StoredEvent
 
 
 Object: TypeAlias = tuple[str, str]

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.deeds import Deed
-    from backhaul.store.users import WebhookSecrets
+    from backhaul.store.operations import Deed, WebhookSecrets
 
 SAVE_SECONDS = 30.0
 """The interval of saving `last used`; a crash loses at most this much of it."""

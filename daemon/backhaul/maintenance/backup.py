@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.job_runs import Told
+    from backhaul.store.operations import Told
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """The names of scheduled backups. Other files in the folder are never deleted."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
-    from backhaul.store.upkeep import Forgetting, Trace
+    from backhaul.store.customer_erasure import Forgetting, Trace
 
     Find: TypeAlias = Callable[[str, str, Collection[str]], Awaitable[Trace | None]]
     Note: TypeAlias = Callable[[Trace, "CustomerEraser"], Awaitable[None]]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from backhaul.core.clock import Clock
-    from backhaul.store.upkeep import Retention
+    from backhaul.store.operations import Retention
 
 SLICE_SECONDS = 0.005
 REST_SECONDS = 0.05

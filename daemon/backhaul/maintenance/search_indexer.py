@@ -10,13 +10,13 @@ from loguru import logger
 
 from backhaul.core import strict_json
 from backhaul.errors import Busy, Unusable
-from backhaul.store.upkeep import Words
+from backhaul.store.read_models import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.upkeep import Followed, SearchIndex
+    from backhaul.store.read_models import Followed, SearchIndex
 
 
 _TITLES = {"order": "name", "product": "title", "customer": "name"}

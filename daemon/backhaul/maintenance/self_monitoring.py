@@ -12,15 +12,14 @@ from msgspec import Struct
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Busy
 from backhaul.observe.metrics import GaugeValue
-from backhaul.store.upkeep import Sample
+from backhaul.store.operations import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
-    from backhaul.store.contract import Marks
-    from backhaul.store.upkeep import Samples
+    from backhaul.store.operations import Marks, Samples
 
 
 HEARTBEAT_SECONDS = 15.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.core.webhook import Envelope
-    from backhaul.store.contract import MirrorWriter, StoredEvent
+    from backhaul.store.inbox import MirrorWriter, StoredEvent
 
 
 ERASED = "[erased]"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from backhaul.core.resources import Order
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
 
 
 class Dialect(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from backhaul.push.retry_store import (
 )
 from backhaul.push.send_switch import ALL, SendSwitch
 from backhaul.push.send_windows import SendWindows
-from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from backhaul.platform.transport import Pause, Transport
     from backhaul.push.send_windows import Burst
     from backhaul.settings import Push
-    from backhaul.store.contract import Command, MatchReader
-    from backhaul.store.outbox import Commands, Doubts
+    from backhaul.store.commands import Commands, Doubts
+    from backhaul.store.matching import Command, MatchReader
 
 
 RUN_SECONDS = 10.0

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.platform.requests import Dialect
-    from backhaul.store.contract import Command
-    from backhaul.store.outbox import Prepare, Sendable
+    from backhaul.store.commands import Prepare, Sendable
+    from backhaul.store.matching import Command
     from backhaul.store.sql.commands.repository import SqlCommands
 
 AT_ONCE = 50

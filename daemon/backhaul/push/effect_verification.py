@@ -18,7 +18,7 @@ from backhaul.core.lifecycle import State
 from backhaul.platform import decoding, history, requests
 from backhaul.platform.client import ReadRefused
 from backhaul.push.response_classifier import owned_by_others
-from backhaul.store.tagging import audited_mark
+from backhaul.store.commands import audited_mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from backhaul.core.effect_proof import Finding, Move
     from backhaul.core.resources import Order
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.contract import Command, Marks
-    from backhaul.store.outbox import Doubt, Doubts
+    from backhaul.store.commands import Doubt, Doubts
+    from backhaul.store.matching import Command
+    from backhaul.store.operations import Marks
 
 NOT_OFFERED = frozenset({403, 404, 405})
 MOST_KEPT = 50

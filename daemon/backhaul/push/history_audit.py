@@ -19,7 +19,7 @@ from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import NOT_OFFERED
 from backhaul.push.resolver import report_double_effect
-from backhaul.store.tagging import Tagged, audited_mark, restored_mark
+from backhaul.store.commands import Tagged, audited_mark, restored_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from backhaul.push.effect_verification import EffectVerifier
     from backhaul.push.send_switch import SendSwitch
     from backhaul.settings import Push
-    from backhaul.store.contract import Marks
-    from backhaul.store.tagging import Tags
+    from backhaul.store.commands import Tags
+    from backhaul.store.operations import Marks
 
 OVERLAP = timedelta(minutes=1)
 """Read again each time: a platform may show a change a moment late."""

@@ -10,7 +10,7 @@ from backhaul.core.rate_limit import Priority
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
-    from backhaul.store.contract import Marks
+    from backhaul.store.operations import Marks
 
 KEYED_ONCE = "idempotencyKey"
 """The feature of a platform that carries out each Idempotency-Key at most once."""

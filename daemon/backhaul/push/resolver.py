@@ -25,7 +25,7 @@ from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import Proof
 from backhaul.push.response_classifier import classify_response
 from backhaul.push.retry_store import retry_until_stored
-from backhaul.store.outbox import Look, Settlement
+from backhaul.store.commands import Look, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import SendWindows
     from backhaul.settings import Push
-    from backhaul.store.outbox import Doubt, Doubts
+    from backhaul.store.commands import Doubt, Doubts
 
 AT_ONCE = 4
 """Checks that run at the same time; only one after a successful probe."""

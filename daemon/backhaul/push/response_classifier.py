@@ -16,7 +16,7 @@ from backhaul.errors import Busy, Unusable
 from backhaul.platform import decoding, requests
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.store.outbox import Settlement
+from backhaul.store.commands import Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.transport import Response
     from backhaul.settings import Push
-    from backhaul.store.contract import Command
-    from backhaul.store.outbox import Doubts
+    from backhaul.store.commands import Doubts
+    from backhaul.store.matching import Command
 
 
 _OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})

@@ -11,7 +11,7 @@ from backhaul.core import strict_json
 from backhaul.core.identity import address_digest
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import personal_data
-from backhaul.store.outbox import Told
+from backhaul.store.commands import Told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -24,16 +24,16 @@ from backhaul.core.stock import (
 from backhaul.errors import Busy, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.retry_store import retry_until_stored
-from backhaul.store.outbox import Settlement
-from backhaul.store.targets import Correct, Rest
+from backhaul.store.commands import Settlement
+from backhaul.store.stock_targets import Correct, Rest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.core.stock import Computation, ProductStock, StockSnapshot
-    from backhaul.store.contract import Command
-    from backhaul.store.targets import Reading, Target, Targets
+    from backhaul.store.matching import Command
+    from backhaul.store.stock_targets import Reading, Target, Targets
 
 AT_ONCE = 4
 IDLE_SECONDS = 30.0

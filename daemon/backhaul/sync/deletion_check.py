@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.reconciling import Sweeps
-    from backhaul.store.rereads import Rereads
+    from backhaul.store.inbox import Rereads
+    from backhaul.store.mirror import Sweeps
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.resource_types import ListRow, ResourceType
 

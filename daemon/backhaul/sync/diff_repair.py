@@ -15,14 +15,14 @@ from backhaul.core.fold import Drift, drift_of
 from backhaul.core.identity import address_digest
 from backhaul.errors import Unusable
 from backhaul.platform import personal_data
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.fold import Version
-    from backhaul.store.contract import Inbox
-    from backhaul.store.reconciling import Look
+    from backhaul.store.inbox import Inbox
+    from backhaul.store.mirror import Look
     from backhaul.sync.resource_types import ListRow, ResourceType
 
 REMEMBERED = 10_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.reconciling import Progress, Sweep, Sweeps
+    from backhaul.store.mirror import Progress, Sweep, Sweeps
     from backhaul.sync.deletion_check import DeletionCheck
     from backhaul.sync.diff_repair import Difference, MirrorRepair
     from backhaul.sync.list_pass import ListPage

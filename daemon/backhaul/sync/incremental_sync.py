@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.schemas import Entry
-    from backhaul.store.contract import Marks
-    from backhaul.store.reconciling import Progress, Sweep, Sweeps
+    from backhaul.store.mirror import Progress, Sweep, Sweeps
+    from backhaul.store.operations import Marks
     from backhaul.sync.diff_repair import Difference, MirrorRepair
     from backhaul.sync.resource_types import ResourceType
 

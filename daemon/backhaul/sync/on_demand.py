@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.reconciling import Sweep
+    from backhaul.store.mirror import Sweep
     from backhaul.sync.diff_repair import Comparison
     from backhaul.sync.full_sync import PassProgress
     from backhaul.sync.resource_types import ResourceType

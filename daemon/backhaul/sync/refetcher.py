@@ -16,16 +16,14 @@ from backhaul.errors import Unusable
 from backhaul.platform import decoding, responses
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown, ResponseTooLong
-from backhaul.store.contract import Arrival
-from backhaul.store.rereads import LONGEST_REST_SECONDS
+from backhaul.store.inbox import LONGEST_REST_SECONDS, Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.contract import Inbox
-    from backhaul.store.rereads import Reread, Rereads
+    from backhaul.store.inbox import Inbox, Reread, Rereads
 
 BATCH = 50
 IDLE_SECONDS = 30.0

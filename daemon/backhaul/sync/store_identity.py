@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.contract import Marks
+    from backhaul.store.operations import Marks
 
 
 class FactsSource(Protocol):

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
     from backhaul.settings import Reconcile
-    from backhaul.store.contract import Marks
-    from backhaul.store.reconciling import Sweep, Sweeps
-    from backhaul.store.rereads import Rereads
+    from backhaul.store.inbox import Rereads
+    from backhaul.store.mirror import Sweep, Sweeps
+    from backhaul.store.operations import Marks
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.full_sync import PassProgress
     from backhaul.sync.resource_types import ResourceType

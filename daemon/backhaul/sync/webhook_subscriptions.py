@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.secret_files import WebhookSecretFile
     from backhaul.platform.transport import Response, Transport
-    from backhaul.store.contract import Marks
+    from backhaul.store.operations import Marks
 
 HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})

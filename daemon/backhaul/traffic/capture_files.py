@@ -15,8 +15,7 @@ from backhaul.core import webhook
 from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.platform.client import StoreFacts  # noqa: TC001 - msgspec reads it
-from backhaul.store.contract import Arrival
-from backhaul.store.refolds import CONFIRMING, Selection
+from backhaul.store.inbox import CONFIRMING, Arrival, Selection
 from backhaul.store.sql.inbox.export import History
 from backhaul.store.sqlite.opening import open_store
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import FoldOne
+    from backhaul.store.inbox import FoldOne
     from backhaul.store.sqlite.database import SqliteStore
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul.store.contract import Arrival
+    from backhaul.store.inbox import Arrival
 
 
 class NetworkFaults(Struct, frozen=True):

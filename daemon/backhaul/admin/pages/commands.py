@@ -8,10 +8,10 @@ from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import CURSOR, cursor_of, paginate
 from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
-from backhaul.store.deciding import RESTOCK_UNSHIPPED, can_restock_unshipped, possible
+from backhaul.store.commands import RESTOCK_UNSHIPPED, can_restock_unshipped, possible
+from backhaul.store.operations import Role
 from backhaul.store.sql.commands.queries import Wanted
 from backhaul.store.sqlite.json_sql import document_of
-from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -10,8 +10,8 @@ from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
 from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS
 from backhaul.errors import BackhaulError
-from backhaul.store.refolds import EventState, Selection
-from backhaul.store.users import Role
+from backhaul.store.inbox import EventState, Selection
+from backhaul.store.operations import Role
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, pager
 from backhaul.maintenance.search_indexer import summary
+from backhaul.store.operations import Role
 from backhaul.store.sql.read_models.dashboard import KINDS
-from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from aiohttp import web

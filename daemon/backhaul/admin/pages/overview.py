@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
+from backhaul.store.operations import Role
 from backhaul.store.sql.commands.queries import Wanted
-from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.alerting import Stranded
+    from backhaul.store.operations import Stranded
     from backhaul.store.sqlite.writer import Connect, MakeWriter
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul.store.read_models import Followed
 from backhaul.store.sql.inbox.append import CURSOR as FOLD_CURSOR
 from backhaul.store.sql.mirror.rows import DOCUMENTS
 from backhaul.store.sqlite.json_sql import is_document
 from backhaul.store.sqlite.migrations import mirror
-from backhaul.store.upkeep import Followed
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
     from backhaul.core.clock import Clock
+    from backhaul.store.read_models import Describe
     from backhaul.store.sqlite.writer import Writer
-    from backhaul.store.upkeep import Describe
 
 
 CURSOR = "search_cursor"

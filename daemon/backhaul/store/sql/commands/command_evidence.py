@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.core.lifecycle import State
-    from backhaul.store.contract import Command
-    from backhaul.store.outbox import Attempt, Settlement
+    from backhaul.store.commands import Attempt, Settlement
+    from backhaul.store.matching import Command
 
 
 # Whoever sends a command again says that what was sent before has no effect.

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
 
 REHEARSED = "dry run: not sent"
 """The reason of a planned command that would have left but for a dry run."""

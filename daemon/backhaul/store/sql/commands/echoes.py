@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
 
 _OWNER = "SELECT id, instance FROM commands WHERE store = ? AND effect_id = ?"
 _IN_FLIGHT = """

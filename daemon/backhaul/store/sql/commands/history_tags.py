@@ -15,7 +15,7 @@ from backhaul.core.effect_proof import (
 )
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.parcels import fits_lines
-from backhaul.store.outbox import Settlement
+from backhaul.store.commands import Settlement
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.repository import (
     COLUMNS,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
+    from backhaul.store.commands import Tagged
     from backhaul.store.sqlite.writer import Writer
-    from backhaul.store.tagging import Tagged
 
 RESTORED = "the database was restored: it may have been sent in a life it forgot"
 _LATE = "the platform's history shows our tag: it landed after all"

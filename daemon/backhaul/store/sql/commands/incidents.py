@@ -13,8 +13,8 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
-from backhaul.store.deciding import Incident
-from backhaul.store.deeds import Deed
+from backhaul.store.commands import Incident
+from backhaul.store.operations import Deed
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 from backhaul.store.sql.operations.audit_log import write_down
 from backhaul.store.sqlite.json_sql import document_of
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.resources import Order
-    from backhaul.store.contract import Command
-    from backhaul.store.outbox import Settlement
+    from backhaul.store.commands import Settlement
+    from backhaul.store.matching import Command
     from backhaul.store.sqlite.writer import Writer
 
 CROSSED_WITHIN = timedelta(days=1)

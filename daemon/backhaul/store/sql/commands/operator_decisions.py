@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
-from backhaul.store.deciding import RESTOCK_UNSHIPPED, cause_of, require
-from backhaul.store.outbox import Settlement
+from backhaul.store.commands import RESTOCK_UNSHIPPED, Settlement, cause_of, require
 from backhaul.store.sql.commands import planning
 from backhaul.store.sql.commands.repository import COLUMNS, move_on, to_command
 from backhaul.store.sql.stock_targets import adjustments
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.lifecycle import State
-    from backhaul.store.contract import Command
-    from backhaul.store.deciding import Decision
+    from backhaul.store.commands import Decision
+    from backhaul.store.matching import Command
     from backhaul.store.sqlite.writer import Writer
 
 _BEGIN_ANEW = frozenset({Cause.PERSON_ASKS, Cause.PERSON_RESENDS})

@@ -8,15 +8,15 @@ import msgspec
 
 from backhaul.core.identity import command_id, digest_of
 from backhaul.core.lifecycle import Cause
-from backhaul.store.contract import NewCommand
+from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands.restore_adoption import beginning
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.contract import Command
-    from backhaul.store.outbox import Settlement
+    from backhaul.store.commands import Settlement
+    from backhaul.store.matching import Command
 
 RESTOCK_REASON = "RESTOCK"
 """The reason of an adjustment that puts back what a cancellation did not."""

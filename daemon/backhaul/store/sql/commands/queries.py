@@ -12,7 +12,7 @@ from backhaul.store.sql.commands.repository import COLUMNS, to_command
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
 
 Row = dict[str, Any]
 

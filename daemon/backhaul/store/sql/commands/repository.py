@@ -13,8 +13,8 @@ from backhaul.core.clock import to_text
 from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, transition
 from backhaul.errors import AlreadyRunning
-from backhaul.store.contract import Command
-from backhaul.store.outbox import Sendable, Settlement
+from backhaul.store.commands import Sendable, Settlement
+from backhaul.store.matching import Command
 from backhaul.store.sql.commands import (
     command_evidence,
     dry_run,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.outbox import Attempt, Prepare
+    from backhaul.store.commands import Attempt, Prepare
     from backhaul.store.sqlite.writer import Writer
 
 # As bytes: what is damaged may be no text any more.

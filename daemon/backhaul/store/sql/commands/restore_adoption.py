@@ -11,15 +11,15 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ADJUSTMENT_REASON
+from backhaul.store.commands import restored_mark
 from backhaul.store.sqlite.json_sql import document_of, whole
-from backhaul.store.tagging import restored_mark
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.effect_proof import Move
-    from backhaul.store.contract import NewCommand
+    from backhaul.store.matching import NewCommand
 
 REMEMBERED = timedelta(days=30)
 """How long after a restore a record may come in again that was worked off before."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlite_utils import Database
 
-    from backhaul.store.contract import NewRecord
+    from backhaul.store.records import NewRecord
 
 MERGED = "merged"
 """The state of a record whose parts a later one took over."""

@@ -11,7 +11,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.effect_proof import EffectOwner
 from backhaul.core.identity import is_intact, tag
 from backhaul.core.lifecycle import Cause, State
-from backhaul.store.outbox import Doubt
+from backhaul.store.commands import Doubt
 from backhaul.store.sql.commands.command_evidence import known_before
 from backhaul.store.sql.commands.repository import (
     COLUMNS,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Command
-    from backhaul.store.outbox import Look, Settlement
+    from backhaul.store.commands import Look, Settlement
+    from backhaul.store.matching import Command
     from backhaul.store.sqlite.writer import Writer
 
 # What an early version sent bears no time; it was not before it was planned.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import address_digest
-from backhaul.store.deeds import Deed
+from backhaul.store.customer_erasure import Scanned, Trace
+from backhaul.store.operations import Deed
 from backhaul.store.sql.customer_erasure.customer_lookup import orders_of, told_of
 from backhaul.store.sql.operations.audit_log import write_down
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.full_text import index
 from backhaul.store.sqlite.json_sql import member
-from backhaul.store.upkeep import Scanned, Trace
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.customer_erasure import Eraser
+    from backhaul.store.read_models import Describe
     from backhaul.store.sqlite.writer import Writer
-    from backhaul.store.upkeep import Describe, Eraser
 
 FORGET = "forget"
 """Stands in `erased_by` and in the audit."""

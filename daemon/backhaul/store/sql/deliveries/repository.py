@@ -11,8 +11,8 @@ from backhaul.core.clock import to_text
 from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.errors import BackhaulError
-from backhaul.store.deeds import Deed
 from backhaul.store.deliveries import Outgoing
+from backhaul.store.operations import Deed
 from backhaul.store.sql.deliveries import change_fanout
 from backhaul.store.sql.inbox.refetch_queue import Doubt, ask
 from backhaul.store.sql.mirror.rows import DOCUMENTS, NEWEST

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.core.identity import digest_of
-from backhaul.store.contract import Arrival, Folded, FoldReport, StoredEvent
+from backhaul.store.inbox import Arrival, Folded, FoldReport, StoredEvent
 from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sqlite import connections
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import FoldOne
+    from backhaul.store.inbox import FoldOne
     from backhaul.store.sqlite.writer import Row, Writer
 
 _COLUMNS = "store, kind, topic, received_at, headers, body, digest"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from backhaul.store.contract import Arrival
+from backhaul.store.inbox import Arrival
 from backhaul.store.sqlite import file_backup
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import to_text
 from backhaul.core.identity import command_id
 from backhaul.errors import BackhaulError
-from backhaul.store.contract import NewCommand
-from backhaul.store.deeds import Deed
+from backhaul.store.matching import NewCommand
+from backhaul.store.operations import Deed
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.order_views import OrderSummary
+    from backhaul.store.mirror import OrderSummary
     from backhaul.store.sqlite.writer import Writer
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.core.clock import to_text
-from backhaul.store.rereads import LONGEST_REST_SECONDS, Reread
+from backhaul.store.inbox import LONGEST_REST_SECONDS, Reread
 
 if TYPE_CHECKING:
     import sqlite3

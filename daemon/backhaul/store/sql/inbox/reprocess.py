@@ -6,8 +6,7 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from backhaul.store.contract import StoredEvent
-from backhaul.store.refolds import CONFIRMING, RefoldReport
+from backhaul.store.inbox import CONFIRMING, RefoldReport, StoredEvent
 from backhaul.store.sql.inbox.append import folded_to, isolated
 from backhaul.store.sql.inbox.quarantine_rows import set_aside
 from backhaul.store.sql.mirror.write import MirrorTransaction
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Folded, FoldOne
-    from backhaul.store.refolds import Selection
+    from backhaul.store.inbox import Folded, FoldOne, Selection
     from backhaul.store.sqlite.writer import Writer
 
 WINDOW = 2_000

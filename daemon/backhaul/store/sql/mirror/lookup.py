@@ -11,10 +11,11 @@ from backhaul.core import sku_matching
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
 from backhaul.core.sku_matching import same_text
-from backhaul.store.order_views import (
+from backhaul.store.mirror import (
     OpenLine,
     OrderParcel,
     OrderSummary,
+    Parcel,
     ReportedShipment,
 )
 from backhaul.store.sql.mirror import shipped_units
@@ -23,14 +24,13 @@ from backhaul.store.sql.mirror.sku_spellings import near_skus
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sql.stock_targets.count_coalescing import levels_listed
 from backhaul.store.sqlite.json_sql import document_of, is_document, member, whole
-from backhaul.store.tracking import Parcel
 from backhaul_sdk import LineInStore, NameInStore, OrderInStore
 
 if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.core.stock import ListedLevel
-    from backhaul.store.contract import Command, Hold, WaitingRecord
+    from backhaul.store.matching import Command, Hold, WaitingRecord
 
 _BY_SKU = f"""
     SELECT product_id, id, sku FROM variants v WHERE store = ? AND sku = ? AND {NEWEST}

@@ -10,7 +10,8 @@ from backhaul.store.sql.commands.planning import plan
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.contract import Tracked, WaitingRecord
+    from backhaul.store.matching import WaitingRecord
+    from backhaul.store.records import Tracked
 
 # The ladder leads one way: what comes late, or says less, changes nothing.
 _CLIMB = """

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.status_rank import is_refunded
-from backhaul.store.contract import Hold
+from backhaul.store.matching import Hold
 from backhaul.store.sqlite.json_sql import document_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping
 
-    from backhaul.store.contract import Command
-    from backhaul.store.order_views import OrderSummary
+    from backhaul.store.matching import Command
+    from backhaul.store.mirror import OrderSummary
 
 _ORDER = """
     SELECT CAST(document AS BLOB), financial_status FROM orders

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from backhaul.core.clock import to_text
 from backhaul.core.fold import Drift, Version
 from backhaul.errors import Busy
-from backhaul.store.reconciling import Progress, Sweep
+from backhaul.store.mirror import Progress, Sweep
 from backhaul.store.sql.mirror.write import FORGETS
 from backhaul.store.sqlite.connections import Readers
 

@@ -7,7 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from backhaul.errors import Busy
-from backhaul.store.alerting import Backup, Needs
+from backhaul.store.operations import Backup, Needs
 from backhaul.store.sql.commands import incidents
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.append import STRANGERS

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.store.alerting import Alert, News
+from backhaul.store.operations import Alert, News
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.deeds import Deed
+    from backhaul.store.operations import Deed
 
 
 def write_down(connection: sqlite3.Connection, now: str, deed: Deed) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.operations import Sample
     from backhaul.store.sqlite.writer import Writer
-    from backhaul.store.upkeep import Sample
 
 
 Number = tuple[str, float, tuple[str, ...]]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.store.job_runs import JobState, Trigger
+from backhaul.store.operations import JobState, Trigger
 from backhaul.store.sql.operations.audit_log import write_down
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.deeds import Deed
-    from backhaul.store.job_runs import JobKey, JobRun
+    from backhaul.store.operations import Deed, JobKey, JobRun
     from backhaul.store.sqlite.writer import Writer
 
 REMEMBERED = timedelta(minutes=1)

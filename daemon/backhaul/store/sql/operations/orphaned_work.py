@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul.store.alerting import Stranded
+from backhaul.store.operations import Stranded
 from backhaul.store.sqlite import file_backup
 
 if TYPE_CHECKING:

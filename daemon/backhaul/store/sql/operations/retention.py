@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
+from backhaul.store.operations import Pruned
 from backhaul.store.sql.stock_targets import retention
-from backhaul.store.upkeep import Pruned
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
-from backhaul.store.deeds import Deed
+from backhaul.store.operations import ROLES, Deed, Role, User
 from backhaul.store.sql.operations.audit_log import write_down
 from backhaul.store.sqlite.connections import Readers
-from backhaul.store.users import ROLES, Role, User
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.deeds import Deed
+    from backhaul.store.operations import Deed
     from backhaul.store.sqlite.writer import Writer
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
     from backhaul.store.sql.commands.queries import Wanted
 
 Row = dict[str, Any]

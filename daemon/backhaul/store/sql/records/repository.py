@@ -9,14 +9,14 @@ import msgspec
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.stock import ListEnd
-from backhaul.store.contract import (
+from backhaul.store.matching import WaitingRecord
+from backhaul.store.records import (
     Known,
     Matched,
     QuarantinedRow,
     RecordOutcome,
     Tracked,
     Unmatched,
-    WaitingRecord,
 )
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.commands.shipment_parts import MERGED, remember, split
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import MatchOne, NewRecord
+    from backhaul.store.records import MatchOne, NewRecord
     from backhaul.store.sqlite.writer import Writer
     from backhaul_sdk import NameInStore
 

@@ -13,7 +13,7 @@ from backhaul.store.sqlite.json_sql import Damaged, member
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.contract import Command
+    from backhaul.store.matching import Command
 
 KIND = "target"
 """The kind of a command that says how much there is, and is never sent itself."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from backhaul.store.contract import WaitingRecord
+    from backhaul.store.matching import WaitingRecord
 
 
 # The article is written as the index `records_unmatched` has it.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul.core.clock import normalize
 from backhaul.core.identity import command_id
 from backhaul.core.sku_matching import near_text
-from backhaul.store.contract import NewCommand, Unmatched
+from backhaul.store.matching import NewCommand
+from backhaul.store.records import Unmatched
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.stock_targets.adjustments import KIND
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
     from backhaul.core.stock import ListEnd
-    from backhaul.store.contract import WaitingRecord
+    from backhaul.store.matching import WaitingRecord
 
 MOST_SHOWN = 1_000
 _NOTE = """

@@ -19,7 +19,7 @@ from backhaul.store.sqlite.json_sql import member, whole
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.tagging import Tagged
+    from backhaul.store.commands import Tagged
 
 LANDED = frozenset({TagMeaning.LATE, TagMeaning.LINKED, TagMeaning.OWN})
 """What may have landed behind a count: also what a look found before the audit did."""

@@ -13,8 +13,8 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import ADJUSTMENT_REASON, Count
-from backhaul.store.contract import NewCommand
-from backhaul.store.outbox import Settlement
+from backhaul.store.commands import Settlement
+from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.commands.repository import (
@@ -28,17 +28,17 @@ from backhaul.store.sql.operations.audit_log import write_down
 from backhaul.store.sql.stock_targets import adjustments, stock_snapshot
 from backhaul.store.sql.stock_targets.adjustments import NEWER, OUTDATED
 from backhaul.store.sqlite.json_sql import document_of
-from backhaul.store.targets import Correct, Reading, Rest, Surroundings, Target
+from backhaul.store.stock_targets import Correct, Reading, Rest, Surroundings, Target
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Command
-    from backhaul.store.deeds import Deed
+    from backhaul.store.matching import Command
+    from backhaul.store.operations import Deed
     from backhaul.store.sqlite.writer import Writer
-    from backhaul.store.targets import Decide
+    from backhaul.store.stock_targets import Decide
 
 BUSY = timedelta(seconds=1)
 """Rest of a target whose variant a command under way may move; its end wakes it."""

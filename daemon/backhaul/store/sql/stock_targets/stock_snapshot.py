@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-    from backhaul.store.targets import Target
+    from backhaul.store.stock_targets import Target
 
 PATIENCE = timedelta(minutes=15)
 """How long a count waits for the order of what was handed in before it.

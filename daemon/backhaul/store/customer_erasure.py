@@ -1,72 +1,15 @@
-"""Search index, retention, erasure and samples: what maintenance asks of a store."""
+"""Finding and erasing the personal data of customers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Sequence
 
-
-class Words(Struct, frozen=True):
-    """What an object can be found by: its title, and everything else."""
-
-    title: str
-    words: str
-
-
-Describe: TypeAlias = Callable[[str, str], Words]
-"""From kind (`order`, `product`, `customer`) and document to words."""
-
-
-class Followed(Struct, frozen=True):
-    """One slice of indexing.
-
-    `more` where changes wait to be indexed, `folding` where events wait to be folded.
-    """
-
-    indexed: int
-    more: bool
-    folding: bool
-
-
-class SearchIndex(Protocol):
-    """The search index: follows the change feed by a cursor of its own."""
-
-    async def follow(self, describe: Describe, slice_seconds: float) -> Followed:
-        """Index what changed, for about `slice_seconds`. May raise Busy."""
-        ...
-
-    async def rebuild(self) -> None:
-        """Empty the index and begin at the first change again. May raise Busy."""
-        ...
-
-
-class Pruned(Struct, frozen=True):
-    """One slice of pruning: how many bodies were erased, whether there is more to do.
-
-    `counts` is how many counts of stock were dropped.
-    """
-
-    erased: int
-    more: bool
-    counts: int = 0
-
-
-class Retention(Protocol):
-    """What arrived, as far as it is kept."""
-
-    async def prune(self, before: str, slice_seconds: float) -> Pruned:
-        """Erase bodies and headers received before that time, for about that long.
-
-        What is not folded, waits or is in quarantine keeps them. The rows of jobs' runs
-        go as well, and counts of stock that were done without a step: not the newest of
-        an article that was made true, nor what a person decided. May raise Busy.
-        """
-        ...
+    from backhaul.store.read_models import Describe
 
 
 class Trace(Struct, frozen=True):
@@ -173,30 +116,4 @@ class Forgetting(Protocol):
 
     async def audit(self, who: str, action: str, detail: str) -> None:
         """Write down who did what."""
-        ...
-
-
-class Sample(Struct, frozen=True):
-    """Counts of a minute, mean seconds in it, and what waited at its end."""
-
-    at: str
-    webhooks: int
-    folded: int
-    applied: int
-    platform_seconds: float | None
-    heartbeat_seconds: float | None
-    events_waiting: int
-    commands_open: int
-    parked: int
-
-
-class Samples(Protocol):
-    """Keeps a day of samples."""
-
-    async def keep(self, sample: Sample, since: str) -> None:
-        """Keep a sample; forget those before `since`. May raise Busy."""
-        ...
-
-    async def mirrored(self) -> Mapping[str, int]:
-        """Count what is mirrored, by table: it reads an index from end to end."""
         ...

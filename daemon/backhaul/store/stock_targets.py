@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from backhaul.core.lifecycle import State
     from backhaul.core.stock import Computation, Count, StockSnapshot
-    from backhaul.store.contract import Command
-    from backhaul.store.deeds import Deed
-    from backhaul.store.outbox import Settlement
+    from backhaul.store.commands import Settlement
+    from backhaul.store.matching import Command
+    from backhaul.store.operations import Deed
 
 
 class Target(Struct, frozen=True):

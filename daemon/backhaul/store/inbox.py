@@ -1,7 +1,8 @@
-"""What the rest of the program asks of a store: domain verbs, never a connection."""
+"""Inbound events: how they are kept and folded."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.fold import Version
-    from backhaul.core.lifecycle import State
     from backhaul.core.resources import (
         Customer,
         Deletion,
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
-    from backhaul.core.stock import ListedLevel, ListEnd
-    from backhaul.store.order_views import (
-        OrderParcel,
-        OrderSummary,
-        ReportedShipment,
-    )
-    from backhaul.store.tracking import Parcel
-    from backhaul_sdk import NameInStore
 
 
 class Arrival(NamedTuple):
@@ -238,248 +230,123 @@ class Inbox(Protocol):
         ...
 
 
-class NewRecord(Struct, frozen=True):
-    """A record or bad row from a connector; `payload` is None for a bad row.
+CONFIRMING = ("/reread", "/gone")
+"""How the topics of reads end that were made to settle a doubt."""
 
-    A bad row that `can_apply` is one that its connector applies if an operator says so.
+
+class EventState(StrEnum):
+    """What became of an event; `received` until it is folded."""
+
+    RECEIVED = "received"
+    FOLDED = "folded"
+    DUPLICATE = "duplicate"
+    STALE = "stale"
+    UNHANDLED = "unhandled"
+    QUARANTINED = "quarantined"
+
+
+class Selection(Struct, frozen=True):
+    """Which stored events to fold again: all, or those to which everything applies.
+
+    `since` is when they arrived at the earliest.
     """
 
-    key: str
-    payload: bytes | None
-    raw: str
-    reason: str
-    locator: str
-    can_apply: bool = False
+    ids: tuple[int, ...] = ()
+    state: str | None = None
+    since: str | None = None
+
+    def in_words(self) -> str:
+        """Say which, for the audit."""
+        said = [", ".join(map(str, self.ids)), self.state]
+        said.append(f"since {self.since}" if self.since else None)
+        return "; ".join(filter(None, said)) or "all"
 
 
-class WaitingRecord(NamedTuple):
-    """A record whose order or product is not matched yet."""
+class RefoldReport(Struct, frozen=True):
+    """One slice of folding again; `last` is the event to go on after, None at the end.
 
-    id: int
-    instance: str
-    store: str
-    key: str
-    payload: bytes
-    locator: str
-    received_at: str
-
-
-class NewCommand(Struct, frozen=True):
-    """A command to be planned. `payload` is what will be asked, as plain JSON."""
-
-    id: str
-    kind: str
-    target: str
-    lane: str
-    payload: dict[str, Any]
-
-
-class Matched(Struct, frozen=True):
-    """The record became a command; `note` says what was changed while reading it."""
-
-    command: NewCommand
-    note: str = ""
-
-
-class Unmatched(Struct, frozen=True):
-    """The record cannot be matched; `final` when waiting would not help.
-
-    `withdraw` are stock targets that the record contradicts, by their command's id. One
-    that `asks` is matched without this question once an operator retries it.
+    `states` holds what became of each event now.
     """
 
-    reason: str
-    final: bool
-    withdraw: tuple[str, ...] = ()
-    asks: bool = False
+    last: int | None
+    states: tuple[str, ...]
+    problems: tuple[tuple[int, Folded], ...]
+    doubts: int
 
 
-class Known(Struct, frozen=True):
-    """The record reports what is done already, maybe by this command."""
+class Refolds(Protocol):
+    """Events that were folded before, to be folded again."""
 
-    command_id: str | None
-    reason: str
+    async def refold(
+        self,
+        fold_one: FoldOne,
+        selection: Selection,
+        after: int,
+        slice_seconds: float,
+        *,
+        confirming: bool,
+    ) -> RefoldReport:
+        """Fold stored events with higher ids again. What is not folded yet waits.
 
+        With `confirming` these are the reads that were made to settle a doubt, else all
+        others. Once those are folded, the others give the same mirror in any order.
 
-class Tracked(Struct, frozen=True):
-    """A record that tells how far parcels of one order got.
-
-    `rank` is the status as a step of a ladder that leads one way. `cancel` is asked for
-    once every parcel of the order came back; with `propose` it waits for a person, and
-    for no other parcel.
-    """
-
-    parcels: tuple[Parcel, ...]
-    tracking_number: str
-    status: str
-    rank: int
-    at: str
-    cancel: NewCommand | None = None
-    propose: bool = False
-
-
-class MatchReader(Protocol):
-    """What matching asks of the mirror."""
-
-    def orders_called(self, store: str, name: str) -> list[OrderSummary]:
-        """Return the orders with this number (`1001`, `#1001`), external id or id."""
-        ...
-
-    def order(self, store: str, order_id: str) -> OrderSummary | None:
-        """Return one order by its platform id."""
-        ...
-
-    def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
-        """Return (product id, variant id) of every variant with the SKU or GTIN."""
-        ...
-
-    def articles_called(self, store: str, name: str) -> list[tuple[str, str | None]]:
-        """Return (variant id, SKU) of every variant with this SKU or GTIN today."""
-        ...
-
-    def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
-        """Return the parcels with a tracking number."""
-        ...
-
-    def skus_near(self, store: str, sku: str) -> list[str]:
-        """Return other SKUs of the store that a person may take for this one."""
-        ...
-
-    def levels_listed(
-        self, record: WaitingRecord, variant: str, as_of: str, listed_at: str
-    ) -> list[ListedLevel]:
-        """Return the other targets of a variant from the list of this record."""
-        ...
-
-    def hold(self, command: Command) -> Hold | None:
-        """Return why an operator has to decide about a fulfill or cancel, or None."""
-        ...
-
-    def shipments_reported(
-        self, store: str, order_id: str, record: int
-    ) -> list[ReportedShipment]:
-        """Return the shipments of an order, the first first, without this record."""
-        ...
-
-    def open_units(self, store: str, order_id: str) -> int:
-        """Return how many units of an order the mirror shows as not shipped."""
-        ...
-
-    def parcels_of(self, store: str, order_id: str) -> list[OrderParcel]:
-        """Return the parcels of an order that the store shows."""
-        ...
-
-    def overtaken(self, command: Command) -> str | None:
-        """Say why an adjustment is not to be sent after all: a count has overtaken it.
-
-        A count that did not know of it, and is not made true yet, is done anew.
+        An event that changes nothing now keeps what was said of it; quarantine is left
+        by one that can be folded. Bodies that were erased are passed over.
         """
         ...
 
 
-class Hold(Struct, frozen=True):
-    """Why an operator has to decide about a command before it is sent.
+LONGEST_REST_SECONDS = 300.0
+"""No object in doubt is left alone for longer; one that is due later is due now."""
 
-    `payload` is what can be asked for instead without harm, None where nothing can.
+
+class Reread(Struct, frozen=True):
+    """An object in doubt: what is to be read again, and why.
+
+    `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
+    that id). `asks` tells one doubt from a later one about the same object.
     """
 
-    reason: str
-    payload: dict[str, Any] | None = None
-
-
-class RecordOutcome(Struct, frozen=True):
-    """What became of a record: the state and sentence of a receipt.
-
-    `also` is what became of its other parts, where these came to different ends.
-    """
-
-    record: WaitingRecord
-    state: str
-    reason: str
-    also: tuple[RecordOutcome, ...] = ()
-
-
-MatchOne: TypeAlias = (
-    "Callable[[WaitingRecord, MatchReader],"
-    " Matched | Tracked | ListEnd | Known | Unmatched]"
-)
-
-
-class Records(Protocol):
-    """Records from connectors, and their quarantine."""
-
-    async def cursor(self, instance: str) -> str | None: ...
-
-    async def accept(
-        self,
-        instance: str,
-        store: str,
-        records: Sequence[NewRecord],
-        cursor: str | None,
-        match_one: MatchOne,
-    ) -> list[RecordOutcome]:
-        """Store records and cursor in one transaction, planning what matches."""
-        ...
-
-    async def match(self, match_one: MatchOne, limit: int) -> list[RecordOutcome]:
-        """Try the waiting records again."""
-        ...
-
-    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInStore]:
-        """Return what each name stands for in the mirror of a store."""
-        ...
-
-    async def any_waiting(self) -> bool:
-        """Tell whether a record waits, be it not to be tried yet."""
-        ...
-
-    async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]: ...
-
-    async def mark_reported(self, ids: Sequence[int]) -> None: ...
-
-    async def approved(self, instance: str) -> list[QuarantinedRow]: ...
-
-    async def mark_applied(self, id_: int) -> None: ...
-
-
-class QuarantinedRow(Struct, frozen=True):
-    """A row set aside."""
-
-    id: int
-    key: str
-    raw: str
-    reason: str
-    locator: str
-
-
-class Command(Struct, frozen=True):
-    """A command as the dispatcher sees it."""
-
-    seq: int
-    id: str
     store: str
     kind: str
-    target: str
-    lane: str
-    state: State
-    payload: dict[str, Any]
-    attempts: int
+    object_id: str
+    reason: str
+    asked_at: str
+    asks: int
     failures: int
-    instance: str
-
-    @property
-    def number_only(self) -> bool:
-        """Whether it sends a tracking number for an order that is shipped whole."""
-        return bool(self.payload.get("number_only"))
 
 
-class Marks(Protocol):
-    """Small facts that must survive a restart, by name."""
+class Rereads(Protocol):
+    """The queue of objects in doubt. An object stands in it once."""
 
-    async def get(self, name: str) -> str | None:
-        """Return the mark, or None."""
+    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
+        """Ask for an object to be read again, durably. May raise Busy."""
         ...
 
-    async def put(self, name: str, value: str) -> None:
-        """Set the mark, durably."""
+    async def ask_for_parents(self, store: str) -> bool:
+        """Ask for what objects name that changed since, and nobody has shown yet.
+
+        That is the customer of an order and the product of a level, unless it is known
+        to be gone. Tell whether there was any.
+        """
+        ...
+
+    async def next(self, store: str, limit: int) -> list[Reread]:
+        """Return what is due, in the order of asking."""
+        ...
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next row is due (it may be past), None of an empty queue."""
+        ...
+
+    async def done(self, reread: Reread) -> None:
+        """Remove the row, unless it was asked for again since `next` returned it.
+
+        To be called once the answer is durable, never before.
+        """
+        ...
+
+    async def postpone(self, reread: Reread, due_at: str) -> None:
+        """Count a failure and let the row rest until then."""
         ...

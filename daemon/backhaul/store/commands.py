@@ -1,4 +1,4 @@
-"""What sending asks of a store: commands, what they met, and what is known of them."""
+"""Commands: planned, sent, and resolved where the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
+from backhaul.core.lifecycle import TRANSITIONS, Cause
+from backhaul.errors import BackhaulError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from backhaul.core.effect_proof import EffectOwner
-    from backhaul.core.lifecycle import Cause, State
-    from backhaul.store.contract import Command, MatchReader
+    from backhaul.core.effect_proof import EffectOwner, Move, TagMeaning
+    from backhaul.core.lifecycle import State
+    from backhaul.store.matching import Command, MatchReader
 
 
 class Told(Struct, frozen=True):
@@ -203,4 +206,169 @@ class Doubts(Protocol):
         Those are without a known effect, and were sent at least once. `landed_at` is
         the change's time on the platform, "" where that is not known.
         """
+        ...
+
+
+class Tagged(Struct, frozen=True):
+    """An adjustment on the platform that bears a command's tag; `moves` as read."""
+
+    command: str
+    adjustment_id: str
+    moves: tuple[Move, ...]
+
+
+def restored_mark(store: str) -> str:
+    """Name the mark of when a database was found, or made, older than its sends."""
+    return f"restored:{store}"
+
+
+def audited_mark(store: str) -> str:
+    """Name the mark of up to when the platform's history was read."""
+    return f"audited:{store}"
+
+
+class Tags(Protocol):
+    """What the platform's history tells of commands, by their tags."""
+
+    async def sighted(
+        self, store: str, found: Sequence[Tagged], *, adopt: bool
+    ) -> list[TagMeaning]:
+        """Take in, in one transaction, what adjustments with our tags mean.
+
+        What landed is applied, what is too much is kept with its command; so is what
+        landed behind a count, once that one's step is under way no more. `adopt`
+        takes what is foreign for our own from before a restore: it is kept, and all
+        that is open is put in doubt. Otherwise what is foreign changes nothing.
+        """
+        ...
+
+    async def parcels_twice(self, store: str) -> list[tuple[str, str]]:
+        """Keep which parcels left twice by commands that were sent again.
+
+        Returns each command with the parcel too many, once. A parcel without a tracking
+        number cannot be told from one that a person sent.
+        """
+        ...
+
+    async def shift(self, store: str, seconds: float, longest_seconds: float) -> None:
+        """Move the times of open commands back by as much as the clock went back.
+
+        A look due within `longest_seconds`, the longest wait there is, stays.
+        """
+        ...
+
+    async def catch_up(self, store: str, longest_seconds: float) -> None:
+        """Let no open command wait for a clock that was set back while nobody looked.
+
+        No wait is longer than `longest_seconds`. What is in doubt is looked for late
+        rather than early.
+        """
+        ...
+
+
+LONGEST_REASON = 500
+"""In characters: a reason stands in lists."""
+VERBS: Mapping[str, Cause] = {
+    "settle": Cause.PERSON_ASKS,
+    "settle --applied": Cause.PERSON_CONFIRMS,
+    "park": Cause.PERSON_PARKS,
+    "resend": Cause.PERSON_RESENDS,
+    "drop": Cause.PERSON_DROPS,
+}
+"""Each decision, under the name that the audit log keeps, and what it does."""
+TYPED: Mapping[str, str] = {
+    "settle": "resolve",
+    "settle --applied": "resolve --applied",
+    "drop": "discard",
+}
+"""The decisions that `backhaul commands` calls by another word."""
+
+
+RESTOCK_UNSHIPPED = "resend --restock-unshipped"
+"""What one says of a cancellation to put back only what has not shipped."""
+
+
+def cause_of(verb: str) -> Cause:
+    """Return what a verb does to a command. Raises KeyError."""
+    return Cause.PERSON_RESENDS if verb == RESTOCK_UNSHIPPED else VERBS[verb]
+
+
+def can_restock_unshipped(kind: str, state: State, payload: Mapping[str, Any]) -> bool:
+    """Return True for a cancellation with restock that can be sent again."""
+    can_resend = (state, Cause.PERSON_RESENDS) in TRANSITIONS
+    return can_resend and kind == "cancel" and bool(payload.get("restock"))
+
+
+def possible(state: State) -> list[str]:
+    """Return what a person may say of a command that stands there."""
+    return [verb for verb, cause in VERBS.items() if (state, cause) in TRANSITIONS]
+
+
+def typed(verb: str) -> str:
+    """Return the words of `backhaul commands` for a decision."""
+    return TYPED.get(verb, verb)
+
+
+def require(command: Command, verb: str) -> None:
+    """Raise BackhaulError that says what is possible instead."""
+    may = possible(command.state)
+    if can_restock_unshipped(command.kind, command.state, command.payload):
+        may.append(RESTOCK_UNSHIPPED)
+    if verb not in may:
+        raise BackhaulError(
+            f"command {command.id[:8]} is {command.state}, so {typed(verb)} cannot be "
+            f"done; what can: {', '.join(map(typed, may)) or 'nothing'}"
+        )
+
+
+class Decision(Struct, frozen=True):
+    """What a person says of the command with this whole id.
+
+    `verb` is one of VERBS, or RESTOCK_UNSHIPPED.
+    """
+
+    command: str
+    verb: str
+    who: str
+    reason: str
+
+
+class Decisions(Protocol):
+    """The moves that people make."""
+
+    async def find(self, command: str) -> Command:
+        """Return the command with this whole id. Raises BackhaulError."""
+        ...
+
+    async def decide(self, decision: Decision, shown: State | None = None) -> Command:
+        """Move a command and write down who did it, in one step; return it as moved.
+
+        `shown` is where it stood when the person looked. Raises BackhaulError where it
+        stands elsewhere by now, or where the lifecycle has no such move.
+        """
+        ...
+
+
+class Incident(Struct, frozen=True):
+    """One incident of an order; `says` is what happened, in a sentence.
+
+    `resolution` is what an operator wrote, None while the incident is open.
+    """
+
+    id: int
+    store: str
+    order_id: str
+    command_id: str
+    at: str
+    says: str
+    resolved_at: str | None = None
+    resolved_by: str | None = None
+    resolution: str | None = None
+
+
+class Incidents(Protocol):
+    """The incidents of every store."""
+
+    async def resolve(self, id_: int, who: str, resolution: str) -> Incident:
+        """Close an open incident, with an audit entry. Raises BackhaulError."""
         ...
