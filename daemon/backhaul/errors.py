@@ -10,6 +10,7 @@ BackhaulError
 │   ├── WriterFailed          70  the database's writer ended unexpectedly
 │   └── AlreadyRunning        75  another daemon holds the lock, or started later
 ├── Busy                      try again soon (HTTP 503 with Retry-After)
+├── ReadFailed                the database cannot be read now
 └── Unusable                  one row or body is quarantined, the rest continues
     └── Unreadable            the same, for an object with a readable kind and id
 """
@@ -112,6 +113,10 @@ class Busy(BackhaulError):
     def __init__(self, reason: str, retry_after_seconds: int = 1) -> None:
         self.retry_after_seconds = retry_after_seconds
         super().__init__(reason)
+
+
+class ReadFailed(BackhaulError):
+    """The database cannot be read; the cause is the driver's error."""
 
 
 class Unusable(BackhaulError):

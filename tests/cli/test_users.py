@@ -52,7 +52,7 @@ def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) ->
     assert roles(office) == {"ann": "admin"}
     for words in (("remove", "ann"), ("role", "ann", "viewer")):
         refused = say(office, *words)
-        assert (refused.code, "is the last admin" in refused.err) == (1, True)
+        assert (refused.code, "is the last administrator" in refused.err) == (1, True)
     assert PASSWORD not in office.database.read_bytes().decode(errors="replace")
     query = "SELECT action, detail FROM audit"
     assert rows(office.database, query) == [("users add", "ann as admin")]

@@ -151,8 +151,7 @@ class Office:
 
     async def write(self, query: str, *values: object) -> None:
         """Write what no verb writes, as if it had come so."""
-        writer = self.store.users._writer
-        await writer.urgent(lambda connection: connection.execute(query, values))
+        await self.store.engine.write(lambda c: c.execute(query, values))
 
     async def index(self) -> None:
         """Bring the search index up to date."""

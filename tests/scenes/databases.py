@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.topics import fold_one
 from backhaul.store.sql.mirror.diff import MIRROR
+from backhaul.store.sqlite.connections import Connection
 from backhaul.store.sqlite.opening import open_store
 from scenes.payloads import STORE_ID, arrival
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from backhaul.core.clock import Clock
@@ -27,7 +28,7 @@ Row = tuple[Any, ...]
 
 def opened(path: Path) -> sqlite3.Connection:
     """Open a database as another program would, to be read."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    return Connection(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def rows(path: Path, query: str, *values: object) -> list[Row]:
@@ -50,14 +51,14 @@ def mirror_of(path: Path) -> dict[str, list[Row]]:
 
 def write(path: Path, statement: str, *values: object) -> None:
     """Write by hand, as another program would."""
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(Connection(path)) as connection, connection:
         connection.execute(statement, values)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
     """Hold the write lock, as a backup or a curious person may do."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(Connection(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
         connection.execute("ROLLBACK")

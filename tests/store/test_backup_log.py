@@ -121,7 +121,8 @@ def test_a_disk_that_is_full_already_is_no_reason_not_to_copy_to_another(
 
 
 SCRIPT = (
-    "import sys; from pathlib import Path; from backhaul.store.sqlite import copies"
+    "import sys; from pathlib import Path;"
+    " from backhaul.store.sqlite import file_backup"
 )
 LOCK = re.compile(r"fcntl\(\d+<[^>]*backhaul\.db-shm>, F_SETLK, \{l_type=F_UNLCK")
 FLUSH = re.compile(r"f(?:data)?sync\(\d+<([^>]*)>\)")
@@ -133,7 +134,7 @@ def test_nothing_is_flushed_to_the_copy_before_the_log_is_let_go(
     """A slow disk makes the flush of a large copy long."""
     strace, told = require("strace"), path.with_name("calls")
     copied = path.with_name("copy.db")
-    call = f"{SCRIPT}; copies.copy(Path({str(path)!r}), Path({str(copied)!r}))"
+    call = f"{SCRIPT}; file_backup.copy(Path({str(path)!r}), Path({str(copied)!r}))"
     watched = [strace, "-f", "-y", "-e", "trace=fsync,fdatasync,fcntl", "-o", str(told)]
     subprocess.run([*watched, sys.executable, "-c", call], check=True)
     calls = told.read_text().splitlines()

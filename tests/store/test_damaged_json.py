@@ -6,7 +6,6 @@ Nothing of it is sent; it goes to a person where it is met.
 from __future__ import annotations
 
 import re
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +25,14 @@ from backhaul.store.sql.commands.queries import Wanted, planned
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.read_models.timeline import FIND, LIFE
 from backhaul.store.sql.stock_targets import stock_snapshot
+from backhaul.store.sqlite.connections import Connection
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.databases import arrive, rows, started_store, take, write
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncIterator, Callable
 
     from backhaul.store.matching import Command, MatchReader
@@ -106,7 +107,7 @@ def states(store: SqliteStore) -> dict[str, str]:
 
 
 def asked(store: SqliteStore, read: Callable[[sqlite3.Connection], Any]) -> Any:
-    with closing(sqlite3.connect(store.path)) as connection:
+    with closing(Connection(store.path)) as connection:
         return read(connection)
 
 

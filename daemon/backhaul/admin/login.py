@@ -180,7 +180,7 @@ async def _audit_login(context: PageContext, request: web.Request, user: User) -
     Every change needs an audit entry of its own and is refused without one.
     """
     try:
-        await context.services.users.came(
+        await context.services.users.record_login(
             user.name, f"{LOGIN_PREFIX}{context.origin.address(request)}"
         )
     except Busy as error:

@@ -155,7 +155,7 @@ async def _erase_customer(parts: ActionContext, asked: Mapping[str, Any]) -> Ans
 async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Fold the events of a Selection again; return how many ended in each state."""
     selection = msgspec.convert(asked, Selection)
-    await parts.store.users.does(
+    await parts.store.users.record_action(
         Deed(asked["who"], "events refold", selection.in_words())
     )
     return {**await parts.refolder.reprocess(selection)}
@@ -164,7 +164,7 @@ async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
 async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Ask the connector `name` for its records now."""
     name = asked["name"]
-    await parts.store.users.does(Deed(asked["who"], "connectors run", name))
+    await parts.store.users.record_action(Deed(asked["who"], "connectors run", name))
     return {"records": await parts.ask_connector(name)}
 
 

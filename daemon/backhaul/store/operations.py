@@ -277,44 +277,44 @@ class User(Struct, frozen=True):
 
 
 class Users(Protocol):
-    """Every verb is written down in the audit as done by `who`; may raise Busy."""
+    """Users of the dashboard; each change has an audit entry. May raise Busy."""
 
     async def list(self) -> Sequence[User]:
-        """Return everybody by name."""
+        """Return all users by name."""
         ...
 
     async def find(self, name: str) -> User | None:
-        """Return somebody."""
+        """Return one user, None if there is none of that name."""
         ...
 
     async def add(
         self, name: str, role: Role, secret: str, who: str, *, first: bool = False
     ) -> None:
-        """Add somebody, the `first` only where there is nobody; may refuse."""
+        """Add a user. Raises BackhaulError if it exists, or is not the `first`."""
         ...
 
     async def remove(self, name: str, who: str) -> None:
-        """Take somebody away. Raises BackhaulError for the last admin."""
+        """Remove a user. Raises BackhaulError for the last administrator."""
         ...
 
     async def set_role(self, name: str, role: Role, who: str) -> None:
-        """Change what somebody may. Raises BackhaulError for the last admin."""
+        """Change a role. Raises BackhaulError for the last administrator."""
         ...
 
     async def set_secret(self, name: str, secret: str, who: str) -> None:
-        """Change somebody's password. Raises BackhaulError."""
+        """Change a password. Raises BackhaulError if there is no such user."""
         ...
 
-    async def came(self, name: str, detail: str) -> None:
-        """Write down that somebody logged in."""
+    async def record_login(self, name: str, detail: str) -> None:
+        """Record that a user logged in, in the audit too."""
         ...
 
     async def logins(self, name: str, since: str) -> Sequence[str]:
-        """Return what was written down of somebody's logins since a time, once each."""
+        """Return the different details of logins since a time, newest first."""
         ...
 
-    async def does(self, deed: Deed) -> None:
-        """Write down what somebody is about to do, where it is no row of ours."""
+    async def record_action(self, deed: Deed) -> None:
+        """Add an audit entry for an action that changes no row of the store."""
         ...
 
 

@@ -11,7 +11,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store.commands import RESTOCK_UNSHIPPED, can_restock_unshipped, possible
 from backhaul.store.operations import Role
 from backhaul.store.sql.commands.queries import Wanted
-from backhaul.store.sqlite.json_sql import document_of
+from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
+from backhaul.store.sqlite.dialect import rendered
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -51,6 +53,7 @@ PAGE_BYTES = 8_192
 """Larger pages pay with bodies of a few KiB (measured: a sixth faster)."""
 CHECKPOINT_PAGES = 4_000
 BUSY_MILLISECONDS = 500
+READER_PAGES = 16
 
 
 _FILE_TROUBLE = frozenset(
@@ -77,9 +80,44 @@ def concerns_the_file(error: Exception) -> bool:
     return code is not None and code & 0xFF in _FILE_TROUBLE
 
 
+class DamagedText(str):
+    """Text that is no UTF-8, with replacement characters. No JSON can hold it."""
+
+    __slots__ = ()
+
+
+def _as_text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return DamagedText(raw.decode(errors="replace"))
+
+
+class Connection(sqlite3.Connection):
+    """Runs statements of the common text.
+
+    Damaged text becomes DamagedText: by itself sqlite3 ends a whole query at the first
+    row that is no UTF-8.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.text_factory = _as_text
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        """Run one statement."""
+        return super().execute(rendered(sql), values)
+
+    def executemany(self, sql: str, values: Iterable[Any], /) -> sqlite3.Cursor:
+        """Run a statement once for each set of values."""
+        return super().executemany(rendered(sql), values)
+
+
 def open_writer(path: Path) -> sqlite3.Connection:
     """Open the write connection: WAL, FULL, no implicit transactions."""
-    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
+    connection = sqlite3.connect(
+        path, isolation_level=None, cached_statements=512, factory=Connection
+    )
     prepare_writer(connection)
     return connection
 
@@ -123,8 +161,11 @@ def open_reader(path: Path) -> sqlite3.Connection:
         uri=True,
         isolation_level=None,
         check_same_thread=False,
+        factory=Connection,
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
+    # A read meets most pages once; a cache of them would grow with the mirror.
+    connection.execute(f"PRAGMA cache_size={READER_PAGES}")
     connection.row_factory = sqlite3.Row
     return connection
 

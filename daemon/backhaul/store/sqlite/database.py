@@ -22,13 +22,14 @@ from backhaul.store.sql.operations.alert_conditions import SqlNeeds
 from backhaul.store.sql.operations.alerts import SqlAlerts
 from backhaul.store.sql.operations.gauges import Numbers, SqlSamples
 from backhaul.store.sql.operations.job_runs import SqlJobRuns
-from backhaul.store.sql.operations.kv import SqlMarks
+from backhaul.store.sql.operations.kv import SqlKeyValues
 from backhaul.store.sql.operations.retention import SqlRetention
 from backhaul.store.sql.operations.users import SqlUsers
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
 from backhaul.store.sql.records.repository import SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.engine import SqliteEngine
 from backhaul.store.sqlite.full_text import SqliteSearch
 from backhaul.store.sqlite.writer import Writer
 
@@ -53,6 +54,7 @@ class SqliteStore:
     ) -> None:
         self.path = path
         self._writer = writer(path, append_batch, connect)
+        self.engine = engine = SqliteEngine(path, self._writer, clock)
         self.inbox = SqlInbox(self._writer, clock)
         self.records = SqlRecords(self._writer, clock)
         self.deliveries = SqlDeliveries(self._writer, clock)
@@ -63,7 +65,7 @@ class SqliteStore:
         self.targets = SqlTargets(self._writer, clock)
         self.decisions = SqlDecisions(self._writer, clock)
         self.incidents = SqlIncidents(self._writer, clock)
-        self.marks = SqlMarks(self._writer)
+        self.marks = SqlKeyValues(engine)
         self.webhook_secrets = SqlWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)
         self.forgetting = SqlForgetting(path, self._writer, clock)
@@ -76,8 +78,8 @@ class SqliteStore:
         self.look = SqliteLook(path)
         self.numbers = Numbers(path, clock)
         self.needs = SqlNeeds(path)
-        self.users = SqlUsers(path, self._writer, clock)
-        self.samples = SqlSamples(path, self._writer)
+        self.users = SqlUsers(engine)
+        self.samples = SqlSamples(engine)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
@@ -106,6 +108,5 @@ class SqliteStore:
         self.look.close()
         self.numbers.close()
         self.needs.close()
-        self.users.close()
-        self.samples.close()
+        self.engine.close()
         await asyncio.to_thread(connections.end_log, self.path)

@@ -174,7 +174,10 @@ def open_to_look(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise BackhaulError(f"{path}: there is no such file")
     address = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as opened:
+    opened = sqlite3.connect(
+        address, uri=True, isolation_level=None, factory=connections.Connection
+    )
+    with closing(opened):
         yield opened
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.store.read_models import Followed
+from backhaul.store.sql.documents import is_document
 from backhaul.store.sql.inbox.append import CURSOR as FOLD_CURSOR
 from backhaul.store.sql.mirror.rows import DOCUMENTS
-from backhaul.store.sqlite.json_sql import is_document
 from backhaul.store.sqlite.migrations import mirror
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.lifecycle import OPEN, Cause
+from backhaul.store.sql.documents import document_of, intact
 from backhaul.store.sql.mirror.write import FORGETS
 from backhaul.store.sql.stock_targets import adjustments
-from backhaul.store.sqlite.json_sql import document_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -89,7 +89,7 @@ def _order(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
         "updated_at": row[0],
         "cancelled_at": row[1],
         "shipments": [parcel[0] for parcel in parcels],
-        "fulfilled": dict(lines.fetchall()),
+        "fulfilled": {intact(line): units for line, units in lines},
     }
 
 

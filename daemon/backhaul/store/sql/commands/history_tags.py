@@ -23,8 +23,9 @@ from backhaul.store.sql.commands.repository import (
     move_on,
     to_command,
 )
+from backhaul.store.sql.dialect import document, member
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.stock_targets import late_adjustments
-from backhaul.store.sqlite.json_sql import document_of, member, whole
 
 if TYPE_CHECKING:
     import sqlite3
@@ -89,7 +90,7 @@ _COUNTED_AHEAD = """
 _TWICE = f"""
     SELECT c.id, s.id, CAST(c.payload AS BLOB), (
       SELECT CAST(d.value AS BLOB)
-      FROM orders r, json_each({whole("r.document")}, '$.shipments') d
+      FROM orders r, json_each({document("r.document")}, '$.shipments') d
       WHERE r.store = s.store AND r.id = s.order_id AND d.value ->> 'id' = s.id)
     FROM commands c
     JOIN shipments s ON s.store = c.store AND s.order_id = c.target
@@ -106,11 +107,11 @@ _TWICE = f"""
       AND NOT EXISTS (
         SELECT 1 FROM commands o WHERE o.store = s.store AND o.effect_id = s.id)
       AND NOT EXISTS (
-        SELECT 1 FROM json_each({whole("c.evidence")}, '$.doubled') d
+        SELECT 1 FROM json_each({document("c.evidence")}, '$.doubled') d
         WHERE d.value = s.id)
 """  # noqa: S608 - constants
 _KEEP_DOUBLE = f"""
-    UPDATE commands SET evidence = json_set({whole("evidence")}, '$.doubled',
+    UPDATE commands SET evidence = json_set({document("evidence")}, '$.doubled',
       json_insert(coalesce({member("evidence", "$.doubled")}, '[]'), '$[#]', ?))
     WHERE id = ? AND store = ?
 """  # noqa: S608 - constants

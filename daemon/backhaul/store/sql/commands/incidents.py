@@ -15,9 +15,9 @@ from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import Incident
 from backhaul.store.operations import Deed
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.mirror.shipped_units import out_by_line
-from backhaul.store.sql.operations.audit_log import write_down
-from backhaul.store.sqlite.json_sql import document_of
+from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -148,7 +148,7 @@ class SqlIncidents:
                     f"there is no open incident {id_}; see: backhaul incidents list"
                 )
             deed = Deed(who, "incidents resolve", f"{id_}: {resolution}")
-            write_down(connection, now, deed)
+            add_entry(connection, now, deed)
             return Incident(*row)
 
         return await self._writer.urgent(unit)

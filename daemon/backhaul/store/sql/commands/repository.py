@@ -23,11 +23,11 @@ from backhaul.store.sql.commands import (
     planning,
 )
 from backhaul.store.sql.commands.command_evidence import baseline
+from backhaul.store.sql.documents import document_of, is_document
 from backhaul.store.sql.inbox.unreadable_orders import HOLDS
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sqlite.connections import concerns_the_file
-from backhaul.store.sqlite.json_sql import document_of, is_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

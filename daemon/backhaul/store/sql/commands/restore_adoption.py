@@ -12,7 +12,8 @@ from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ADJUSTMENT_REASON
 from backhaul.store.commands import restored_mark
-from backhaul.store.sqlite.json_sql import document_of, whole
+from backhaul.store.sql.dialect import document
+from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,7 +40,7 @@ _FORGOTTEN = f"""
       AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = a.command_id)
       AND NOT EXISTS (SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
-      AND EXISTS (SELECT 1 FROM json_each({whole("a.evidence")}, '$.moves') m
+      AND EXISTS (SELECT 1 FROM json_each({document("a.evidence")}, '$.moves') m
         WHERE m.value ->> 'product_id' = :product
           AND m.value ->> 'at' >= substr(:as_of, 1, 19)
           AND coalesce(m.value ->> 'variant_id', :variant) = :variant)

@@ -20,8 +20,9 @@ from backhaul.store.sql.commands.repository import (
     park_damaged,
     to_command,
 )
+from backhaul.store.sql.dialect import member
+from backhaul.store.sql.documents import document_of, is_document
 from backhaul.store.sql.stock_targets.adjustments import has_later_step
-from backhaul.store.sqlite.json_sql import document_of, is_document, member
 
 if TYPE_CHECKING:
     import sqlite3

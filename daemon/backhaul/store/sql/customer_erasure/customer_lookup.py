@@ -8,8 +8,8 @@ import string
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from backhaul.store.sql.dialect import member
 from backhaul.store.sqlite import connections, full_text
-from backhaul.store.sqlite.json_sql import member
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,10 +13,10 @@ from backhaul.core.identity import address_digest
 from backhaul.store.customer_erasure import Scanned, Trace
 from backhaul.store.operations import Deed
 from backhaul.store.sql.customer_erasure.customer_lookup import orders_of, told_of
-from backhaul.store.sql.operations.audit_log import write_down
+from backhaul.store.sql.dialect import member
+from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.full_text import index
-from backhaul.store.sqlite.json_sql import member
 
 if TYPE_CHECKING:
     import sqlite3
@@ -175,7 +175,7 @@ class SqlForgetting:
     async def audit(self, who: str, action: str, detail: str) -> None:
         """Write down who did what."""
         now, deed = to_text(self._clock.now()), Deed(who, action, detail)
-        await self._writer.urgent(lambda connection: write_down(connection, now, deed))
+        await self._writer.urgent(lambda connection: add_entry(connection, now, deed))
 
 
 def _mark(store: str, customer_id: str) -> str:

@@ -14,10 +14,10 @@ from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Outgoing
 from backhaul.store.operations import Deed
 from backhaul.store.sql.deliveries import change_fanout
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox.refetch_queue import Doubt, ask
 from backhaul.store.sql.mirror.rows import DOCUMENTS, NEWEST
-from backhaul.store.sql.operations.audit_log import write_down
-from backhaul.store.sqlite.json_sql import document_of
+from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -212,7 +212,7 @@ class SqlDeliveries:
             said = f"{verb} by {who}: {reason}"
             state = _move(connection, seq, _VERBS[verb], said, now)
             deed = Deed(who, f"deliveries {verb}", f"delivery {seq}: {reason}")
-            write_down(connection, now, deed)
+            add_entry(connection, now, deed)
             connection.execute(
                 "UPDATE deliveries SET due_at = ?, failures = 0, looks = 0"
                 " WHERE seq = ?",

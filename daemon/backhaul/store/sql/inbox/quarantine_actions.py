@@ -10,11 +10,11 @@ from backhaul.errors import BackhaulError
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import Deed
 from backhaul.store.sql.commands.planning import plan
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.mirror.lookup import MirrorReader
-from backhaul.store.sql.operations.audit_log import write_down
+from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sql.records.repository import KEPT_BY_CONNECTOR
-from backhaul.store.sqlite.json_sql import document_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -236,4 +236,4 @@ def _write_down(
     now: str,
 ) -> None:
     detail = f"row {row['id']} ({row['name']} {row['locator'] or row['key']}): {reason}"
-    write_down(connection, now, Deed(who, f"quarantine {verb}", detail))
+    add_entry(connection, now, Deed(who, f"quarantine {verb}", detail))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core import strict_json
 from backhaul.errors import Unusable
-from backhaul.store.sqlite.json_sql import member
+from backhaul.store.sql.dialect import member
 
 if TYPE_CHECKING:
     import sqlite3

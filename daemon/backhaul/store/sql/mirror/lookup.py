@@ -18,12 +18,13 @@ from backhaul.store.mirror import (
     Parcel,
     ReportedShipment,
 )
+from backhaul.store.sql.dialect import document, member
+from backhaul.store.sql.documents import document_of, is_document
 from backhaul.store.sql.mirror import shipped_units
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sku_spellings import near_skus
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sql.stock_targets.count_coalescing import levels_listed
-from backhaul.store.sqlite.json_sql import document_of, is_document, member, whole
 from backhaul_sdk import LineInStore, NameInStore, OrderInStore
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ _REPORTED = """
 _PARCELS = f"""
     SELECT s.tracking_number, s.tracking_company, (
       SELECT d.value -> '$.items'
-      FROM orders o, json_each({whole("o.document")}, '$.shipments') d
+      FROM orders o, json_each({document("o.document")}, '$.shipments') d
       WHERE o.store = s.store AND o.id = s.order_id AND d.value ->> 'id' = s.id)
     FROM shipments s WHERE s.store = ? AND s.order_id = ? ORDER BY s.id
 """  # noqa: S608 - constants

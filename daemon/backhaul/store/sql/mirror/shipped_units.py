@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.status_rank import is_refunded
 from backhaul.store.matching import Hold
-from backhaul.store.sqlite.json_sql import document_of
+from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
 from backhaul.store.sql.commands import echoes, incidents
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.refetch_queue import Doubt, ask
 from backhaul.store.sql.mirror import stock_ledger
 from backhaul.store.sql.mirror.rows import parts, table
 from backhaul.store.sql.mirror.sku_spellings import add_spellings
-from backhaul.store.sqlite.json_sql import document_of
 
 if TYPE_CHECKING:
     import sqlite3

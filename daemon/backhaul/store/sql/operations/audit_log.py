@@ -1,18 +1,21 @@
-"""The audit: a row for whatever a person did, beside what it changed."""
+"""The audit: one entry for each action of a person."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.store.operations import Deed
+    from backhaul.store.sql.family import Connection
+
+_ADD = """
+    INSERT INTO audit (at, who, action, detail) VALUES (:at, :who, :action, :detail)
+"""
 
 
-def write_down(connection: sqlite3.Connection, now: str, deed: Deed) -> None:
-    """Add the row, in the transaction that is under way."""
+def add_entry(connection: Connection, now: str, deed: Deed) -> None:
+    """Add an entry in the transaction of the change that it records."""
     connection.execute(
-        "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
-        (now, deed.who, deed.action, deed.detail),
+        _ADD,
+        {"at": now, "who": deed.who, "action": deed.action, "detail": deed.detail},
     )

@@ -6,9 +6,11 @@ import asyncio
 import sqlite3
 from typing import TYPE_CHECKING
 
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.errors import ReadFailed
+from backhaul.store.sql.family import Family, background, read
 from backhaul.store.sql.mirror.sync_progress import consistency
 from backhaul.store.sqlite.connections import Readers
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.operations import Sample
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
 
 
 Number = tuple[str, float, tuple[str, ...]]
@@ -177,44 +179,39 @@ def _sizes(path: Path) -> list[Number]:
     ]
 
 
-COUNTING_PAGES = 8
-_KEEP = "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_KEEP = """
+    INSERT INTO samples (at, webhooks, folded, applied, platform_seconds,
+        heartbeat_seconds, events_waiting, commands_open, parked)
+    VALUES (:at, :webhooks, :folded, :applied, :platform_seconds,
+        :heartbeat_seconds, :events_waiting, :commands_open, :parked)
+    ON CONFLICT (at) DO UPDATE SET webhooks = excluded.webhooks,
+        folded = excluded.folded, applied = excluded.applied,
+        platform_seconds = excluded.platform_seconds,
+        heartbeat_seconds = excluded.heartbeat_seconds,
+        events_waiting = excluded.events_waiting,
+        commands_open = excluded.commands_open, parked = excluded.parked
+"""
 _MIRRORED = """
-    SELECT (SELECT count(*) FROM orders) AS orders,
-           (SELECT count(*) FROM products WHERE deleted_at IS NULL) AS products,
-           (SELECT count(*) FROM customers) AS customers
+    SELECT 'orders', count(*) FROM orders
+    UNION ALL SELECT 'products', count(*) FROM products WHERE deleted_at IS NULL
+    UNION ALL SELECT 'customers', count(*) FROM customers
 """
 
 
-class SqlSamples:
-    """Writes behind the rest, and counts in a thread."""
+class SqlSamples(Family):
+    """Keeps a sample a minute."""
 
-    def __init__(self, path: Path, writer: Writer) -> None:
-        self._readers = Readers(path)
-        self._writer = writer
-
-    def close(self) -> None:
-        """Close what is idle."""
-        self._readers.close()
-
-    async def keep(self, sample: Sample, since: str) -> None:
-        """Keep a sample; forget those before `since`. May raise Busy."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(_KEEP, astuple(sample))
-            connection.execute("DELETE FROM samples WHERE at < ?", (since,))
-
-        await self._writer.background(unit)
+    @background
+    def keep(self, connection: Connection, sample: Sample, since: str) -> None:
+        connection.execute(_KEEP, asdict(sample))
+        connection.execute("DELETE FROM samples WHERE at < :since", {"since": since})
 
     async def mirrored(self) -> dict[str, int]:
-        """Count what is mirrored, by table; nothing of a file that cannot be read."""
-        return await asyncio.to_thread(self._mirrored)
-
-    def _mirrored(self) -> dict[str, int]:
         try:
-            with self._readers.lend() as connection:
-                # A count meets each page once; a cache of them grows with the mirror.
-                connection.execute(f"PRAGMA cache_size={COUNTING_PAGES}")
-                return dict(connection.execute(_MIRRORED).fetchone())
-        except sqlite3.Error:
+            return await self._mirrored()
+        except ReadFailed:
             return {}
+
+    @read
+    def _mirrored(self, connection: Connection) -> dict[str, int]:
+        return dict(connection.execute(_MIRRORED).fetchall())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.operations import JobState, Trigger
-from backhaul.store.sql.operations.audit_log import write_down
+from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -87,7 +87,7 @@ class SqlJobRuns:
 
         def unit(connection: sqlite3.Connection) -> int:
             if deed is not None:
-                write_down(connection, run.started_at, deed)
+                add_entry(connection, run.started_at, deed)
             let_out = _let_out(connection, run) if run.kind else 0
             idle = bool(run.kind) and not let_out and run.trigger is Trigger.SCHEDULE
             if idle and _remembered(connection, run):
@@ -141,7 +141,7 @@ class SqlJobRuns:
                 " ON CONFLICT DO UPDATE SET paused_at = ?3",
                 [(*key, now) for key in keys],
             )
-            write_down(connection, now, deed)
+            add_entry(connection, now, deed)
 
         await self._writer.urgent(unit)
         return now
@@ -156,7 +156,7 @@ class SqlJobRuns:
                 " WHERE job = ? AND store = ? AND paused_at IS NOT NULL",
                 [(now, *key) for key in keys],
             )
-            write_down(connection, now, deed)
+            add_entry(connection, now, deed)
 
         await self._writer.urgent(unit)
 

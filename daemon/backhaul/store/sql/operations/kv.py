@@ -1,39 +1,29 @@
-"""Small facts that must survive a restart, by name."""
+"""Small values that must survive a restart, by name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.store.sql.family import Family, write
+
 if TYPE_CHECKING:
-    import sqlite3
+    from backhaul.store.sql.family import Connection
 
-    from backhaul.store.sqlite.writer import Writer
+_PUT = """
+    INSERT INTO marks (name, value) VALUES (:name, :value)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
 
 
-class SqlMarks:
+class SqlKeyValues(Family):
     """A durable dictionary of text."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    @write
+    def get(self, connection: Connection, name: str) -> str | None:
+        query = "SELECT value FROM marks WHERE name = :name"
+        row = connection.execute(query, {"name": name}).fetchone()
+        return str(row[0]) if row else None
 
-    async def get(self, name: str) -> str | None:
-        """Return the mark, or None. One that is damaged may be no text any more."""
-
-        def unit(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute(
-                "SELECT CAST(value AS BLOB) FROM marks WHERE name = ?", (name,)
-            ).fetchone()
-            return row[0].decode(errors="replace") if row else None
-
-        return await self._writer.urgent(unit)
-
-    async def put(self, name: str, value: str) -> None:
-        """Set the mark, durably."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
-                (name, value),
-            )
-
-        await self._writer.urgent(unit)
+    @write
+    def put(self, connection: Connection, name: str, value: str) -> None:
+        connection.execute(_PUT, {"name": name, "value": value})

@@ -1,168 +1,135 @@
-"""The dashboard's users, each change of them in one transaction with its audit line."""
+"""The dashboard's users; each change and its audit entry are one transaction."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import ROLES, Deed, Role, User
-from backhaul.store.sql.operations.audit_log import write_down
-from backhaul.store.sqlite.connections import Readers
+from backhaul.store.sql.family import Family, read, write
+from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
-    from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
 
 _USER = "SELECT name, role, secret, epoch, created_at, last_login_at FROM users"
 
 LOGIN = "users login"
 MOST_LOGINS = 1_000
-"""Addresses that are known of one user; the oldest above that are not."""
+"""How many of the last addresses of one user are returned."""
 _LOGINS = """
-    SELECT detail FROM audit WHERE action = ? AND who = ? AND at >= ?
-    GROUP BY detail ORDER BY max(id) DESC LIMIT ?
+    SELECT detail FROM audit WHERE action = :login AND who = :name AND at >= :since
+    GROUP BY detail ORDER BY max(id) DESC LIMIT :most
 """
 
 
-class SqlUsers:
-    """Reads beside the writer: each page asks who is there, and must not queue."""
+class SqlUsers(Family):
+    """Users of the dashboard, in a table of a few rows."""
 
-    def __init__(self, path: Path, writer: Writer, clock: Clock) -> None:
-        self._readers = Readers(path)
-        self._writer = writer
-        self._clock = clock
+    @read
+    def list(self, connection: Connection) -> list[User]:
+        return [_user(row) for row in connection.execute(f"{_USER} ORDER BY name")]
 
-    def close(self) -> None:
-        """Close what is idle."""
-        self._readers.close()
+    @read
+    def find(self, connection: Connection, name: str) -> User | None:
+        return _find(connection, name)
 
-    async def list(self) -> list[User]:
-        """Return everybody by name."""
-        # By primary key in a table of a few rows: less than a hop to a thread costs.
-        with self._readers.lend() as connection:
-            return [_user(row) for row in connection.execute(f"{_USER} ORDER BY name")]
-
-    async def find(self, name: str) -> User | None:
-        """Return somebody."""
-        with self._readers.lend() as connection:
-            row = connection.execute(f"{_USER} WHERE name = ?", (name,)).fetchone()
-        return _user(row) if row else None
-
-    async def add(
-        self, name: str, role: Role, secret: str, who: str, *, first: bool = False
-    ) -> None:
-        """Add somebody, the `first` only where there is nobody; may refuse."""
-        now = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> None:
-            if first and connection.execute("SELECT 1 FROM users").fetchone():
-                raise BackhaulError("somebody was added already; log in instead")
-            if connection.execute(f"{_USER} WHERE name = ?", (name,)).fetchone():
-                raise BackhaulError(f"there is a user {name} already")
-            connection.execute(
-                "INSERT INTO users (name, role, secret, epoch, created_at)"
-                " VALUES (?, ?, ?, 1, ?)",
-                (name, role.word, secret, now),
-            )
-            added = Deed(who, "users add", f"{name} as {role.word}")
-            write_down(connection, now, added)
-
-        await self._writer.urgent(unit)
-
-    async def remove(self, name: str, who: str) -> None:
-        """Take somebody away. Raises BackhaulError for the last admin."""
-
-        def unit(connection: sqlite3.Connection) -> str:
-            connection.execute("DELETE FROM users WHERE name = ?", (name,))
-            return name
-
-        await self._change(name, who, "users remove", unit)
-
-    async def set_role(self, name: str, role: Role, who: str) -> None:
-        """Change what somebody may. Raises BackhaulError for the last admin."""
-
-        def unit(connection: sqlite3.Connection) -> str:
-            connection.execute(
-                "UPDATE users SET role = ? WHERE name = ?", (role.word, name)
-            )
-            return f"{name} is {role.word} now"
-
-        await self._change(name, who, "users role", unit)
-
-    async def set_secret(self, name: str, secret: str, who: str) -> None:
-        """Change somebody's password. Raises BackhaulError."""
-
-        def unit(connection: sqlite3.Connection) -> str:
-            connection.execute(
-                "UPDATE users SET secret = ?, epoch = epoch + 1 WHERE name = ?",
-                (secret, name),
-            )
-            return name
-
-        await self._change(name, who, "users password", unit)
-
-    async def came(self, name: str, detail: str) -> None:
-        """Write down that somebody logged in."""
-        now = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE users SET last_login_at = ? WHERE name = ?", (now, name)
-            )
-            write_down(connection, now, Deed(name, LOGIN, detail))
-
-        await self._writer.urgent(unit)
-
-    async def logins(self, name: str, since: str) -> Sequence[str]:
-        """Return what was written down of somebody's logins since a time, once each."""
-        values = (LOGIN, name, since, MOST_LOGINS)
-        return await asyncio.to_thread(self._logins, values)
-
-    def _logins(self, values: tuple[str, str, str, int]) -> Sequence[str]:
-        with self._readers.lend() as connection:
-            return [row[0] for row in connection.execute(_LOGINS, values)]
-
-    async def does(self, deed: Deed) -> None:
-        """Write down what somebody is about to do, where it is no row of ours."""
-        now = to_text(self._clock.now())
-        await self._writer.urgent(lambda connection: write_down(connection, now, deed))
-
-    async def _change(
+    @write
+    def add(
         self,
+        connection: Connection,
         name: str,
+        role: Role,
+        secret: str,
         who: str,
-        action: str,
-        change: Callable[[sqlite3.Connection], str],
+        *,
+        first: bool = False,
     ) -> None:
-        now = to_text(self._clock.now())
+        if first and connection.execute("SELECT 1 FROM users").fetchone():
+            raise BackhaulError("a user was added already; log in instead")
+        if _find(connection, name):
+            raise BackhaulError(f"user {name} exists already")
+        now = self._now()
+        connection.execute(
+            "INSERT INTO users (name, role, secret, epoch, created_at)"
+            " VALUES (:name, :role, :secret, 1, :now)",
+            {"name": name, "role": role.word, "secret": secret, "now": now},
+        )
+        add_entry(connection, now, Deed(who, "users add", f"{name} as {role.word}"))
 
-        def unit(connection: sqlite3.Connection) -> None:
-            before = _admins(connection)
-            if not connection.execute(f"{_USER} WHERE name = ?", (name,)).fetchone():
-                raise BackhaulError(
-                    f"there is no user {name}; see: backhaul users list"
-                )
-            detail = change(connection)
-            if before and not _admins(connection):
-                raise BackhaulError(
-                    f"{name} is the last admin: make somebody else one first"
-                )
-            write_down(connection, now, Deed(who, action, detail))
+    @write
+    def remove(self, connection: Connection, name: str, who: str) -> None:
+        with self._changes(connection, name):
+            connection.execute("DELETE FROM users WHERE name = :name", {"name": name})
+        add_entry(connection, self._now(), Deed(who, "users remove", name))
 
-        await self._writer.urgent(unit)
+    @write
+    def set_role(self, connection: Connection, name: str, role: Role, who: str) -> None:
+        with self._changes(connection, name):
+            connection.execute(
+                "UPDATE users SET role = :role WHERE name = :name",
+                {"name": name, "role": role.word},
+            )
+        detail = f"{name} is {role.word} now"
+        add_entry(connection, self._now(), Deed(who, "users role", detail))
+
+    @write
+    def set_secret(
+        self, connection: Connection, name: str, secret: str, who: str
+    ) -> None:
+        with self._changes(connection, name):
+            connection.execute(
+                "UPDATE users SET secret = :secret, epoch = epoch + 1"
+                " WHERE name = :name",
+                {"name": name, "secret": secret},
+            )
+        add_entry(connection, self._now(), Deed(who, "users password", name))
+
+    @write
+    def record_login(self, connection: Connection, name: str, detail: str) -> None:
+        now = self._now()
+        connection.execute(
+            "UPDATE users SET last_login_at = :now WHERE name = :name",
+            {"name": name, "now": now},
+        )
+        add_entry(connection, now, Deed(name, LOGIN, detail))
+
+    @read
+    def logins(self, connection: Connection, name: str, since: str) -> Sequence[str]:
+        values = {"login": LOGIN, "name": name, "since": since, "most": MOST_LOGINS}
+        return [row[0] for row in connection.execute(_LOGINS, values)]
+
+    @write
+    def record_action(self, connection: Connection, deed: Deed) -> None:
+        add_entry(connection, self._now(), deed)
+
+    @contextmanager
+    def _changes(self, connection: Connection, name: str) -> Iterator[None]:
+        """Let an existing user be changed, unless that leaves no administrator."""
+        admins = _admins(connection)
+        if _find(connection, name) is None:
+            raise BackhaulError(f"user {name} does not exist; see: backhaul users list")
+        yield
+        if admins and not _admins(connection):
+            raise BackhaulError(
+                f"{name} is the last administrator; make another user admin first"
+            )
 
 
-def _admins(connection: sqlite3.Connection) -> int:
-    query = "SELECT count(*) FROM users WHERE role = ?"
-    return int(connection.execute(query, (Role.ADMIN.word,)).fetchone()[0])
+def _find(connection: Connection, name: str) -> User | None:
+    query = f"{_USER} WHERE name = :name"
+    row = connection.execute(query, {"name": name}).fetchone()
+    return _user(row) if row else None
 
 
-def _user(row: sqlite3.Row) -> User:
+def _admins(connection: Connection) -> int:
+    query = "SELECT count(*) FROM users WHERE role = :role"
+    return int(connection.execute(query, {"role": Role.ADMIN.word}).fetchone()[0])
+
+
+def _user(row: tuple[Any, ...]) -> User:
     name, role, *rest = row
     return User(name, ROLES[role], *rest)

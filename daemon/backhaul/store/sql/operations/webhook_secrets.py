@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.store.sql.operations.audit_log import write_down
+from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -81,7 +81,7 @@ class SqlWebhookSecrets:
                 " WHERE store = ? AND fingerprint = ?",
                 (now if dropped else None, store, name),
             )
-            write_down(connection, now, deed)
+            add_entry(connection, now, deed)
             return _dropped(connection, store)
 
         return await self._writer.urgent(unit)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.store.sql.dialect import member
 from backhaul.store.sql.mirror.payment_states import NOT_REPORTED
 from backhaul.store.sql.mirror.rows import NEWEST
-from backhaul.store.sqlite.json_sql import member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.store.sqlite.json_sql import document_of
+from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from backhaul.store.sqlite.json_sql import member
+from backhaul.store.sql.dialect import member
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,7 +8,8 @@ from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
-from backhaul.store.sqlite.json_sql import Damaged, member
+from backhaul.store.sql.dialect import member
+from backhaul.store.sql.documents import Damaged
 
 if TYPE_CHECKING:
     import sqlite3

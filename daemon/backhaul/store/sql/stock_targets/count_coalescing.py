@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul.core.clock import normalize
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ListedLevel
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.stock_targets import adjustments
-from backhaul.store.sqlite.json_sql import document_of
 
 if TYPE_CHECKING:
     import sqlite3

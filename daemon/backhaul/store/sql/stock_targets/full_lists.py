@@ -15,11 +15,12 @@ from backhaul.core.sku_matching import near_text
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Unmatched
 from backhaul.store.sql.commands.planning import plan
+from backhaul.store.sql.dialect import member
+from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.stock_targets.adjustments import KIND
 from backhaul.store.sql.stock_targets.count_coalescing import is_decided
 from backhaul.store.sql.stock_targets.repository import plan_target
-from backhaul.store.sqlite.json_sql import document_of, member
 
 if TYPE_CHECKING:
     import sqlite3

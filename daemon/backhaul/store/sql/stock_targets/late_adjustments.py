@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from backhaul.core.effect_proof import TagMeaning
 from backhaul.core.lifecycle import State
+from backhaul.store.sql.dialect import document, member
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sql.stock_targets.adjustments import OUTDATED
-from backhaul.store.sqlite.json_sql import member, whole
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,7 +36,7 @@ _COUNT = f"""
       AND l.variant_id = t.variant_id
     WHERE s.id = :command AND s.store = :store AND s.kind = 'adjust'
       AND (s.effect_id IS NULL OR instr(s.evidence, '"moves"'))
-      AND NOT EXISTS (SELECT 1 FROM json_each({whole("s.evidence")}, '$.doubled') d
+      AND NOT EXISTS (SELECT 1 FROM json_each({document("s.evidence")}, '$.doubled') d
         WHERE d.value = :adjustment)
       AND t.correction IS NOT s.id AND t.computation IS NOT NULL
       AND c.state IN ('planned', 'parked', 'applied')
@@ -46,7 +46,7 @@ _COUNT = f"""
       AND (:at >= substr(min(t.as_of, c.created_at), 1, 19)
           AND coalesce(l.id > t.ledger, 1)
         OR EXISTS (
-          SELECT 1 FROM json_each({whole("t.computation")}, '$.movements') m
+          SELECT 1 FROM json_each({document("t.computation")}, '$.movements') m
           WHERE m.value ->> 'at' = l.at AND m.value ->> 'delta' = l.adjustment
             AND m.value ->> 'after' = l.stock_after
             AND m.value ->> 'caused_at' IS NULL))

@@ -24,10 +24,10 @@ from backhaul.store.sql.commands.repository import (
     move_on,
     to_command,
 )
-from backhaul.store.sql.operations.audit_log import write_down
+from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sql.stock_targets import adjustments, stock_snapshot
 from backhaul.store.sql.stock_targets.adjustments import NEWER, OUTDATED
-from backhaul.store.sqlite.json_sql import document_of
 from backhaul.store.stock_targets import Correct, Reading, Rest, Surroundings, Target
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class SqlTargets:
 
         def unit(connection: sqlite3.Connection) -> None:
             if deed is not None:
-                write_down(connection, now, deed)
+                add_entry(connection, now, deed)
             if reason is None:
                 connection.execute(
                     "DELETE FROM marks WHERE name = ?", (_stop_mark(store),)

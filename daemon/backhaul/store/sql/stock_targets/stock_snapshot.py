@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.stock import Movement, PendingMove, Reservation, StockSnapshot
 from backhaul.store.sql.commands import restore_adoption
-from backhaul.store.sqlite.json_sql import member, whole
+from backhaul.store.sql.dialect import document, member
 
 if TYPE_CHECKING:
     import sqlite3
@@ -108,7 +108,7 @@ _RESERVED = f"""
              AND s.shipped_at > :as_of),
            coalesce((
              SELECT sum(p.value ->> 'quantity')
-             FROM shipments s, json_each({whole("o.document")}, '$.shipments') d,
+             FROM shipments s, json_each({document("o.document")}, '$.shipments') d,
                   json_each(d.value, '$.items') p
              WHERE s.store = o.store AND s.order_id = o.id AND s.shipped_at > :as_of
                AND d.value ->> 'id' = s.id AND p.value ->> 'lineItemId' = i.id),
@@ -141,7 +141,7 @@ UNHEARD = f"""
         SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
       AND EXISTS (
-        SELECT 1 FROM json_each({whole("a.evidence")}, '$.moves') m
+        SELECT 1 FROM json_each({document("a.evidence")}, '$.moves') m
         WHERE m.value ->> 'product_id' = :product AND m.value ->> 'at' >= :since
           AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
     LIMIT 1

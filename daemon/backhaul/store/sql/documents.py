@@ -1,7 +1,4 @@
-"""JSON in a column, read so that a damaged row stands in nobody's way.
-
-SQLite ends a whole query at the first value that is no JSON; here it has no members.
-"""
+"""Documents kept as JSON in a column, read so that a damaged one stops nothing."""
 
 from __future__ import annotations
 
@@ -14,16 +11,6 @@ class Damaged(ValueError):
     """What is needed to decide about a row cannot be read; the text says of what."""
 
 
-def member(column: str, path: str) -> str:
-    """Return SQL for a member, NULL of what is damaged; `path` as in `$.delta`."""
-    return f"iif(json_valid({column}), json_extract({column}, '{path}'), NULL)"
-
-
-def whole(column: str) -> str:
-    """Return SQL for a document, an empty one instead of a damaged one or NULL."""
-    return f"iif(json_valid({column}), {column}, '{{}}')"
-
-
 def document_of(text: str | bytes | None) -> dict[str, Any]:
     """Return a document; it is empty where it is damaged, or where there is none."""
     return _read(text or b"{}") or {}
@@ -32,6 +19,13 @@ def document_of(text: str | bytes | None) -> dict[str, Any]:
 def is_document(text: str | bytes) -> bool:
     """Tell a document from what is damaged; it may be empty."""
     return _read(text) is not None
+
+
+def intact(text: str) -> str:
+    """Return a key of a document as it is. Raises Damaged if it is no whole text."""
+    if type(text) is not str:
+        raise Damaged(f"{text!r} is damaged")
+    return text
 
 
 def _read(text: str | bytes) -> dict[str, Any] | None:

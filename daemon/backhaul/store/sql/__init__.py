@@ -1,0 +1,1 @@
+"""The store's families: one SQL text for every engine."""

@@ -1,0 +1,84 @@
+"""Fragments of SQL that each engine writes its own way.
+
+The common text holds a mark for each fragment, and `render` replaces the marks by what
+one engine's table of fragments gives. Everything else in the text runs on SQLite 3.40
+and PostgreSQL 15 alike.
+
+A JSON column may hold a damaged document on SQLite, where it is text: a member of it is
+then NULL, so that one damaged row never stops a query over all rows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Fragments: TypeAlias = "Mapping[str, Callable[..., str]]"
+"""From the name of a fragment to a function from its arguments to SQL."""
+_MARK = re.compile("⟦([a-z_]+)¦([^⟦⟧]*)⟧")
+
+
+def _mark(name: str, *arguments: str) -> str:
+    return f"⟦{name}¦{'¦'.join(arguments)}⟧"
+
+
+def member(column: str, path: str) -> str:
+    """Return SQL for a text member of a document, such as `$.order_id`."""
+    return _mark("member", column, path)
+
+
+def number(column: str, path: str) -> str:
+    """Return SQL for a whole number in a document, such as `$.delta`."""
+    return _mark("number", column, path)
+
+
+def flag(column: str, path: str) -> str:
+    """Return SQL for a yes or no in a document, as a condition."""
+    return _mark("flag", column, path)
+
+
+def has(column: str, path: str) -> str:
+    """Return SQL that is true where a document has a member that is not null."""
+    return _mark("has", column, path)
+
+
+def elements(column: str, path: str) -> str:
+    """Return a table of an array's elements; each has one column, `value`."""
+    return _mark("elements", column, path)
+
+
+def document(column: str) -> str:
+    """Return SQL for a document; it is empty where it is damaged or NULL."""
+    return _mark("document", column)
+
+
+def epoch(column: str) -> str:
+    """Return SQL for the seconds since 1970 of a time kept as text, with fractions."""
+    return _mark("epoch", column)
+
+
+def least(*values: str) -> str:
+    """Return SQL for the smallest of values; none of them is NULL."""
+    return _mark("least", *values)
+
+
+def greatest(*values: str) -> str:
+    """Return SQL for the greatest of values; none of them is NULL."""
+    return _mark("greatest", *values)
+
+
+def same(left: str, right: str) -> str:
+    """Return SQL that is true where two values are equal, or both NULL."""
+    return _mark("same", left, right)
+
+
+def render(sql: str, fragments: Fragments) -> str:
+    """Return a statement with its marks replaced, the innermost first."""
+    while True:
+        done = _MARK.sub(lambda m: fragments[m[1]](*m[2].split("¦")), sql)
+        if done == sql:
+            return done
+        sql = done

@@ -1,0 +1,119 @@
+"""What every family of the store builds on: an engine, and methods that are one unit.
+
+A unit gets a connection and runs on it alone. `@write` runs it in the engine's next
+transaction, `@background` behind all that is urgent, `@read` on a connection that
+cannot write. A method that raises leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Iterator
+
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="Family")
+Values: TypeAlias = "tuple[object, ...] | list[Any] | dict[str, Any]"
+
+
+class Rows(Protocol):
+    """The result of a statement, read once. A row is a tuple with names."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    @property
+    def lastrowid(self) -> int | None: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class Connection(Protocol):
+    """Runs statements of the common text (docs/decisions/0023-one-sql-text.md)."""
+
+    def execute(self, sql: str, values: Any = ..., /) -> Rows: ...
+
+    def executemany(self, sql: str, values: Iterable[Any], /) -> Rows: ...
+
+
+Unit: TypeAlias = Callable[[Connection], T]
+
+
+class Engine(Protocol):
+    """Runs units on one database, and tells the time that their rows bear."""
+
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit in the next transaction. May raise Busy."""
+        ...
+
+    def background(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit of at most 5 ms behind everything urgent. May raise Busy."""
+        ...
+
+    def read(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit that only reads, beside the writes. Raises ReadFailed."""
+        ...
+
+    def now(self) -> str:
+        """Return the time as text, with milliseconds, in UTC."""
+        ...
+
+
+class Family:
+    """One family of the store's methods over an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _now(self) -> str:
+        return self._engine.now()
+
+
+Method: TypeAlias = Callable[Concatenate[S, Connection, P], T]
+Async: TypeAlias = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
+
+
+def write(method: Method[S, P, T]) -> Async[S, P, T]:
+    """Run a method as one unit of the next transaction."""
+
+    @wraps(method)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._engine.write(lambda c: method(self, c, *args, **kwargs))
+
+    return run
+
+
+def background(method: Method[S, P, T]) -> Async[S, P, T]:
+    """Run a method as one unit behind everything urgent; it takes at most 5 ms."""
+
+    @wraps(method)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._engine.background(lambda c: method(self, c, *args, **kwargs))
+
+    return run
+
+
+def read(method: Method[S, P, T]) -> Async[S, P, T]:
+    """Run a method as one unit that only reads, beside the writes."""
+
+    @wraps(method)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._engine.read(lambda c: method(self, c, *args, **kwargs))
+
+    return run

@@ -1,0 +1,36 @@
+"""How SQLite writes the fragments of the common text."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from backhaul.store.sql.dialect import Fragments, render
+
+
+def _member(column: str, path: str) -> str:
+    # SQLite ends a whole query at the first value that is no JSON.
+    return f"CASE WHEN json_valid({column}) THEN json_extract({column}, '{path}') END"
+
+
+def _document(column: str) -> str:
+    return f"CASE WHEN json_valid({column}) THEN {column} ELSE '{{}}' END"
+
+
+FRAGMENTS: Fragments = {
+    "member": _member,
+    "number": _member,
+    "flag": lambda column, path: f"coalesce({_member(column, path)}, 0)",
+    "has": lambda column, path: f"({_member(column, path)} IS NOT NULL)",
+    "elements": lambda column, path: f"json_each({_document(column)}, '{path}')",
+    "document": _document,
+    "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
+    "least": lambda *values: f"min({', '.join(values)})",
+    "greatest": lambda *values: f"max({', '.join(values)})",
+    "same": lambda left, right: f"({left} IS {right})",
+}
+
+
+@cache
+def rendered(sql: str) -> str:
+    """Return a statement of the common text as SQLite runs it."""
+    return render(sql, FRAGMENTS) if "⟦" in sql else sql

@@ -1,0 +1,59 @@
+"""The engine of SQLite: one writer thread, and reads in threads beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, TypeVar
+
+from backhaul.core.clock import to_text
+from backhaul.errors import ReadFailed
+from backhaul.store.sqlite.connections import Readers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sql.family import Unit
+    from backhaul.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteEngine:
+    """One file: a writer, and connections that only read."""
+
+    def __init__(self, path: Path, writer: Writer, clock: Clock) -> None:
+        self.path = path
+        self.writer = writer
+        self.readers = Readers(path)
+        self._clock = clock
+
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit in the next transaction. May raise Busy."""
+        return self.writer.urgent(unit)
+
+    def background(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit of at most 5 ms behind everything urgent. May raise Busy."""
+        return self.writer.background(unit)
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, in a thread. Raises ReadFailed."""
+        return await asyncio.to_thread(self.read_here, unit)
+
+    def read_here(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, in this thread. Raises ReadFailed."""
+        try:
+            with self.readers.lend() as connection:
+                return unit(connection)
+        except sqlite3.Error as error:
+            raise ReadFailed(f"{self.path}: {error}") from error
+
+    def now(self) -> str:
+        """Return the time as text, with milliseconds, in UTC."""
+        return to_text(self._clock.now())
+
+    def close(self) -> None:
+        """Close the connections that read; the writer has an end of its own."""
+        self.readers.close()
