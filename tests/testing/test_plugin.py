@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +57,15 @@ def test_settings_are_added_and_quiet_is_awaited(
     with pytest.raises(ProgramError, match="'webhooks to deliver': 2"):
         wait_until_idle(seconds=0.3)
     assert mirror.stock("FC") == 398
+
+
+def test_it_is_not_idle_before_the_backfill_has_ended(
+    reference_store: ReferenceStore,
+) -> None:
+    slow = {"fault": "latency", "seconds": 1.5, "method": "GET", "route": "/api/*"}
+    reference_store.control("PUT", "/faults", {"seed": 1, "http": [slow]})
+    with closing(DaemonUnderTest(reference_store)) as daemon:
+        assert daemon.wait_until_idle().stock("FC") == 400
 
 
 def test_what_is_in_doubt_is_read_again_before_it_is_quiet(

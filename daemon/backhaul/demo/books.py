@@ -48,7 +48,10 @@ class Books(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True):
-    """What a person watches: how much has come through, and what waits."""
+    """How much has come through, and how much waits.
+
+    `backfills` is the number of stores whose backfill has ended.
+    """
 
     mirrored: int
     fulfilled: int
@@ -61,6 +64,7 @@ class Progress(Struct, frozen=True):
     untold: int
     newest_event: int
     in_doubt: int
+    backfills: int
 
     @property
     def waiting(self) -> int:
@@ -176,7 +180,8 @@ _PROGRESS = """
              + (SELECT count(*) FROM subscribers
                  WHERE "cursor" < (SELECT coalesce(max(id), 0) FROM changes)),
            (SELECT coalesce(max(id), 0) FROM inbox),
-           (SELECT count(*) FROM rereads)
+           (SELECT count(*) FROM rereads),
+           (SELECT count(*) FROM marks WHERE name LIKE 'backfill:%')
 """
 _RECORDS = """
     SELECT count(*) FROM records WHERE instance = :instance AND locator LIKE :locator

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
@@ -162,9 +163,9 @@ class DaemonUnderTest:
     def wait_until_idle(self, seconds: float = 30.0) -> Mirror:
         """Wait until all work in both directions is done; return the mirror.
 
-        Work is done when two checks in a row find every webhook delivered, every event
-        folded, no object to refetch, no record waiting for its order, and no open
-        command. Raises ProgramError that names the work left.
+        Work is done when two checks in a row find the backfill ended, every webhook
+        delivered, every event folded, no object to refetch, no record waiting for its
+        order, and no open command. Raises ProgramError that names the work left.
         """
         before: object = None
 
@@ -189,12 +190,18 @@ class DaemonUnderTest:
         progress = read_progress(self.mirror.path)
         deliveries = self.store.control("GET", "/state")["deliveries"]
         return progress.newest_event, {
+            "backfill": self._backfills() - progress.backfills,
             "webhooks to deliver": deliveries["PENDING"],
             "events to fold": progress.to_fold,
             "objects to refetch": progress.in_doubt,
             "records waiting": progress.waiting_records,
             "open commands": progress.open_commands,
         }
+
+    def _backfills(self) -> int:
+        """Return how many stores the daemon backfills when it starts."""
+        settings = tomllib.loads(self.config.read_text(encoding="utf-8"))
+        return int(settings.get("reconcile", {}).get("backfill_on_start", True))
 
     def _ready(self) -> bool:
         try:
