@@ -60,6 +60,11 @@ def epoch(column: str) -> str:
     return _mark("epoch", column)
 
 
+def later(column: str, seconds: float) -> str:
+    """Return SQL for a time kept as text, moved by seconds; it has milliseconds."""
+    return _mark("later", column, f"{seconds:+}")
+
+
 def least(*values: str) -> str:
     """Return SQL for the smallest of values; none of them is NULL."""
     return _mark("least", *values)

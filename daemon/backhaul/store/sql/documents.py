@@ -29,6 +29,8 @@ def intact(text: str) -> str:
 
 
 def _read(text: str | bytes) -> dict[str, Any] | None:
+    if isinstance(text, str) and type(text) is not str:
+        return None
     try:
         found = msgspec.json.decode(text)
     except ValueError:

@@ -74,6 +74,10 @@ class Engine(Protocol):
         """Return the time as text, with milliseconds, in UTC."""
         ...
 
+    def concerns_the_file(self, error: Exception) -> bool:
+        """Return True if the whole database failed, False if one statement did."""
+        ...
+
 
 class Family:
     """One family of the store's methods over an engine."""

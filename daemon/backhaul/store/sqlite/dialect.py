@@ -16,6 +16,10 @@ def _document(column: str) -> str:
     return f"CASE WHEN json_valid({column}) THEN {column} ELSE '{{}}' END"
 
 
+def _later(column: str, seconds: str) -> str:
+    return f"strftime('%Y-%m-%dT%H:%M:%fZ', {column}, '{seconds} seconds')"
+
+
 FRAGMENTS: Fragments = {
     "member": _member,
     "number": _member,
@@ -24,6 +28,7 @@ FRAGMENTS: Fragments = {
     "elements": lambda column, path: f"json_each({_document(column)}, '{path}')",
     "document": _document,
     "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
+    "later": _later,
     "least": lambda *values: f"min({', '.join(values)})",
     "greatest": lambda *values: f"max({', '.join(values)})",
     "same": lambda left, right: f"({left} IS {right})",

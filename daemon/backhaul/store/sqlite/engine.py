@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.core.clock import to_text
 from backhaul.errors import ReadFailed
-from backhaul.store.sqlite.connections import Readers
+from backhaul.store.sqlite.connections import Readers, concerns_the_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -53,6 +53,10 @@ class SqliteEngine:
     def now(self) -> str:
         """Return the time as text, with milliseconds, in UTC."""
         return to_text(self._clock.now())
+
+    def concerns_the_file(self, error: Exception) -> bool:
+        """Return True if the whole database failed, False if one statement did."""
+        return concerns_the_file(error)
 
     def close(self) -> None:
         """Close the connections that read; the writer has an end of its own."""
