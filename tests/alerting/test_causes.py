@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from backhaul.alerting.conditions import causes
 from backhaul.core.clock import to_text
 from backhaul.settings.alerts import AlertSettings
-from backhaul.store.operations import Backup, Needs
+from backhaul.store.operations import AlertConditions, BackupState
 
 NOW = 1_000_000.0
 AT = "2026-03-01T12:00:00.000Z"
@@ -28,14 +28,14 @@ WANTED = AlertSettings.model_validate({"drift_rows": 3})
 SILENCE = {"courier": 3_600.0}
 
 
-NOTHING = Needs([], {}, {})
+NOTHING = AlertConditions([], {}, {})
 
 
 def in_time(_: datetime) -> bool:
     return False
 
 
-def found(status: dict[str, Any] = WELL, needs: Needs = NOTHING) -> list[str]:
+def found(status: dict[str, Any] = WELL, needs: AlertConditions = NOTHING) -> list[str]:
     return list(causes(WANTED, status, needs, SILENCE, NOW, in_time))
 
 
@@ -207,24 +207,24 @@ def test_stopped_counts_alert_for_configured_stores() -> None:
 
 
 BACKUPS = [
-    (Backup(None, AT, None), False, []),
-    (Backup("no space", AT, None), False, ["backup failed"]),
-    (Backup(None, AT, None), True, ["backup late"]),
-    (Backup(None, AT, LONG_AGO), True, ["backup late"]),
-    (Backup(None, AT, AN_HOUR_AGO), True, []),
+    (BackupState(None, AT, None), False, []),
+    (BackupState("no space", AT, None), False, ["backup failed"]),
+    (BackupState(None, AT, None), True, ["backup late"]),
+    (BackupState(None, AT, LONG_AGO), True, ["backup late"]),
+    (BackupState(None, AT, AN_HOUR_AGO), True, []),
     (None, True, []),
 ]
 
 
 @pytest.mark.parametrize(("backup", "late", "expected"), BACKUPS, ids=repr)
 def test_a_backup_that_failed_or_is_old_alerts(
-    backup: Backup | None, late: bool, expected: list[str]
+    backup: BackupState | None, late: bool, expected: list[str]
 ) -> None:
     needs = replace(NOTHING, backup=backup)
     assert list(causes(WANTED, WELL, needs, {}, NOW, lambda _: late)) == expected
 
 
 def test_a_backup_job_that_is_paused_never_alerts() -> None:
-    needs = replace(NOTHING, backup=Backup("no space", AT, None))
+    needs = replace(NOTHING, backup=BackupState("no space", AT, None))
     unplanned = WELL | {"jobs": {}}
     assert not causes(WANTED, unplanned, needs, {}, NOW, lambda _: True)

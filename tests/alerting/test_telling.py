@@ -23,7 +23,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.settings.alerts import AlertSettings
 from backhaul.store.operations import Alert
-from backhaul.store.sql.operations.alert_conditions import SqlNeeds
+from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations.versions import migrations
 from scenes.clock import VirtualClock
@@ -173,7 +173,7 @@ async def test_what_cannot_be_read_is_not_over(
     scene.ill(PARKED)
     await scene.watch().notify()
     with pytest.raises(Busy, match="cannot be read"):
-        await SqlNeeds(tmp_path / "absent.db").read([])
+        await SqlAlertConditions(tmp_path / "absent.db").read([])
     scene.unreadable = True
     running = asyncio.create_task(scene.watch(every="1ms").run())
     await until(lambda: logged[-1]["action"] == "alert.busy", "it could not look")

@@ -29,7 +29,7 @@ def office() -> Iterator[Office]:
 async def test_a_store_met_before_is_not_waited_for(office: Office) -> None:
     store = open_store(office.database, SystemClock())
     store.start()
-    await store.marks.put("facts:main", '{"store_id":"sto_1","currency":"INR"}')
+    await store.kv.put("facts:main", '{"store_id":"sto_1","currency":"INR"}')
     await store.stop()
     daemon = Daemon(context.settings(office.config), transport=Hanging())
     running = asyncio.create_task(daemon.run())

@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Decision
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.opening import open_store, sole_writer
@@ -65,7 +65,7 @@ async def decide_since(office: Office, backup: Path) -> None:
         file_backup.copy(office.database, backup)
         for verb in ("park", "drop"):
             await store.decisions.decide(Decision(command, verb, "ann", "seen"))
-        deed = Deed("ann", "jobs pause", "push_adjustments:main")
+        deed = AuditEntry("ann", "jobs pause", "push_adjustments:main")
         await store.job_runs.pause([("push_adjustments", "main")], deed)
 
 

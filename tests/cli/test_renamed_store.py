@@ -13,7 +13,7 @@ from loguru import logger
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.sql.operations.alert_conditions import SqlNeeds
+from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.daemon import in_process
@@ -114,7 +114,7 @@ async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
     write(office, WORK, "shop")
     store = open_store(office.database, SystemClock())
     store.start()
-    await store.marks.put("facts:shop", '{"store_id":"sto_1","currency":"INR"}')
+    await store.kv.put("facts:shop", '{"store_id":"sto_1","currency":"INR"}')
     await store.stop()
     log: list[tuple[str, str, str]] = []
     sink = logger.add(lambda m: log.append(_line(m)), level="INFO")
@@ -141,7 +141,7 @@ def _line(message: Any) -> tuple[str, str, str]:
 async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
     """For which stores something is open is known without what the names are."""
     write(office, (("planned", "adjust"),), "shop")
-    needs = SqlNeeds(office.database)
+    needs = SqlAlertConditions(office.database)
     assert (await needs.read([])).open_stores == {"main", "shop"}
     with closing(sqlite3.connect(office.database)) as connection, connection:
         connection.execute("UPDATE commands SET state = 'applied' WHERE store = 'main'")

@@ -49,7 +49,7 @@ async def secrets(office: Office, *, used: timedelta | None) -> tuple[str, str]:
     first, second = office.signers.live()["main"]
     if used is not None:
         at = to_text(office.clock.now() - used)
-        await office.store.webhook_secrets.used({("main", first): at})
+        await office.store.webhook_secrets.record_uses({("main", first): at})
     return first, second
 
 

@@ -25,7 +25,9 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
     clock, metrics = VirtualClock(), Metrics()
     path = tmp_path / "backhaul.db"
     async with started_store(path, clock) as store:
-        sampler = Sampler(store.samples, lambda: store.numbers.read([]), metrics, clock)
+        sampler = Sampler(
+            store.metric_samples, lambda: store.gauges.read([]), metrics, clock
+        )
         running = asyncio.create_task(sampler.run())
         await minute(clock)
         metrics.counter("webhooks_total")["main", "kept"] += 7

@@ -297,7 +297,7 @@ class Program:
         calm = 0
         while calm < CALM_ROUNDS:
             await settle_down()
-            await self.store.marks.get("whatever")
+            await self.store.kv.get("whatever")
             await settle_down()
             calm = 0 if self.on.wire.busy else calm + 1
 
@@ -321,7 +321,7 @@ async def program(
             lambda: 0.5,
         )
         # As the daemon does at a start; not a step of a command's life.
-        await IdempotencySupport(STORE, client, store.marks, on.clock).record(on.facts)
+        await IdempotencySupport(STORE, client, store.kv, on.clock).record(on.facts)
         made = Program(on, store, mortality, sender)
         try:
             yield made

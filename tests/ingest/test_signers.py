@@ -14,7 +14,7 @@ from backhaul.ingest.webhook_secrets import (
     SecretRegistry,
     secret_fingerprint,
 )
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 from scenes.clock import VirtualClock
 from scenes.databases import locked, rows
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OLD, NEW, GIVEN = b"whsec_old", b"whsec_new", b"whsec_given"
 BODY = b"{}"
-DEED = Deed("otto", "secrets drop", "the old one of main")
+DEED = AuditEntry("otto", "secrets drop", "the old one of main")
 EARLY, LATE = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:09.000Z"
 
 

@@ -149,7 +149,7 @@ async def test_what_comes_later_is_redacted(
         )
     assert await fold_all(store) == []
     await index(store)
-    await store.forgetting.empty_log()
+    await store.erasure.empty_log()
     assert told_in(store) == []
     query = "SELECT fulfillment_status, updated_at FROM orders WHERE id = 'ord_1'"
     assert rows(store.path, query) == [("UNFULFILLED", payloads.instant(9))]
@@ -178,7 +178,7 @@ async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
     await index(store)
     await forget(store)
     await take(store, first)
-    await store.forgetting.empty_log()
+    await store.erasure.empty_log()
     states = rows(store.path, "SELECT state, erased_by FROM events ORDER BY id")
     assert states == [("folded", "forget"), ("duplicate", "forget")]
     assert told_in(store) == []
@@ -251,7 +251,7 @@ async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
         with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM orders").fetchone()
-            forgetter = CustomerErasure(store.forgetting, Impatient())
+            forgetter = CustomerErasure(store.erasure, Impatient())
             done = await forgetter.erase("main", "cus_1", "eve")
             assert done["left_behind"] == "log"
             reader.execute("ROLLBACK")

@@ -14,7 +14,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.store.records import NewRecord
-from backhaul.store.sql.customer_erasure.erase import SqlForgetting
+from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from backhaul.store.customer_erasure import Eraser, Scanned
+    from backhaul.store.customer_erasure import Eraser, ScannedRows
     from backhaul.store.read_models import Describe
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -45,17 +45,17 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield started
 
 
-class Breaking(SqlForgetting):
+class Breaking(SqlErasure):
     """Is broken off at a verb, as by a restart or a full disk."""
 
     at = ""
 
-    async def scan(
+    async def redact_rows(
         self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
-    ) -> Scanned:
+    ) -> ScannedRows:
         if self.at == table:
             raise Busy("broken off")
-        return await super().scan(store, table, after, eraser, slice_seconds)
+        return await super().redact_rows(store, table, after, eraser, slice_seconds)
 
     async def redact(
         self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
@@ -87,7 +87,7 @@ async def breaking(store: SqliteStore, at: str) -> AsyncIterator[Breaking]:
 async def forget(
     store: SqliteStore, *, largest_bytes: int = 1 << 30, rewrite: bool = False
 ) -> str:
-    forgetter = CustomerErasure(store.forgetting, SystemClock(), largest_bytes)
+    forgetter = CustomerErasure(store.erasure, SystemClock(), largest_bytes)
     done = await forgetter.erase("main", "cus_1", "eve", rewrite=rewrite)
     return str(done["left_behind"])
 

@@ -14,7 +14,7 @@ from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
-from backhaul.store.sql.customer_erasure.erase import SqlForgetting, holds, needles_of
+from backhaul.store.sql.customer_erasure.erase import SqlErasure, holds, needles_of
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from backhaul.store.customer_erasure import Trace
+    from backhaul.store.customer_erasure import CustomerTrace
     from backhaul.store.sqlite.database import SqliteStore
 
 NOON = payloads.instant(40)
@@ -250,14 +250,14 @@ async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
 async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
     store: SqliteStore,
 ) -> None:
-    class Slow(SqlForgetting):
+    class Slow(SqlErasure):
         """Between looking up and remembering, an order arrives and is folded."""
 
-        async def remember(
-            self, name: str, trace: Trace, digests: Sequence[bytes]
+        async def register(
+            self, name: str, trace: CustomerTrace, digests: Sequence[bytes]
         ) -> None:
             await take(store, delivery("orders/create", order(2)))
-            await super().remember(name, trace, digests)
+            await super().register(name, trace, digests)
 
     await take(store, delivery("orders/create", order(1)))
     async with writing(store.path) as writer:

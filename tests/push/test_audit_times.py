@@ -59,7 +59,7 @@ async def test_a_row_with_a_stray_time_hides_nothing_behind_it(
             await until(ended.is_set, "an audit")
             ended.clear()
     assert stage.told("command.doubled") != []
-    assert await stage.store.marks.get("audited:main") == payloads.instant(2)
+    assert await stage.store.kv.get("audited:main") == payloads.instant(2)
 
 
 async def test_a_history_of_zero_times_is_read_again_and_again(stage: Scene) -> None:

@@ -485,7 +485,7 @@ async def test_a_row_that_may_be_ours_is_not_passed_over(stage: Scene) -> None:
 async def test_what_was_learnt_of_a_platform_and_is_damaged_is_learnt_anew(
     stage: Scene,
 ) -> None:
-    await stage.store.marks.put("habits:main", '{"keeps')
+    await stage.store.kv.put("habits:main", '{"keeps')
     command = await stage.plan("adjust", "prod_1")
     stage.platform.says(HISTORY, history(move(1, command)))
     async with audited(stage):

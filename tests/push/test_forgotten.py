@@ -28,7 +28,7 @@ async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     command = await stage.plan("fulfill", "ord_1", **SENT)
     async with working(stage):
         await stage.reaches(command, state)
-    await stage.store.forgetting.empty_log()
+    await stage.store.erasure.empty_log()
     ((kept,),) = rows(stage.path, "SELECT response FROM attempts")
     found: dict[str, Any] = json.loads(kept)
     return found

@@ -35,7 +35,7 @@ async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
 
 def idempotency_of(stage: Scene, word: bool | None = None) -> IdempotencySupport:
     """Return what a later start makes of the same database."""
-    client, marks = stage.resolver._resend.client, stage.store.marks
+    client, marks = stage.resolver._resend.client, stage.store.kv
     return IdempotencySupport("main", client, marks, stage.clock, word)
 
 

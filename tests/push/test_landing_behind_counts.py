@@ -116,7 +116,7 @@ async def is_told(at: House, step: str, count: str) -> None:
     assert (step in told, effect in told) == (True, True)
     assert json.loads(at.column("evidence", step))["doubled"] == [effect]
     assert f"(target {count[:8]}), which was calculated without it" in at.reason(step)
-    (alerted,) = (await at.store.needs.read([])).doubled
+    (alerted,) = (await at.store.alert_conditions.read([])).doubled
     assert (alerted["id"], alerted["others"]) == (step, effect)
 
 

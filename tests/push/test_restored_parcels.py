@@ -41,7 +41,9 @@ def effects(stage: Scene) -> list[tuple[Any, ...]]:
 
 
 async def doubled(stage: Scene) -> list[str]:
-    return [each["others"] for each in (await stage.store.needs.read([])).doubled]
+    return [
+        each["others"] for each in (await stage.store.alert_conditions.read([])).doubled
+    ]
 
 
 async def test_each_box_is_found_and_none_is_named_doubled(stage: Scene) -> None:

@@ -65,7 +65,7 @@ async def index(store: SqliteStore) -> None:
 
 
 async def forget(store: SqliteStore, name: str = "cus_1") -> dict[str, Any]:
-    return await CustomerErasure(store.forgetting, SystemClock()).erase(
+    return await CustomerErasure(store.erasure, SystemClock()).erase(
         "main", name, "eve"
     )
 

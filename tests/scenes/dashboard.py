@@ -201,7 +201,10 @@ async def open_office(
             return b""
 
         sampler = Sampler(
-            store.samples, lambda: store.numbers.read(["courier"]), Metrics(), clock
+            store.metric_samples,
+            lambda: store.gauges.read(["courier"]),
+            Metrics(),
+            clock,
         )
         app = routes.build_app(lambda: True, tell, {}, numbers)
         given = Services(
@@ -210,7 +213,7 @@ async def open_office(
             tell,
             actions(parts),
             store.users,
-            store.numbers,
+            store.gauges,
             sampler,
             deliveries,
         )

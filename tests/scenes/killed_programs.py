@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from backhaul.store.commands import Commands, Doubts, Tags
-from backhaul.store.operations import Marks
+from backhaul.store.operations import KeyValues
 from backhaul.store.records import Records
 from backhaul.store.stock_targets import Targets
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PARTS: dict[str, type] = {
     "commands": Commands,
     "doubts": Doubts,
-    "marks": Marks,
+    "marks": KeyValues,
     "tags": Tags,
 }
 """What of the store a command's life is written by."""

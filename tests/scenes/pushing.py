@@ -194,7 +194,7 @@ class Scene:
         for _ in range(2):
             self.dispatcher.wake()
             await settle_down()
-            await self.store.marks.get("whatever")
+            await self.store.kv.get("whatever")
             await settle_down()
 
     async def pass_time(self, seconds: float) -> None:
@@ -266,7 +266,7 @@ async def scene(
             clock,
             lambda: 0.5,
         )
-        idempotency = IdempotencySupport("main", client, store.marks, clock)
+        idempotency = IdempotencySupport("main", client, store.kv, clock)
         if keyed:
             platform.says("/store", document({"data": {"features": [KEYED_ONCE]}}))
             await idempotency.record(StoreFacts(features=(KEYED_ONCE,)))
@@ -277,7 +277,7 @@ async def scene(
             dispatcher.windows,
             idempotency.is_honoured,
         )
-        verifier = EffectVerifier("main", client, store.doubts, store.marks)
+        verifier = EffectVerifier("main", client, store.doubts, store.kv)
         resolver = Resolver(
             "main",
             store.doubts,
@@ -293,7 +293,7 @@ async def scene(
             "main",
             client,
             store.tags,
-            store.marks,
+            store.kv,
             verifier,
             dispatcher.switch,
             clock,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from backhaul.store.inbox import Inbox
-    from backhaul.store.operations import Deed
+    from backhaul.store.operations import AuditEntry
 
 MAX_BODY_BYTES = 64_000
 SECRETS = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
@@ -83,14 +83,18 @@ class SecretsInMemory:
     def __init__(self) -> None:
         self._dropped: set[str] = set()
 
-    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+    async def set_known(
+        self, store: str, names: Sequence[str], source: str
+    ) -> set[str]:
         return self._dropped
 
-    async def used(self, uses: Mapping[tuple[str, str], str]) -> None: ...
+    async def record_uses(self, uses: Mapping[tuple[str, str], str]) -> None: ...
 
     async def last_used(self, store: str, name: str) -> str | None: ...
 
-    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
+    async def set_dropped(
+        self, store: str, name: str, dropped: bool, deed: AuditEntry
+    ) -> set[str]:
         self._dropped ^= {name}
         return self._dropped
 

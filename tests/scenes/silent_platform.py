@@ -42,7 +42,7 @@ async def met_before() -> AsyncIterator[Office]:
     store = open_store(made.database, SystemClock())
     store.start()
     facts = f'{{"store_id":"{STORE_ID}","currency":"INR"}}'
-    await store.marks.put("facts:main", facts)
+    await store.kv.put("facts:main", facts)
     await store.stop()
     try:
         yield made

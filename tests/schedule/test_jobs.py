@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 async def settled(life: Program) -> None:
     """Let what is due be run and written down."""
     for _ in range(3):
-        await life.store.marks.get("whatever")
+        await life.store.kv.get("whatever")
         await settle_down()
 
 
@@ -86,7 +86,7 @@ async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
         await told(to_text(life.clock.now()), "no space left", failed=True)
         assert life.runs() == [("backup", "person", "failed", "no space left")]
     async with started_store(path) as store:
-        states = await store.job_runs.know({("backup", ""): "every 1h"})
+        states = await store.job_runs.register({("backup", ""): "every 1h"})
         assert not states["backup", ""].interrupted
     state = "SELECT outcome, detail FROM job_state WHERE job = 'backup'"
     assert rows(path, state) == [("failed", "no space left")]
@@ -455,7 +455,7 @@ async def test_gates_that_let_out_nothing_are_worth_no_row(path: Path) -> None:
     clock = VirtualClock()
     async with started_store(path, clock) as store:
         key = ("push_fulfillments", "main")
-        await store.job_runs.know({key: "every 5s"})
+        await store.job_runs.register({key: "every 5s"})
         written = set()
         for _ in range(60):
             await clock.advance(5)
@@ -486,7 +486,7 @@ async def test_runs_go_with_age(path: Path) -> None:
     clock = VirtualClock()
     async with started_store(path, clock) as store:
         key = ("prune", "")
-        await store.job_runs.know({key: "every 1h"})
+        await store.job_runs.register({key: "every 1h"})
         for _ in range(200):
             await clock.advance(3_600)
             at = to_text(clock.now())

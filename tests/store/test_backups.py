@@ -462,7 +462,7 @@ async def test_damage_met_while_writing_ends_the_program(database: Path) -> None
     store = SqliteStore(database, CLOCK)
     store.start()
     with pytest.raises(Busy, match="backhaul restore FILE"):
-        await store.marks.put("name", "value")
+        await store.kv.put("name", "value")
     with pytest.raises(CorruptData, match="the database is damaged"):
         await store.watch()
     await store.stop()

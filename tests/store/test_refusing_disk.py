@@ -112,7 +112,7 @@ async def test_folding_goes_on_after_a_lock(path: Path) -> None:
         with locked(path):
             running = asyncio.create_task(drain.run())
             with pytest.raises(Busy):
-                await store.marks.put("x", "y")
+                await store.kv.put("x", "y")
         await until(lambda: count(path, "orders") == 1, "the order is folded")
         running.cancel()
 

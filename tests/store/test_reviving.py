@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Decision
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 from backhaul.store.sqlite import file_backup
 from backhaul.store.sqlite.restoring import restore
 from scenes.commands import plan
@@ -172,7 +172,7 @@ async def test_a_job_that_was_paused_since_is_told_when_it_runs_again(
     store: SqliteStore,
 ) -> None:
     jobs = [("prune", ""), ("push_fulfillments", "main")]
-    deed = Deed("ann", "jobs pause", "all")
+    deed = AuditEntry("ann", "jobs pause", "all")
     rests = ("push_cancellations", "main")
     await store.job_runs.pause([rests], deed)
     backup = backed_up(store)

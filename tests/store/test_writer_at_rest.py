@@ -30,8 +30,8 @@ async def test_the_log_is_emptied_unless_somebody_reads(tmp_path: Path) -> None:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM inbox").fetchone()
             await append(store, orders(range(20, 40)))
-            assert not await store.forgetting.empty_log()
-        assert await store.forgetting.empty_log()
+            assert not await store.erasure.empty_log()
+        assert await store.erasure.empty_log()
         assert log.stat().st_size == 0
         await append(store, orders(range(40, 60)))
     assert count(path, "inbox") == 60
@@ -40,7 +40,7 @@ async def test_the_log_is_emptied_unless_somebody_reads(tmp_path: Path) -> None:
 async def test_written_anew_the_file_holds_the_same(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
-        waiting = [append(store, orders(range(20))), store.forgetting.rewrite()]
+        waiting = [append(store, orders(range(20))), store.erasure.rewrite()]
         for each in waiting:
             await each
         await append(store, orders(range(20, 40)))
@@ -51,9 +51,9 @@ async def test_written_anew_the_file_holds_the_same(tmp_path: Path) -> None:
 async def test_what_is_replaced_leaves_no_bytes_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
-        await store.marks.put("word", "quincunx" * 100)
-        assert await store.forgetting.empty_log()
+        await store.kv.put("word", "quincunx" * 100)
+        assert await store.erasure.empty_log()
         assert b"quincunx" in path.read_bytes()
-        await store.marks.put("word", "")
-        assert await store.forgetting.empty_log()
+        await store.kv.put("word", "")
+        assert await store.erasure.empty_log()
         assert b"quincunx" not in path.read_bytes()

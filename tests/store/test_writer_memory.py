@@ -95,8 +95,14 @@ async def test_counting_a_larger_mirror_takes_no_more_memory(tmp_path: Path) -> 
     async with started_store(tmp_path / "backhaul.db") as store:
         # The writer opens in a thread of its own, and then reads the whole schema.
         await store.inbox.append(arrival(b"x"))
-        assert await store.samples.mirrored() == {**NOTHING, "customers": 0}
+        assert await store.metric_samples.count_mirrored() == {
+            **NOTHING,
+            "customers": 0,
+        }
         before = sqlite_bytes()
         write(store.path, CUSTOMERS, MANY)
-        assert await store.samples.mirrored() == {**NOTHING, "customers": MANY}
+        assert await store.metric_samples.count_mirrored() == {
+            **NOTHING,
+            "customers": MANY,
+        }
         assert sqlite_bytes() - before < SOME_PAGES_BYTES

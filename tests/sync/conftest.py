@@ -83,7 +83,7 @@ async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
             repair,
             place.store.sweeps,
             place.store.rereads,
-            place.store.marks,
+            place.store.kv,
             place.clock,
             lambda: 0.5,
             lambda: FACTS,

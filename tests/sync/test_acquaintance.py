@@ -33,7 +33,7 @@ HTML = message(200, b"<html>", "text/html")
 
 async def meet(place: Place) -> StoreFacts:
     return await learn_facts(
-        "main", place.server.url, place.client, place.store.marks, DATABASE
+        "main", place.server.url, place.client, place.store.kv, DATABASE
     )
 
 
@@ -107,7 +107,7 @@ async def test_wrong_address_or_key_is_found_at_first_contact(
     assert failure.value.exit_code == code
     assert "\n" not in str(failure.value)
     assert re.search(r"stores\.main\.(base_url|api_key): ", str(failure.value))
-    assert await place.store.marks.get("facts:main") is None
+    assert await place.store.kv.get("facts:main") is None
 
 
 async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> None:
@@ -116,7 +116,7 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
     with pytest.raises(PlatformUnavailable) as failure:
         await learn_facts(
-            "main", url, PlatformClient(transport), place.store.marks, DATABASE
+            "main", url, PlatformClient(transport), place.store.kv, DATABASE
         )
     await transport.close()
     said = str(failure.value)
@@ -188,7 +188,7 @@ def guarded(place: Place) -> tuple[Transport, StoreIdentity, list[str]]:
         "main",
         place.server.url,
         PlatformClient(transport.unguarded()),
-        place.store.marks,
+        place.store.kv,
         DATABASE,
         told.append,
     )

@@ -97,7 +97,7 @@ async def test_done_is_done(place: Place) -> None:
 
 async def test_what_an_older_version_read_is_not_read_again(place: Place) -> None:
     stocked(place)
-    await place.store.marks.put("backfill:main", payloads.instant(0))
+    await place.store.kv.put("backfill:main", payloads.instant(0))
     await backfill(place)
     assert place.server.requests == []
 

@@ -65,7 +65,7 @@ async def guardian(
         place.client,
         transport,
         keyring,
-        place.store.marks,
+        place.store.kv,
         admission,
         lambda: True,
     )
@@ -123,7 +123,7 @@ async def test_without_evidence_no_secret_is_replaced(
         place.client,
         transport,
         WebhookSecretFile(tmp_path, "main", lambda _: None),
-        place.store.marks,
+        place.store.kv,
         admission,
         lambda: True,
         lambda: why,

@@ -48,7 +48,7 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
     orders = Changing(20, changes=6)
     place.platform.says("/orders", orders)
     mark = payloads.instant(0)
-    await place.store.marks.put("polled:main:orders", mark)
+    await place.store.kv.put("polled:main:orders", mark)
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.poll(["orders"])
     assert ended.missed == 20
@@ -60,7 +60,7 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
 async def test_a_look_goes_on_where_the_last_one_ended(place: Place) -> None:
     orders = Changing(20, changes=0)
     place.platform.says("/orders", orders)
-    await place.store.marks.put("polled:main:orders", payloads.instant(0))
+    await place.store.kv.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
         await reconciler.poll(["orders"])
         asked = len(place.server.requests)
@@ -118,7 +118,7 @@ def quarantined(place: Place) -> list[Any]:
 async def history_marked(place: Place, *listed: Any) -> History:
     history = History(*listed)
     place.platform.says("/inventory/history", history)
-    await place.store.marks.put("polled:main:levels", payloads.instant(0))
+    await place.store.kv.put("polled:main:levels", payloads.instant(0))
     return history
 
 
@@ -135,7 +135,7 @@ async def test_a_strange_row_of_history_holds_up_no_other(
             (ended,) = await reconciler.poll(["levels"])
             drift.append((ended.missed, ended.stale))
             newest = payloads.instant(100 * look + 99)
-            assert await place.store.marks.get("polled:main:levels") == newest
+            assert await place.store.kv.get("polled:main:levels") == newest
     assert drift == [(1, 0), (0, 1), (0, 1)]
     count = "SELECT count(*), min(stock_after) FROM stock_ledger"
     assert rows(place.store.path, count) == [(302, 1_000 - 399)]
@@ -219,7 +219,7 @@ async def test_a_row_of_the_future_hides_nothing_that_comes_before_it(
 ) -> None:
     orders = Orders(sold("ord_1", 1), sold("ord_far", 0) | {"updatedAt": FUTURE})
     place.platform.says("/orders", orders)
-    await place.store.marks.put("polled:main:orders", payloads.instant(0))
+    await place.store.kv.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.poll(["orders"])
         assert ended.missed == 2
@@ -227,7 +227,7 @@ async def test_a_row_of_the_future_hides_nothing_that_comes_before_it(
         orders.listed.append(sold("ord_2", 300))
         (ended,) = await reconciler.poll(["orders"])
         assert (ended.missed, ended.stale) == (1, 0)
-    assert await place.store.marks.get("polled:main:orders") == payloads.instant(300)
+    assert await place.store.kv.get("polled:main:orders") == payloads.instant(300)
 
 
 async def test_a_move_of_the_future_hides_none_that_comes_before_it(
@@ -240,7 +240,7 @@ async def test_a_move_of_the_future_hides_none_that_comes_before_it(
         await place.clock.sleep(600)
         await reconciler.poll(["levels"])
     assert rows(place.store.path, "SELECT count(*) FROM stock_ledger") == [(301,)]
-    assert await place.store.marks.get("polled:main:levels") == payloads.instant(309)
+    assert await place.store.kv.get("polled:main:levels") == payloads.instant(309)
 
 
 @pytest.mark.parametrize("kind", ["full", "backfill"])
@@ -255,10 +255,10 @@ async def test_a_mark_of_the_future_gives_way_to_the_last_clean_walk(
         place.platform.says("/orders", orders)
         await place.clock.sleep(86_400)
         orders.listed = [sold("ord_1", 3_000)]
-        await place.store.marks.put("polled:main:orders", FUTURE)
+        await place.store.kv.put("polled:main:orders", FUTURE)
         (ended,) = await reconciler.poll(["orders"])
     assert (ended.missed, orders.asked[0]) == (1, "2026-03-01T11:00:00.000Z")
-    assert await place.store.marks.get("polled:main:orders") == payloads.instant(3_000)
+    assert await place.store.kv.get("polled:main:orders") == payloads.instant(3_000)
 
 
 async def test_a_walk_dated_by_a_clock_that_was_ahead_hides_nothing(
@@ -276,7 +276,7 @@ async def test_a_walk_dated_by_a_clock_that_was_ahead_hides_nothing(
         orders.listed = [sold("ord_1", 300)]
         (ended,) = await reconciler.poll(["orders"])
     assert ended.missed == 1
-    assert await place.store.marks.get("polled:main:orders") == payloads.instant(300)
+    assert await place.store.kv.get("polled:main:orders") == payloads.instant(300)
 
 
 async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> None:
@@ -291,7 +291,7 @@ async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> Non
         await connection.send(message(500) if late else document({"data": found}))
 
     place.platform.says("/orders", show)
-    await place.store.marks.put("polled:main:orders", payloads.instant(0))
+    await place.store.kv.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
         assert await reconciler.poll(["orders"]) == []
         broken.clear()
@@ -303,7 +303,7 @@ async def test_an_order_of_two_products_moves_the_stock_of_each(place: Place) ->
     of_another = {"id": "inv_2", "productId": "prod_2", "variantId": "var_2"}
     history = document({"data": [ENTRY | of_another, ENTRY]})
     place.platform.says("/inventory/history", history)
-    await place.store.marks.put("polled:main:levels", payloads.instant(0))
+    await place.store.kv.put("polled:main:levels", payloads.instant(0))
     async with reconciling(place) as reconciler:
         await reconciler.poll(["levels"])
     for table in ("stock_ledger", "inventory_levels"):

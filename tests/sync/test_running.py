@@ -138,7 +138,7 @@ async def test_records_do_not_wait_for_ever_for_a_list_that_always_fails(
         assert LATE <= await paced.held_up(reconciler) < 2 * LATE
     assert said.count("reconcile.not_awaited") == 1
     # It is still to be read.
-    assert await paced.place.store.marks.get("backfill:main") is None
+    assert await paced.place.store.kv.get("backfill:main") is None
 
 
 async def test_an_unreachable_platform_is_waited_for(paced: Paced) -> None:

@@ -123,7 +123,7 @@ async def test_one_row_of_year_one_hides_no_later_page_from_a_look(
     place: Place, odd: str
 ) -> None:
     place.platform.says(HISTORY, History(odd))
-    await place.store.marks.put("polled:main:levels", payloads.instant(0))
+    await place.store.kv.put("polled:main:levels", payloads.instant(0))
     async with reconciling(place) as reconciler:
         await reconciler.poll(["levels"])
         await reconciler.repair.caught_up()

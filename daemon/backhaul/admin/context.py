@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
     from backhaul.store.operations import User, Users
-    from backhaul.store.sql.operations.gauges import Numbers
+    from backhaul.store.sql.operations.gauges import SqlGauges
 
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Services(Struct, frozen=True):
     status: Callable[[], Awaitable[dict[str, Any]]]
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]
     users: Users
-    numbers: Numbers
+    numbers: SqlGauges
     sampler: Sampler
     deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
 

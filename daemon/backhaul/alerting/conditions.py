@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.settings.alerts import AlertSettings
-    from backhaul.store.operations import Backup, Needs
+    from backhaul.store.operations import AlertConditions, BackupState
 
 BACKUP = "backup"
 """The job that makes backups. It is not scheduled while an operator pauses it."""
@@ -31,7 +31,7 @@ EVERYTHING = "everything"
 def causes(
     settings: AlertSettings,
     status: Mapping[str, Any],
-    needs: Needs,
+    needs: AlertConditions,
     silence: Mapping[str, float],
     now: float,
     backups_missed: Callable[[datetime], bool],
@@ -273,7 +273,7 @@ def _unreadable(
 
 def _backup(
     status: Mapping[str, Any],
-    backup: Backup | None,
+    backup: BackupState | None,
     now: float,
     missed: Callable[[datetime], bool],
 ) -> Iterator[Alert]:
@@ -295,6 +295,6 @@ def _backup(
         )
 
 
-def _is_made(backup: Backup, now: float) -> bool:
+def _is_made(backup: BackupState, now: float) -> bool:
     since = backup.running_since
     return since is not None and now - from_text(since).timestamp() < BACKUP_SECONDS

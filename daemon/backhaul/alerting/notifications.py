@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.settings.alerts import AlertSettings
-    from backhaul.store.operations import Alert, Alerts, News
+    from backhaul.store.operations import Alert, AlertChanges, Alerts
 
     Channel: TypeAlias = "Callable[[AlertSettings, Message], Awaitable[None]]"
 
@@ -57,10 +57,10 @@ class Message(Struct, frozen=True):
     at: str
     subject: str
     text: str
-    news: News
+    news: AlertChanges
 
 
-def compose(news: News, host: str, at: str) -> Message:
+def compose(news: AlertChanges, host: str, at: str) -> Message:
     """Return the message: new problems first, then those that have ended."""
     lines = [line for says, todo in _listed(news.begun) for line in (says, todo)]
     if news.over:
@@ -84,7 +84,7 @@ def _listed(alerts: Sequence[Alert]) -> Iterator[tuple[str, str]]:
             yield f"- and {more} more ({named})", f"  list them: {where}"
 
 
-def _subject(news: News) -> str:
+def _subject(news: AlertChanges) -> str:
     first, what = (news.begun, "") if news.begun else (news.over, "resolved: ")
     more = len(news.begun) + len(news.over) - 1
     line = " ".join(f"{what}{first[0].says}".split())[:120]
@@ -270,14 +270,14 @@ class Notifier:
             if news:
                 await self._send(way, news)
 
-    async def _send(self, way: str, news: News) -> None:
+    async def _send(self, way: str, news: AlertChanges) -> None:
         message = compose(news, self._host, to_text(self._clock.now()))
         try:
             await self._channels[way](self._settings, message)
         except NotSent as error:
             self._send_failed(way, error)
             return
-        await self._alerts.told(way, news)
+        await self._alerts.record_sent(way, news)
         self._failing.discard(way)
         _log(way, news)
 
@@ -299,7 +299,7 @@ class Notifier:
         self._failing.add(way)
 
 
-def _log(way: str, news: News) -> None:
+def _log(way: str, news: AlertChanges) -> None:
     for one in news.begun:
         logger.bind(action="alert.sent", alert=one.key, way=way).info("{}", one.says)
     for one in news.over:

@@ -19,7 +19,7 @@ from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import requests
 from backhaul.store.commands import LONGEST_REASON, Decision, require
 from backhaul.store.inbox import Selection
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
@@ -146,7 +146,7 @@ def _body(parts: ActionContext, command: Command) -> str:
 
 async def _erase_customer(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Erase `customer` of `store` for `who`; `rewrite` even a large database file."""
-    erasure = CustomerErasure(parts.store.forgetting, parts.clock)
+    erasure = CustomerErasure(parts.store.erasure, parts.clock)
     return await erasure.erase(
         asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
     )
@@ -156,7 +156,7 @@ async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Fold the events of a Selection again; return how many ended in each state."""
     selection = msgspec.convert(asked, Selection)
     await parts.store.users.record_action(
-        Deed(asked["who"], "events refold", selection.in_words())
+        AuditEntry(asked["who"], "events refold", selection.in_words())
     )
     return {**await parts.refolder.reprocess(selection)}
 
@@ -164,7 +164,9 @@ async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
 async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Ask the connector `name` for its records now."""
     name = asked["name"]
-    await parts.store.users.record_action(Deed(asked["who"], "connectors run", name))
+    await parts.store.users.record_action(
+        AuditEntry(asked["who"], "connectors run", name)
+    )
     return {"records": await parts.ask_connector(name)}
 
 
@@ -237,7 +239,7 @@ async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Ans
     store = asked["store"]
     reason = await parts.store.targets.stopped(store)
     before = f"they were stopped: {reason}" if reason else "they were not stopped"
-    entry = Deed(asked["who"], "targets resume", f"{store}: {before}")
+    entry = AuditEntry(asked["who"], "targets resume", f"{store}: {before}")
     await parts.store.targets.stop(store, None, entry)
     parts.decided()
     return {"was": reason}
@@ -254,7 +256,7 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
         )
     verb, forced = "accept" if asked["undo"] else "drop", asked["force"]
     said = f"{name} of {store}" + (" by force" if forced else "")
-    entry = Deed(asked["who"], f"secrets {verb}", said)
+    entry = AuditEntry(asked["who"], f"secrets {verb}", said)
     if asked["undo"]:
         await parts.signers.drop(store, name, entry, dropped=False)
     else:

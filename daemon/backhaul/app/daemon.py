@@ -173,7 +173,7 @@ class Daemon:
         fold_worker = self._build_shops(store)
         await mark_interrupted(store, self._settings.stores)
         self._first_contact = FirstContact(
-            self._settings, self._shops, store.marks, self._facts
+            self._settings, self._shops, store.kv, self._facts
         )
         if not await self._first_contact.first(self._stopping):
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
     from backhaul.store.sqlite.database import SqliteStore
 
 
@@ -29,7 +29,7 @@ class FirstContact:
         self,
         settings: Settings,
         shops: Mapping[str, Shop],
-        marks: Marks,
+        marks: KeyValues,
         facts: dict[str, StoreFacts],
     ) -> None:
         self._settings = settings
@@ -81,7 +81,7 @@ async def mark_interrupted(store: SqliteStore, stores: Collection[str]) -> None:
     Logs what the database holds of a store that is not among the configured `stores`.
     """
     await store.commands.begin_epoch()
-    for left in await store.stranded(stores):
+    for left in await store.orphaned_work(stores):
         logger.bind(action="store.stranded", store=left.store).error(
             "the configuration has no store {}, but the database has its {}: {}",
             *(left.store, left, left.mend),

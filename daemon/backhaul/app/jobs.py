@@ -15,7 +15,7 @@ from backhaul.errors import BackhaulError, Busy
 from backhaul.push.send_windows import JOBS, Burst
 from backhaul.settings import Connector, PushJob
 from backhaul.settings.jobs import polling_job
-from backhaul.store.operations import Deed, JobRun, Trigger
+from backhaul.store.operations import AuditEntry, JobRun, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.push.dispatcher import Dispatcher
     from backhaul.settings import Scheduled, Settings
-    from backhaul.store.operations import JobKey, JobRuns, JobState, Told
+    from backhaul.store.operations import JobKey, JobRuns, JobState, ReportEnd
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this counts as a catch-up for missed runs."""
@@ -68,12 +68,12 @@ class Jobs:
         self._paused: set[JobKey] = set()
         self._begun: set[JobKey] = set()
 
-    def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
+    def does(self, name: str, store: str, start: Callable[[], None]) -> ReportEnd:
         """Set what a job starts; return the function that reports its end."""
         self._works[name, store] = JobWork(lambda _: start())
         return partial(self._ended, (name, store))
 
-    def polls(self, connector: str, polls: PollSchedule) -> Told:
+    def polls(self, connector: str, polls: PollSchedule) -> ReportEnd:
         """Let a job poll a connector; return the function that reports a poll's end."""
         key = (polling_job(connector), "")
         job = self._jobs[key]
@@ -145,7 +145,7 @@ class Jobs:
 
     async def load(self) -> None:
         """Restore send windows, pauses and missed runs from the previous run."""
-        states = await self._runs.know(_in_words(self._jobs))
+        states = await self._runs.register(_in_words(self._jobs))
         for key, work in self._works.items():
             self._take_up(key, work, states[key])
 
@@ -214,7 +214,11 @@ class Jobs:
             self._works[key].start(to_text(self._clock.now()))
 
     async def _start(
-        self, key: JobKey, trigger: Trigger, due: datetime, entry: Deed | None = None
+        self,
+        key: JobKey,
+        trigger: Trigger,
+        due: datetime,
+        entry: AuditEntry | None = None,
     ) -> int:
         """Record the run, then begin it; return how many commands it releases."""
         work, at = self._works[key], to_text(self._clock.now())
@@ -254,7 +258,7 @@ class Jobs:
                 " backhaul run"
             )
         for key in keys:
-            entry, now = Deed(who, "jobs run", label(key)), self._clock.now()
+            entry, now = AuditEntry(who, "jobs run", label(key)), self._clock.now()
             dispatcher = self._dispatchers.get(key[1]) if key[0] in JOBS else None
             before = dispatcher.sent(JOBS[key[0]]) if dispatcher else 0
             planned = await self._start(key, Trigger.PERSON, now, entry)
@@ -376,8 +380,8 @@ def _in_words(jobs: Mapping[JobKey, Scheduled]) -> dict[JobKey, str]:
     return {key: job.schedule_text() for key, job in jobs.items()}
 
 
-def _audit_entry(who: str, action: str, keys: Collection[JobKey]) -> Deed:
-    return Deed(who, action, ", ".join(map(label, keys)))
+def _audit_entry(who: str, action: str, keys: Collection[JobKey]) -> AuditEntry:
+    return AuditEntry(who, action, ", ".join(map(label, keys)))
 
 
 def _each(keys: Collection[JobKey], done: str) -> list[dict[str, Any]]:

@@ -59,20 +59,20 @@ class Monitoring:
             if each.silent_after is not None
         }
         self._users = store.users
-        self._numbers = store.numbers
-        self._needs = store.needs
+        self._numbers = store.gauges
+        self._needs = store.alert_conditions
         self._status = status
         self._instances = instances
         self._metrics = metrics
         self._clock = clock
         self._schedule = schedule
         self._sampler = Sampler(
-            store.samples,
+            store.metric_samples,
             lambda: self._numbers.read(self._instances()),
             metrics,
             clock,
         )
-        self._heartbeat = Heartbeat(store.marks, caught_up, metrics, clock)
+        self._heartbeat = Heartbeat(store.kv, caught_up, metrics, clock)
         self._notifier = Notifier(
             wanted, store.alerts, self.causes, clock, socket.gethostname()
         )

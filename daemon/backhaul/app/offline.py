@@ -65,12 +65,12 @@ async def open_sync(
             for name in stores:
                 transport, clients[name] = build_client(settings, name, CLOCK)
                 transports.append(transport)
-                free = guard_identity(settings, name, transport, store.marks)
+                free = guard_identity(settings, name, transport, store.kv)
                 facts[name] = await learn_facts(
                     name,
                     settings.stores[name].base_url,
                     free,
-                    store.marks,
+                    store.kv,
                     settings.database_file,
                 )
             async with _working(settings, store, clients, facts) as reconcilers:
@@ -92,7 +92,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
             secret_files = build_secret_files(settings, lambda _: None)
             await load_secrets(settings, signers, secret_files)
             facts = {
-                name: await known_facts(name, store.marks) or StoreFacts()
+                name: await known_facts(name, store.kv) or StoreFacts()
                 for name in settings.stores
             }
             refolder = Reprocessor(store.refolds, facts, lambda: None, lambda: None)

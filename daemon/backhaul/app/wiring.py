@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.decoding import Tracking
     from backhaul.settings import Settings
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
     from backhaul.store.sqlite.database import SqliteStore
 
 
@@ -111,7 +111,7 @@ def build_sender(
 
     # In a dry run, a resend with any key would send.
     configured = False if rehearsed else shop.idempotency
-    idempotency = IdempotencySupport(name, client, store.marks, clock, configured)
+    idempotency = IdempotencySupport(name, client, store.kv, clock, configured)
     resend = KeyedResend(
         transport,
         client,
@@ -119,7 +119,7 @@ def build_sender(
         dispatcher.windows,
         idempotency.is_honoured,
     )
-    verifier = EffectVerifier(name, client, store.doubts, store.marks)
+    verifier = EffectVerifier(name, client, store.doubts, store.kv)
     resolver = Resolver(
         name,
         store.doubts,
@@ -140,7 +140,7 @@ def build_sender(
         name,
         client,
         store.tags,
-        store.marks,
+        store.kv,
         verifier,
         dispatcher.switch,
         clock,
@@ -156,7 +156,7 @@ def guard_identity(
     settings: Settings,
     name: str,
     transport: Transport,
-    marks: Marks,
+    marks: KeyValues,
     refused: Callable[[str], None] = lambda _: None,
 ) -> PlatformClient:
     """Limit a transport to the mirrored store; return a client without that limit.
@@ -244,7 +244,7 @@ def build_reconciler(
         repair,
         store.sweeps,
         store.rereads,
-        store.marks,
+        store.kv,
         clock,
         chance,
         facts,
@@ -296,7 +296,7 @@ def build_shop(
     transport, client = build_client(settings, name, clock, http)
     sender = build_sender(settings, name, store, client, transport, clock, chance, hide)
     free = guard_identity(
-        settings, name, transport, store.marks, sender.dispatcher.stop_sending
+        settings, name, transport, store.kv, sender.dispatcher.stop_sending
     )
     reconciler = build_reconciler(
         settings,
@@ -353,7 +353,7 @@ def _subscription_manager(
         client,
         transport,
         secret_files[name],
-        store.marks,
+        store.kv,
         admit,
         lambda: bool(signers.live().get(name)),
         lambda: signers.why_kept(name),

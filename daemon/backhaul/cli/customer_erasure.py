@@ -18,7 +18,7 @@ from backhaul.errors import BackhaulError, why
 from backhaul.maintenance.customer_erasure import ErasurePreview, preview
 from backhaul.settings import Settings
 from backhaul.store.sql.customer_erasure.customer_lookup import nearest
-from backhaul.store.sql.customer_erasure.erase import find_person, holds, needles_of
+from backhaul.store.sql.customer_erasure.erase import find_customer, holds, needles_of
 
 customers = typer.Typer(no_args_is_help=True, help="Customers' personal data.")
 forget = typer.Typer(
@@ -90,7 +90,7 @@ def _find(database: Path, store: str, typed: str) -> ErasurePreview:
     if not database.exists():
         raise BackhaulError(f"{database}: no database yet; start the daemon once")
     try:
-        return asyncio.run(preview(partial(find_person, database), store, typed))
+        return asyncio.run(preview(partial(find_customer, database), store, typed))
     except BackhaulError as error:
         near = nearest(database, store, typed)
         if not near:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Told
+    from backhaul.store.operations import ReportEnd
     from backhaul.store.records import RecordOutcome, Records
     from backhaul_sdk import (
         Batch,
@@ -176,7 +176,7 @@ class Host:
         self.connector = connector
         self._store = store
         self.polls = PollSchedule(clock, every_seconds)
-        self.polled: Told | None = None
+        self.polled: ReportEnd | None = None
         self._records = records
         self._matcher = matcher
         self._clock = clock

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Deed, WebhookSecrets
+    from backhaul.store.operations import AuditEntry, WebhookSecrets
 
 SAVE_SECONDS = 30.0
 """The interval of saving `last used`; a crash loses at most this much of it."""
@@ -84,15 +84,15 @@ class SecretRegistry:
     async def admit(self, store: str, values: Iterable[bytes], source: str) -> None:
         """Accept these secrets as all of `source`, beside those of other sources."""
         named = {secret_fingerprint(value): value for value in values}
-        dropped = await self._kept.know(store, list(named), source)
+        dropped = await self._kept.set_known(store, list(named), source)
         self._known.setdefault(store, {})[source] = named
         self._refresh(store, dropped)
 
     async def drop(
-        self, store: str, name: str, deed: Deed, *, dropped: bool = True
+        self, store: str, name: str, deed: AuditEntry, *, dropped: bool = True
     ) -> None:
         """Revoke the secret with this fingerprint, or accept it again."""
-        self._refresh(store, await self._kept.drop(store, name, dropped, deed))
+        self._refresh(store, await self._kept.set_dropped(store, name, dropped, deed))
 
     def _refresh(self, store: str, dropped: Collection[str]) -> None:
         known = ChainMap(*self._known[store].values())
@@ -159,7 +159,7 @@ class SecretRegistry:
         if not used:
             return
         try:
-            await self._kept.used(used)
+            await self._kept.record_uses(used)
         except BaseException:
             # Keep them for the next save; newer uses win.
             self._used = used | self._used

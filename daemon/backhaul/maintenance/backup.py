@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Told
+    from backhaul.store.operations import ReportEnd
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """The names of scheduled backups. Other files in the folder are never deleted."""
@@ -49,7 +49,7 @@ class BackupWorker:
         self._plan = plan
         self._clock = clock
         self._wake = asyncio.Event()
-        self.backed_up: Told | None = None
+        self.backed_up: ReportEnd | None = None
 
     def keep_in(self, folder: Path, keep: int) -> None:
         """Use another folder or number of backups from the next backup on."""

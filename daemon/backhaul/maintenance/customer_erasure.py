@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
-    from backhaul.store.customer_erasure import Forgetting, Trace
+    from backhaul.store.customer_erasure import CustomerTrace, Erasure
 
-    Find: TypeAlias = Callable[[str, str, Collection[str]], Awaitable[Trace | None]]
-    Note: TypeAlias = Callable[[Trace, "CustomerEraser"], Awaitable[None]]
+    Find: TypeAlias = Callable[
+        [str, str, Collection[str]], Awaitable[CustomerTrace | None]
+    ]
+    Note: TypeAlias = Callable[[CustomerTrace, "CustomerEraser"], Awaitable[None]]
 
 SLICE_SECONDS = 0.005
 AT_ONCE = 16
@@ -140,7 +142,7 @@ class CustomerErasure:
     """
 
     def __init__(
-        self, store: Forgetting, clock: Clock, largest_bytes: int = LARGEST_BYTES
+        self, store: Erasure, clock: Clock, largest_bytes: int = LARGEST_BYTES
     ) -> None:
         self._store = store
         self._clock = clock
@@ -171,17 +173,19 @@ class CustomerErasure:
             "texts": sorted(eraser.texts),
         }
 
-    async def _remember(self, store: str, name: str) -> tuple[Trace, CustomerEraser]:
+    async def _remember(
+        self, store: str, name: str
+    ) -> tuple[CustomerTrace, CustomerEraser]:
         """Make the fold redact this customer from now on; return all that is stored."""
 
-        async def note(trace: Trace, eraser: CustomerEraser) -> None:
+        async def note(trace: CustomerTrace, eraser: CustomerEraser) -> None:
             digests = [address_digest(store, email) for email in eraser.emails]
-            await self._store.remember(store, trace, digests)
+            await self._store.register(store, trace, digests)
 
-        return await _find_all(self._store.find_person, note, store, name)
+        return await _find_all(self._store.find_customer, note, store, name)
 
     async def _erase(
-        self, store: str, trace: Trace, eraser: CustomerEraser
+        self, store: str, trace: CustomerTrace, eraser: CustomerEraser
     ) -> dict[str, int]:
         """Erase other mentions first, and the customer's own documents last.
 
@@ -200,7 +204,9 @@ class CustomerErasure:
     async def _scan(self, store: str, table: str, eraser: CustomerEraser) -> int:
         after, changed = 0, 0
         while True:
-            step = await self._store.scan(store, table, after, eraser, SLICE_SECONDS)
+            step = await self._store.redact_rows(
+                store, table, after, eraser, SLICE_SECONDS
+            )
             changed += step.changed
             if step.last is None:
                 return changed
@@ -259,7 +265,7 @@ async def preview(find: Find, store: str, name: str) -> ErasurePreview:
     Raises BackhaulError if no such customer is known.
     """
 
-    async def note(trace: Trace, eraser: CustomerEraser) -> None:
+    async def note(trace: CustomerTrace, eraser: CustomerEraser) -> None:
         pass
 
     trace, eraser = await _find_all(find, note, store, name)
@@ -275,7 +281,7 @@ async def preview(find: Find, store: str, name: str) -> ErasurePreview:
 
 async def _find_all(
     find: Find, note: Note, store: str, name: str
-) -> tuple[Trace, CustomerEraser]:
+) -> tuple[CustomerTrace, CustomerEraser]:
     """Return all that is stored of a customer; call `note` whenever there is more.
 
     The search is repeated until nothing is new: an e-mail address leads to orders
@@ -311,7 +317,7 @@ def _began(text: str) -> str | None:
 _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
 
 
-def _identities(trace: Trace, emails: set[str]) -> Iterable[CustomerIdentity]:
+def _identities(trace: CustomerTrace, emails: set[str]) -> Iterable[CustomerIdentity]:
     """Yield the customer's personal data in each document that is theirs.
 
     Another customer's order may have this customer's e-mail address too.

@@ -12,14 +12,14 @@ from msgspec import Struct
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Busy
 from backhaul.observe.metrics import GaugeValue
-from backhaul.store.operations import Sample
+from backhaul.store.operations import MetricSample
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
-    from backhaul.store.operations import Marks, Samples
+    from backhaul.store.operations import KeyValues, MetricSamples
 
 
 HEARTBEAT_SECONDS = 15.0
@@ -39,7 +39,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        marks: Marks,
+        marks: KeyValues,
         caught_up: Callable[[], Awaitable[None]],
         metrics: Metrics,
         clock: Clock,
@@ -120,7 +120,7 @@ class Sampler:
 
     def __init__(
         self,
-        samples: Samples,
+        samples: MetricSamples,
         numbers: Callable[[], Awaitable[Sequence[Number]]],
         metrics: Metrics,
         clock: Clock,
@@ -139,7 +139,9 @@ class Sampler:
         while True:
             for tick in range(TICKS_A_MINUTE):
                 if self._is_quick() or (tick == 0 and minutes % RECOUNT_MINUTES == 0):
-                    self.mirrored = await self._samples.mirrored() or self.mirrored
+                    self.mirrored = (
+                        await self._samples.count_mirrored() or self.mirrored
+                    )
                 await self._clock.sleep(TICK_SECONDS)
                 self._seen.append(self._count())
             minutes += 1
@@ -176,7 +178,7 @@ class Sampler:
         then, now = self._seen[0], self._seen[-1]
         numbers = list(await self._numbers())
         moment = self._clock.now()
-        sample = Sample(
+        sample = MetricSample(
             to_text(moment),
             now.webhooks - then.webhooks,
             now.folded - then.folded,
@@ -188,7 +190,7 @@ class Sampler:
             _sum(numbers, "commands_open", "parked"),
         )
         try:
-            await self._samples.keep(sample, to_text(moment - KEPT))
+            await self._samples.add(sample, to_text(moment - KEPT))
         except Busy as error:
             logger.bind(action="samples.busy").debug("{}", error)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.store.commands import Doubt, Doubts
     from backhaul.store.matching import Command
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
 
 NOT_OFFERED = frozenset({403, 404, 405})
 MOST_KEPT = 50
@@ -56,7 +56,7 @@ class EffectVerifier:
     """Verifies effects. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable."""
 
     def __init__(
-        self, store: str, client: PlatformClient, doubts: Doubts, marks: Marks
+        self, store: str, client: PlatformClient, doubts: Doubts, marks: KeyValues
     ) -> None:
         self._store = store
         self._client = client

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backhaul.push.send_switch import SendSwitch
     from backhaul.settings import Push
     from backhaul.store.commands import Tags
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
 
 OVERLAP = timedelta(minutes=1)
 """Read again each time: a platform may show a change a moment late."""
@@ -91,7 +91,7 @@ class Auditor:
         store: str,
         client: PlatformClient,
         tags: Tags,
-        marks: Marks,
+        marks: KeyValues,
         verifier: EffectVerifier,
         door: SendSwitch,
         clock: Clock,

@@ -10,7 +10,7 @@ from backhaul.core.rate_limit import Priority
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
 
 KEYED_ONCE = "idempotencyKey"
 """The feature of a platform that carries out each Idempotency-Key at most once."""
@@ -23,7 +23,7 @@ class IdempotencySupport:
         self,
         store: str,
         client: PlatformClient,
-        marks: Marks,
+        marks: KeyValues,
         clock: Clock,
         configured: bool | None = None,
     ) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from backhaul.store.read_models import Describe
 
 
-class Trace(Struct, frozen=True):
+class CustomerTrace(Struct, frozen=True):
     """What the mirror holds of a person: the customer's id, documents, orders' ids.
 
     `forgotten_at` is when the person was forgotten before, empty if never.
@@ -24,7 +24,7 @@ class Trace(Struct, frozen=True):
     forgotten_at: str = ""
 
 
-class Scanned(Struct, frozen=True):
+class ScannedRows(Struct, frozen=True):
     """One slice of looking through a table: the last row, how many were changed.
 
     `last` is None where nothing was left.
@@ -50,20 +50,20 @@ class Eraser(Protocol):
         ...
 
 
-class Forgetting(Protocol):
+class Erasure(Protocol):
     """Erasing a person from everything that is kept. All verbs may raise Busy."""
 
-    async def find_person(
+    async def find_customer(
         self, store: str, name: str, emails: Collection[str]
-    ) -> Trace | None:
+    ) -> CustomerTrace | None:
         """Return what is held of the customer with this id or e-mail.
 
         By their `emails` guests' orders are found as well.
         """
         ...
 
-    async def remember(
-        self, store: str, trace: Trace, digests: Sequence[bytes]
+    async def register(
+        self, store: str, trace: CustomerTrace, digests: Sequence[bytes]
     ) -> None:
         """From now on the fold redacts this person; addresses are known by digest."""
         ...
@@ -82,9 +82,9 @@ class Forgetting(Protocol):
         """Redact customers or orders, their answers, and what they are found by."""
         ...
 
-    async def scan(
+    async def redact_rows(
         self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
-    ) -> Scanned:
+    ) -> ScannedRows:
         """Redact what `inbox`, `records` or `quarantine` hold beyond a row.
 
         What is another store's stays: the same person may be a customer there too.

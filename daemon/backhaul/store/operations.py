@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
-class Deed(Struct, frozen=True):
+class AuditEntry(Struct, frozen=True):
     """`who` did an `action`, such as `jobs pause`, to what `detail` names.
 
     It is written in the transaction of what was done: neither is there alone.
@@ -22,7 +22,7 @@ class Deed(Struct, frozen=True):
     detail: str
 
 
-class Marks(Protocol):
+class KeyValues(Protocol):
     """Small facts that must survive a restart, by name."""
 
     async def get(self, name: str) -> str | None:
@@ -42,7 +42,7 @@ class Alert(Struct, frozen=True):
     mend: str
 
 
-class Stranded(Struct, frozen=True):
+class OrphanedWork(Struct, frozen=True):
     """What is open for a store that the configuration does not name.
 
     `commands` that were never settled, `counts` that are not made true, `events` that
@@ -76,7 +76,7 @@ class Stranded(Struct, frozen=True):
         )
 
 
-class Backup(Struct, frozen=True):
+class BackupState(Struct, frozen=True):
     """Where backups stand.
 
     `failed` says why the last one that ended did, or is None; `last` is when the last
@@ -89,7 +89,7 @@ class Backup(Struct, frozen=True):
     running_since: str | None
 
 
-class Needs(Struct, frozen=True):
+class AlertConditions(Struct, frozen=True):
     """What the tables say that may need a person.
 
     `parked` are the commands that wait for one, the oldest first (id, store, kind,
@@ -115,7 +115,7 @@ class Needs(Struct, frozen=True):
     last_records: Mapping[str, float]
     doubled: Sequence[Mapping[str, str]] = ()
     counts_stopped: Mapping[str, str] = field(default_factory=dict)
-    backup: Backup | None = None
+    backup: BackupState | None = None
     open_stores: Collection[str] = ()
     news_parked: Sequence[Mapping[str, Any]] = ()
     news_since: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Needs(Struct, frozen=True):
     incidents: Sequence[Mapping[str, Any]] = ()
 
 
-class News(Struct, frozen=True):
+class AlertChanges(Struct, frozen=True):
     """What a way did not tell yet: causes that began, and told ones that are over.
 
     `id` is the same as long as the news are, through restarts, and no others have it.
@@ -144,14 +144,14 @@ class Alerts(Protocol):
 
     async def compare(
         self, now: Mapping[str, Alert], ways: Collection[str]
-    ) -> Mapping[str, News]:
+    ) -> Mapping[str, AlertChanges]:
         """Keep what is wrong now; return what is news for each way. May raise Busy.
 
         A way that is new is told of all; what one that is gone told is forgotten.
         """
         ...
 
-    async def told(self, way: str, news: News) -> None:
+    async def record_sent(self, way: str, news: AlertChanges) -> None:
         """Keep that a person was told by a way. May raise Busy."""
         ...
 
@@ -195,7 +195,7 @@ class JobState(Struct, frozen=True):
     ended_at: str | None = None
 
 
-class Told(Protocol):
+class ReportEnd(Protocol):
     """Tells that the work is over which began by a moment, and what came of it."""
 
     async def __call__(
@@ -206,7 +206,7 @@ class Told(Protocol):
 class JobRuns(Protocol):
     """The runs of scheduled jobs. All verbs may raise Busy."""
 
-    async def know(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
+    async def register(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
         """After a start, return where each job stands; what was running has ended.
 
         A job that is new, or whose plan has other words than before, owes nothing.
@@ -217,7 +217,7 @@ class JobRuns(Protocol):
         """From now on these jobs run by other words; what they missed is not owed."""
         ...
 
-    async def begin(self, run: JobRun, deed: Deed | None = None) -> int:
+    async def begin(self, run: JobRun, deed: AuditEntry | None = None) -> int:
         """Write a run down; return how many new commands its gate lets out.
 
         The run of a gate has ended with that. Where it lets out nothing it is worth no
@@ -233,14 +233,14 @@ class JobRuns(Protocol):
         """End the runs begun by then. One that failed is not owed."""
         ...
 
-    async def pause(self, keys: Collection[JobKey], deed: Deed) -> str:
+    async def pause(self, keys: Collection[JobKey], deed: AuditEntry) -> str:
         """Pause jobs; return since when. One that is paused is so anew.
 
         What a person let out meanwhile is not let out again after a restart.
         """
         ...
 
-    async def resume(self, keys: Collection[JobKey], deed: Deed) -> None:
+    async def resume(self, keys: Collection[JobKey], deed: AuditEntry) -> None:
         """Let jobs run again; what they missed is not owed."""
         ...
 
@@ -313,7 +313,7 @@ class Users(Protocol):
         """Return the different details of logins since a time, newest first."""
         ...
 
-    async def record_action(self, deed: Deed) -> None:
+    async def record_action(self, deed: AuditEntry) -> None:
         """Add an audit entry for an action that changes no row of the store."""
         ...
 
@@ -321,11 +321,13 @@ class Users(Protocol):
 class WebhookSecrets(Protocol):
     """What is known of each webhook secret; a fingerprint stands for it."""
 
-    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+    async def set_known(
+        self, store: str, names: Sequence[str], source: str
+    ) -> set[str]:
         """Make these all of what is known from `source`; return the store's dropped."""
         ...
 
-    async def used(self, uses: Mapping[tuple[str, str], str]) -> None:
+    async def record_uses(self, uses: Mapping[tuple[str, str], str]) -> None:
         """Write down when each (store, fingerprint) was last used."""
         ...
 
@@ -333,7 +335,9 @@ class WebhookSecrets(Protocol):
         """Return when the secret last signed a delivery."""
         ...
 
-    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
+    async def set_dropped(
+        self, store: str, name: str, dropped: bool, deed: AuditEntry
+    ) -> set[str]:
         """Remember that a person dropped the secret, or took it back; return all."""
         ...
 
@@ -362,7 +366,7 @@ class Retention(Protocol):
         ...
 
 
-class Sample(Struct, frozen=True):
+class MetricSample(Struct, frozen=True):
     """Counts of a minute, mean seconds in it, and what waited at its end."""
 
     at: str
@@ -376,13 +380,13 @@ class Sample(Struct, frozen=True):
     parked: int
 
 
-class Samples(Protocol):
+class MetricSamples(Protocol):
     """Keeps a day of samples."""
 
-    async def keep(self, sample: Sample, since: str) -> None:
+    async def add(self, sample: MetricSample, since: str) -> None:
         """Keep a sample; forget those before `since`. May raise Busy."""
         ...
 
-    async def mirrored(self) -> Mapping[str, int]:
+    async def count_mirrored(self) -> Mapping[str, int]:
         """Count what is mirrored, by table: it reads an index from end to end."""
         ...

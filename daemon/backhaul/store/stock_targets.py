@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backhaul.core.stock import Computation, Count, StockSnapshot
     from backhaul.store.commands import Settlement
     from backhaul.store.matching import Command
-    from backhaul.store.operations import Deed
+    from backhaul.store.operations import AuditEntry
 
 
 class Target(Struct, frozen=True):
@@ -120,7 +120,7 @@ class Targets(Protocol):
         ...
 
     async def stop(
-        self, store: str, reason: str | None, deed: Deed | None = None
+        self, store: str, reason: str | None, deed: AuditEntry | None = None
     ) -> None:
         """Stop the store's targets until a person resumes them (None), by a deed."""
         ...

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.schemas import Entry
     from backhaul.store.mirror import Progress, Sweep, Sweeps
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
     from backhaul.sync.diff_repair import Difference, MirrorRepair
     from backhaul.sync.resource_types import ResourceType
 
@@ -66,7 +66,7 @@ class Poll:
     client: PlatformClient
     repair: MirrorRepair
     sweeps: Sweeps
-    marks: Marks
+    marks: KeyValues
     clock: Clock
     grace_seconds: float
     overlap_seconds: float

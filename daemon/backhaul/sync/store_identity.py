@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
 
 
 class FactsSource(Protocol):
@@ -58,7 +58,7 @@ def _mark(name: str) -> str:
 
 
 async def learn_facts(
-    name: str, base_url: str, client: PlatformClient, marks: Marks, mirror: Path
+    name: str, base_url: str, client: PlatformClient, marks: KeyValues, mirror: Path
 ) -> StoreFacts:
     """Fetch the store's facts from the platform, save and return them.
 
@@ -124,7 +124,7 @@ class StoreIdentity:
         name: str,
         base_url: str,
         client: PlatformClient,
-        marks: Marks,
+        marks: KeyValues,
         mirror: Path,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:

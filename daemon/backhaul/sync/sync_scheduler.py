@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Reconcile
     from backhaul.store.inbox import Rereads
     from backhaul.store.mirror import Sweep, Sweeps
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.full_sync import PassProgress
     from backhaul.sync.resource_types import ResourceType
@@ -57,7 +57,7 @@ class Reconciler:
         repair: MirrorRepair,
         sweeps: Sweeps,
         rereads: Rereads,
-        marks: Marks,
+        marks: KeyValues,
         clock: Clock,
         chance: Callable[[], float],
         facts: Callable[[], StoreFacts],

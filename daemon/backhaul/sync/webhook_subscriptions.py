@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.secret_files import WebhookSecretFile
     from backhaul.platform.transport import Response, Transport
-    from backhaul.store.operations import Marks
+    from backhaul.store.operations import KeyValues
 
 HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
@@ -40,7 +40,7 @@ class SubscriptionManager:
         client: PlatformClient,
         transport: Transport,
         keyring: WebhookSecretFile,
-        marks: Marks,
+        marks: KeyValues,
         admit: Callable[[str, list[bytes]], Awaitable[None]],
         accepts_any: Callable[[], bool],
         why_kept: Callable[[], str] = lambda: "",

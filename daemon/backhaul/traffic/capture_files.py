@@ -166,7 +166,7 @@ async def replay_into(
     store.start()
     try:
         for name, known in facts.items():
-            await store.marks.put(f"facts:{name}", msgspec.json.encode(known).decode())
+            await store.kv.put(f"facts:{name}", msgspec.json.encode(known).decode())
         await asyncio.gather(*(store.inbox.append(arrival) for arrival in arrivals))
         while (await store.inbox.fold(fold_one, SLICE_SECONDS)).more:
             pass

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sql.operations.gauges import Number
+    from backhaul.store.sql.operations.gauges import Gauge
     from backhaul.store.sql.read_models.dashboard import Board
 
 MAX_ROWS = 8
@@ -90,21 +90,21 @@ def _problems(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield f"Connector {name} is down", connector["reason"]
 
 
-def _by_name(numbers: Iterable[Number]) -> dict[str, list[Number]]:
-    found: defaultdict[str, list[Number]] = defaultdict(list)
+def _by_name(numbers: Iterable[Gauge]) -> dict[str, list[Gauge]]:
+    found: defaultdict[str, list[Gauge]] = defaultdict(list)
     for each in numbers:
         found[each[0]].append(each)
     return found
 
 
-def _by_state(numbers: Iterable[Number]) -> Counter[str]:
+def _by_state(numbers: Iterable[Gauge]) -> Counter[str]:
     found: Counter[str] = Counter()
     for _, value, (_, _, state) in numbers:
         found[state] += int(value)
     return found
 
 
-def _total(numbers: Iterable[Number]) -> float:
+def _total(numbers: Iterable[Gauge]) -> float:
     return sum(value for _, value, _ in numbers)
 
 

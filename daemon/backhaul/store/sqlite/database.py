@@ -10,7 +10,7 @@ from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
 from backhaul.store.sql.commands.repository import SqlCommands
 from backhaul.store.sql.commands.uncertain import SqlDoubts
-from backhaul.store.sql.customer_erasure.erase import SqlForgetting
+from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.deliveries.repository import SqlDeliveries
 from backhaul.store.sql.inbox.append import SqlInbox, append_batch
 from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
@@ -18,9 +18,9 @@ from backhaul.store.sql.inbox.refetch_queue import SqlRereads
 from backhaul.store.sql.inbox.reprocess import SqlRefolds
 from backhaul.store.sql.mirror.sync_progress import SqliteLook, SqlSweeps
 from backhaul.store.sql.operations import orphaned_work
-from backhaul.store.sql.operations.alert_conditions import SqlNeeds
+from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
 from backhaul.store.sql.operations.alerts import SqlAlerts
-from backhaul.store.sql.operations.gauges import Numbers, SqlSamples
+from backhaul.store.sql.operations.gauges import SqlGauges, SqlMetricSamples
 from backhaul.store.sql.operations.job_runs import SqlJobRuns
 from backhaul.store.sql.operations.kv import SqlKeyValues
 from backhaul.store.sql.operations.retention import SqlRetention
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Stranded
+    from backhaul.store.operations import OrphanedWork
     from backhaul.store.sqlite.writer import Connect, MakeWriter
 
 
@@ -65,10 +65,10 @@ class SqliteStore:
         self.targets = SqlTargets(self._writer, clock)
         self.decisions = SqlDecisions(self._writer, clock)
         self.incidents = SqlIncidents(self._writer, clock)
-        self.marks = SqlKeyValues(engine)
+        self.kv = SqlKeyValues(engine)
         self.webhook_secrets = SqlWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)
-        self.forgetting = SqlForgetting(path, self._writer, clock)
+        self.erasure = SqlErasure(path, self._writer, clock)
         self.retention = SqlRetention(self._writer, clock)
         self.job_runs = SqlJobRuns(self._writer, clock)
         self.refolds = SqlRefolds(self._writer, clock)
@@ -76,16 +76,16 @@ class SqliteStore:
         self.alerts = SqlAlerts(self._writer, clock)
         self.sweeps = SqlSweeps(self._writer, clock)
         self.look = SqliteLook(path)
-        self.numbers = Numbers(path, clock)
-        self.needs = SqlNeeds(path)
+        self.gauges = SqlGauges(path, clock)
+        self.alert_conditions = SqlAlertConditions(path)
         self.users = SqlUsers(engine)
-        self.samples = SqlSamples(engine)
+        self.metric_samples = SqlMetricSamples(engine)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
         self._writer.start()
 
-    async def stranded(self, stores: Iterable[str]) -> tuple[Stranded, ...]:
+    async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
         """Return what is open for stores other than these."""
         return await self._writer.urgent(lambda c: orphaned_work.counted(c, stores))
 
@@ -106,7 +106,7 @@ class SqliteStore:
         """Finish what was handed in and close the file, without a log beside it."""
         await self._writer.stop()
         self.look.close()
-        self.numbers.close()
-        self.needs.close()
+        self.gauges.close()
+        self.alert_conditions.close()
         self.engine.close()
         await asyncio.to_thread(connections.end_log, self.path)

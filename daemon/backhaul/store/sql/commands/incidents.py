@@ -14,7 +14,7 @@ from backhaul.core.lifecycle import Cause
 from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import Incident
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 from backhaul.store.sql.operations.audit_log import add_entry
@@ -147,7 +147,7 @@ class SqlIncidents:
                 raise BackhaulError(
                     f"there is no open incident {id_}; see: backhaul incidents list"
                 )
-            deed = Deed(who, "incidents resolve", f"{id_}: {resolution}")
+            deed = AuditEntry(who, "incidents resolve", f"{id_}: {resolution}")
             add_entry(connection, now, deed)
             return Incident(*row)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import address_digest
-from backhaul.store.customer_erasure import Scanned, Trace
-from backhaul.store.operations import Deed
+from backhaul.store.customer_erasure import CustomerTrace, ScannedRows
+from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.customer_erasure.customer_lookup import orders_of, told_of
 from backhaul.store.sql.dialect import member
 from backhaul.store.sql.operations.audit_log import add_entry
@@ -61,7 +61,7 @@ _LOOKS = f"""
 """  # noqa: S608 - constants
 
 
-class SqlForgetting:
+class SqlErasure:
     """Every verb is one transaction, as short as the writer's other work."""
 
     def __init__(self, path: Path, writer: Writer, clock: Clock) -> None:
@@ -69,14 +69,14 @@ class SqlForgetting:
         self._writer = writer
         self._clock = clock
 
-    async def find_person(
+    async def find_customer(
         self, store: str, name: str, emails: Collection[str]
-    ) -> Trace | None:
+    ) -> CustomerTrace | None:
         """Return what is held of the customer, and of guests with these e-mails."""
-        return await find_person(self._path, store, name, emails)
+        return await find_customer(self._path, store, name, emails)
 
-    async def remember(
-        self, store: str, trace: Trace, digests: Sequence[bytes]
+    async def register(
+        self, store: str, trace: CustomerTrace, digests: Sequence[bytes]
     ) -> None:
         """From now on the fold redacts this person; addresses are known by digest."""
 
@@ -123,12 +123,12 @@ class SqlForgetting:
 
         return await self._writer.background(unit)
 
-    async def scan(
+    async def redact_rows(
         self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
-    ) -> Scanned:
+    ) -> ScannedRows:
         """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
 
-        def unit(connection: sqlite3.Connection) -> Scanned:
+        def unit(connection: sqlite3.Connection) -> ScannedRows:
             until = self._clock.monotonic() + slice_seconds
             query, erase = _SCANS[table]
             rows = connection.execute(query, (after, BATCH)).fetchall()
@@ -138,7 +138,7 @@ class SqlForgetting:
                     changed += erase(connection, eraser, last, values, now)
                 if self._clock.monotonic() >= until:
                     break
-            return Scanned(last, changed)
+            return ScannedRows(last, changed)
 
         return await self._writer.background(unit)
 
@@ -174,7 +174,7 @@ class SqlForgetting:
 
     async def audit(self, who: str, action: str, detail: str) -> None:
         """Write down who did what."""
-        now, deed = to_text(self._clock.now()), Deed(who, action, detail)
+        now, deed = to_text(self._clock.now()), AuditEntry(who, action, detail)
         await self._writer.urgent(lambda connection: add_entry(connection, now, deed))
 
 
@@ -209,15 +209,15 @@ def holds(path: Path, needles: Sequence[bytes]) -> bool:
     return False
 
 
-async def find_person(
+async def find_customer(
     path: Path, store: str, name: str, emails: Collection[str]
-) -> Trace | None:
+) -> CustomerTrace | None:
     """Return what is held of a customer and of guests with these e-mails.
 
     It only reads, beside the writer: whatever was committed before is seen.
     """
 
-    def look() -> Trace | None:
+    def look() -> CustomerTrace | None:
         orders: dict[str, str] = {}
         told: list[str] = []
         for email in emails:
@@ -235,7 +235,7 @@ def _trace(
     name: str,
     guest: Mapping[str, str],
     told: Sequence[str],
-) -> Trace | None:
+) -> CustomerTrace | None:
     """Put together what is held; `guest` and `told` were found by an e-mail."""
     found = connection.execute(_CUSTOMER, (store, name)).fetchone()
     ids = (_customer_id(text) for text in (*guest.values(), *told) if "@" in name)
@@ -249,7 +249,9 @@ def _trace(
         return None
     known = {**dict(orders), **guest}
     documents = (*known.values(), *told, *([found[1]] if found else []))
-    return Trace(id_, documents, tuple(known), forgotten[0] if forgotten else "")
+    return CustomerTrace(
+        id_, documents, tuple(known), forgotten[0] if forgotten else ""
+    )
 
 
 def _customer_id(document: str) -> str | None:

@@ -12,7 +12,7 @@ from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause, State, transition
 from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Outgoing
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.deliveries import change_fanout
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox.refetch_queue import Doubt, ask
@@ -211,7 +211,7 @@ class SqlDeliveries:
             now = to_text(self._clock.now())
             said = f"{verb} by {who}: {reason}"
             state = _move(connection, seq, _VERBS[verb], said, now)
-            deed = Deed(who, f"deliveries {verb}", f"delivery {seq}: {reason}")
+            deed = AuditEntry(who, f"deliveries {verb}", f"delivery {seq}: {reason}")
             add_entry(connection, now, deed)
             connection.execute(
                 "UPDATE deliveries SET due_at = ?, failures = 0, looks = 0"

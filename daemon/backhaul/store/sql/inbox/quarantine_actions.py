@@ -8,7 +8,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.identity import command_id
 from backhaul.errors import BackhaulError
 from backhaul.store.matching import NewCommand
-from backhaul.store.operations import Deed
+from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox import unreadable_orders
@@ -236,4 +236,4 @@ def _write_down(
     now: str,
 ) -> None:
     detail = f"row {row['id']} ({row['name']} {row['locator'] or row['key']}): {reason}"
-    add_entry(connection, now, Deed(who, f"quarantine {verb}", detail))
+    add_entry(connection, now, AuditEntry(who, f"quarantine {verb}", detail))

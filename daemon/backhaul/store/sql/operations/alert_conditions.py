@@ -7,7 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from backhaul.errors import Busy
-from backhaul.store.operations import Backup, Needs
+from backhaul.store.operations import AlertConditions, BackupState
 from backhaul.store.sql.commands import incidents
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.append import STRANGERS
@@ -91,7 +91,7 @@ _BACKED_UP = """
 """
 
 
-class SqlNeeds:
+class SqlAlertConditions:
     """Reads in a thread."""
 
     def __init__(self, path: Path) -> None:
@@ -101,11 +101,11 @@ class SqlNeeds:
         """Close what is idle."""
         self._readers.close()
 
-    async def read(self, instances: Iterable[str]) -> Needs:
+    async def read(self, instances: Iterable[str]) -> AlertConditions:
         """Return all of it. Raises Busy: what cannot be read is not over."""
         return await asyncio.to_thread(self._read, tuple(instances))
 
-    def _read(self, instances: tuple[str, ...]) -> Needs:
+    def _read(self, instances: tuple[str, ...]) -> AlertConditions:
         try:
             with self._readers.lend() as connection:
                 return _found(connection, instances)
@@ -113,8 +113,10 @@ class SqlNeeds:
             raise Busy(f"what needs a person cannot be read: {error}") from None
 
 
-def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
-    return Needs(
+def _found(
+    connection: sqlite3.Connection, instances: tuple[str, ...]
+) -> AlertConditions:
+    return AlertConditions(
         [dict(row) for row in connection.execute(_PARKED)],
         unrepaired(connection),
         last_records(connection, instances),
@@ -142,11 +144,11 @@ def _news_since(connection: sqlite3.Connection) -> dict[str, str]:
     return {instance: since for instance, since in found if since != _NEVER}
 
 
-def _backup(connection: sqlite3.Connection) -> Backup | None:
+def _backup(connection: sqlite3.Connection) -> BackupState | None:
     """Return None before the job is known."""
     stands = connection.execute(_BACKED_UP).fetchone()
     if stands is None:
         return None
     ended = connection.execute(_BACKUP).fetchone()
     failed = ended["detail"] if ended and ended["outcome"] == FAILED else None
-    return Backup(failed, stands["last"], stands["running_since"])
+    return BackupState(failed, stands["last"], stands["running_since"])

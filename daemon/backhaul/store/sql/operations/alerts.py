@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.store.operations import Alert, News
+from backhaul.store.operations import Alert, AlertChanges
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,14 +42,14 @@ class SqlAlerts:
 
     async def compare(
         self, now: Mapping[str, Alert], ways: Collection[str]
-    ) -> Mapping[str, News]:
+    ) -> Mapping[str, AlertChanges]:
         """Keep what is wrong now; return what is news for each way. May raise Busy.
 
         What was over before a way told of it is forgotten there.
         """
         at = to_text(self._clock.now())
 
-        def unit(connection: sqlite3.Connection) -> dict[str, News]:
+        def unit(connection: sqlite3.Connection) -> dict[str, AlertChanges]:
             _keep(connection, now, at)
             _forget(connection, ways)
             known = connection.execute(_KNOWN).fetchall()
@@ -61,7 +61,7 @@ class SqlAlerts:
 
         return await self._writer.urgent(unit)
 
-    async def told(self, way: str, news: News) -> None:
+    async def record_sent(self, way: str, news: AlertChanges) -> None:
         """Keep that a person was told by a way. May raise Busy."""
         at = to_text(self._clock.now())
 
@@ -92,11 +92,13 @@ def _forget(connection: sqlite3.Connection, ways: Collection[str]) -> None:
     connection.execute(_FORGET)
 
 
-def _news(known: Sequence[tuple[str, str, str, str, int]], told: set[str]) -> News:
+def _news(
+    known: Sequence[tuple[str, str, str, str, int]], told: set[str]
+) -> AlertChanges:
     begun = [row for row in known if not row[4] and row[0] not in told]
     over = [row for row in known if row[4] and row[0] in told]
     lives = [f"{key} {began_at} {gone}" for key, _, _, began_at, gone in begun + over]
-    return News(
+    return AlertChanges(
         [Alert(*row[:3]) for row in begun],
         [Alert(*row[:3]) for row in over],
         f"alert-{sha256(chr(10).join(lives).encode()).hexdigest()[:32]}",

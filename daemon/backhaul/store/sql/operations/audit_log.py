@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backhaul.store.operations import Deed
+    from backhaul.store.operations import AuditEntry
     from backhaul.store.sql.family import Connection
 
 _ADD = """
@@ -13,7 +13,7 @@ _ADD = """
 """
 
 
-def add_entry(connection: Connection, now: str, deed: Deed) -> None:
+def add_entry(connection: Connection, now: str, deed: AuditEntry) -> None:
     """Add an entry in the transaction of the change that it records."""
     connection.execute(
         _ADD,

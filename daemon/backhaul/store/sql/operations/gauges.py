@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Sample
+    from backhaul.store.operations import MetricSample
     from backhaul.store.sql.family import Connection
 
 
-Number = tuple[str, float, tuple[str, ...]]
+Gauge = tuple[str, float, tuple[str, ...]]
 """Name, value, and the values of its labels."""
 
 # Each query's last column is the value, the others are labels. All are answered by an
@@ -88,7 +88,7 @@ _LAST_RECORD = """
 """
 
 
-class Numbers:
+class SqlGauges:
     """Reads in a thread, on a connection beside the writer's."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -100,15 +100,15 @@ class Numbers:
         """Close what is idle."""
         self._readers.close()
 
-    async def read(self, instances: Sequence[str]) -> list[Number]:
+    async def read(self, instances: Sequence[str]) -> list[Gauge]:
         """Return what the tables and the files say now; none of a file that cannot."""
         return await asyncio.to_thread(self._read, instances)
 
-    async def waiting(self) -> list[Number]:
+    async def waiting(self) -> list[Gauge]:
         """Return what waits, for who asks often: walks are not added up for it."""
         return await asyncio.to_thread(self._waiting)
 
-    def _waiting(self) -> list[Number]:
+    def _waiting(self) -> list[Gauge]:
         try:
             with self._readers.lend() as connection:
                 now = to_text(self._clock.now())
@@ -116,7 +116,7 @@ class Numbers:
         except sqlite3.Error:
             return []
 
-    def _read(self, instances: Sequence[str]) -> list[Number]:
+    def _read(self, instances: Sequence[str]) -> list[Gauge]:
         try:
             with self._readers.lend() as connection:
                 return [
@@ -134,7 +134,7 @@ class Numbers:
 
 def _asked(
     connection: sqlite3.Connection, now: str, names: Iterable[str]
-) -> list[Number]:
+) -> list[Gauge]:
     return [
         (name, float(value), tuple(labels))
         for name in names
@@ -142,7 +142,7 @@ def _asked(
     ]
 
 
-def _equal_since(connection: sqlite3.Connection) -> list[Number]:
+def _equal_since(connection: sqlite3.Connection) -> list[Gauge]:
     return [
         (
             "consistent_as_of_timestamp_seconds",
@@ -170,7 +170,7 @@ def last_records(
     }
 
 
-def _sizes(path: Path) -> list[Number]:
+def _sizes(path: Path) -> list[Gauge]:
     files = {"database": path, "log": path.with_name(f"{path.name}-wal")}
     return [
         ("database_bytes", float(file.stat().st_size), (name,))
@@ -198,20 +198,20 @@ _MIRRORED = """
 """
 
 
-class SqlSamples(Family):
+class SqlMetricSamples(Family):
     """Keeps a sample a minute."""
 
     @background
-    def keep(self, connection: Connection, sample: Sample, since: str) -> None:
+    def add(self, connection: Connection, sample: MetricSample, since: str) -> None:
         connection.execute(_KEEP, asdict(sample))
         connection.execute("DELETE FROM samples WHERE at < :since", {"since": since})
 
-    async def mirrored(self) -> dict[str, int]:
+    async def count_mirrored(self) -> dict[str, int]:
         try:
-            return await self._mirrored()
+            return await self._count_mirrored()
         except ReadFailed:
             return {}
 
     @read
-    def _mirrored(self, connection: Connection) -> dict[str, int]:
+    def _count_mirrored(self, connection: Connection) -> dict[str, int]:
         return dict(connection.execute(_MIRRORED).fetchall())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Deed, JobKey, JobRun
+    from backhaul.store.operations import AuditEntry, JobKey, JobRun
     from backhaul.store.sqlite.writer import Writer
 
 REMEMBERED = timedelta(minutes=1)
@@ -51,7 +51,7 @@ class SqlJobRuns:
         self._writer = writer
         self._clock = clock
 
-    async def know(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
+    async def register(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
         """After a start, return where each job stands; what was running has ended."""
         now = to_text(self._clock.now())
 
@@ -82,7 +82,7 @@ class SqlJobRuns:
 
         await self._writer.urgent(unit)
 
-    async def begin(self, run: JobRun, deed: Deed | None = None) -> int:
+    async def begin(self, run: JobRun, deed: AuditEntry | None = None) -> int:
         """Write a run down; return how many new commands its gate lets out."""
 
         def unit(connection: sqlite3.Connection) -> int:
@@ -127,7 +127,7 @@ class SqlJobRuns:
 
         await self._writer.background(unit)
 
-    async def pause(self, keys: Collection[JobKey], deed: Deed) -> str:
+    async def pause(self, keys: Collection[JobKey], deed: AuditEntry) -> str:
         """Pause jobs; return since when. One that is paused is so anew.
 
         What a person let out meanwhile is not let out again after a restart.
@@ -146,7 +146,7 @@ class SqlJobRuns:
         await self._writer.urgent(unit)
         return now
 
-    async def resume(self, keys: Collection[JobKey], deed: Deed) -> None:
+    async def resume(self, keys: Collection[JobKey], deed: AuditEntry) -> None:
         """Let jobs run again; what they missed is not owed."""
         now = to_text(self._clock.now())
 

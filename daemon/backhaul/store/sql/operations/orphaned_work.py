@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul.store.operations import Stranded
+from backhaul.store.operations import OrphanedWork
 from backhaul.store.sqlite import file_backup
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def names(connection: sqlite3.Connection) -> frozenset[str]:
 
 def counted(
     connection: sqlite3.Connection, stores: Iterable[str]
-) -> tuple[Stranded, ...]:
+) -> tuple[OrphanedWork, ...]:
     """Return what is open for stores other than these."""
     values = {"stores": msgspec.json.encode(list(stores)).decode()}
-    return tuple(Stranded(*row) for row in connection.execute(_SUMMED, values))
+    return tuple(OrphanedWork(*row) for row in connection.execute(_SUMMED, values))
 
 
-def found(path: Path, stores: Iterable[str]) -> tuple[Stranded, ...]:
+def found(path: Path, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
     """Return the same of a database that is only looked at, nothing where none is.
 
     One that cannot be read tells nothing: others say what is wrong with it.

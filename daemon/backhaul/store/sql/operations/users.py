@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import BackhaulError
-from backhaul.store.operations import ROLES, Deed, Role, User
+from backhaul.store.operations import ROLES, AuditEntry, Role, User
 from backhaul.store.sql.family import Family, read, write
 from backhaul.store.sql.operations.audit_log import add_entry
 
@@ -58,13 +58,15 @@ class SqlUsers(Family):
             " VALUES (:name, :role, :secret, 1, :now)",
             {"name": name, "role": role.word, "secret": secret, "now": now},
         )
-        add_entry(connection, now, Deed(who, "users add", f"{name} as {role.word}"))
+        add_entry(
+            connection, now, AuditEntry(who, "users add", f"{name} as {role.word}")
+        )
 
     @write
     def remove(self, connection: Connection, name: str, who: str) -> None:
         with self._changes(connection, name):
             connection.execute("DELETE FROM users WHERE name = :name", {"name": name})
-        add_entry(connection, self._now(), Deed(who, "users remove", name))
+        add_entry(connection, self._now(), AuditEntry(who, "users remove", name))
 
     @write
     def set_role(self, connection: Connection, name: str, role: Role, who: str) -> None:
@@ -74,7 +76,7 @@ class SqlUsers(Family):
                 {"name": name, "role": role.word},
             )
         detail = f"{name} is {role.word} now"
-        add_entry(connection, self._now(), Deed(who, "users role", detail))
+        add_entry(connection, self._now(), AuditEntry(who, "users role", detail))
 
     @write
     def set_secret(
@@ -86,7 +88,7 @@ class SqlUsers(Family):
                 " WHERE name = :name",
                 {"name": name, "secret": secret},
             )
-        add_entry(connection, self._now(), Deed(who, "users password", name))
+        add_entry(connection, self._now(), AuditEntry(who, "users password", name))
 
     @write
     def record_login(self, connection: Connection, name: str, detail: str) -> None:
@@ -95,7 +97,7 @@ class SqlUsers(Family):
             "UPDATE users SET last_login_at = :now WHERE name = :name",
             {"name": name, "now": now},
         )
-        add_entry(connection, now, Deed(name, LOGIN, detail))
+        add_entry(connection, now, AuditEntry(name, LOGIN, detail))
 
     @read
     def logins(self, connection: Connection, name: str, since: str) -> Sequence[str]:
@@ -103,7 +105,7 @@ class SqlUsers(Family):
         return [row[0] for row in connection.execute(_LOGINS, values)]
 
     @write
-    def record_action(self, connection: Connection, deed: Deed) -> None:
+    def record_action(self, connection: Connection, deed: AuditEntry) -> None:
         add_entry(connection, self._now(), deed)
 
     @contextmanager

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Deed
+    from backhaul.store.operations import AuditEntry
     from backhaul.store.sqlite.writer import Writer
 
 
@@ -23,7 +23,9 @@ class SqlWebhookSecrets:
         self._writer = writer
         self._clock = clock
 
-    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+    async def set_known(
+        self, store: str, names: Sequence[str], source: str
+    ) -> set[str]:
         """Make these all of what is known from `source`; return the store's dropped.
 
         What a person dropped stays known, so that it cannot come back by accident.
@@ -46,7 +48,7 @@ class SqlWebhookSecrets:
 
         return await self._writer.urgent(unit)
 
-    async def used(self, uses: Mapping[tuple[str, str], str]) -> None:
+    async def record_uses(self, uses: Mapping[tuple[str, str], str]) -> None:
         """Write down when each (store, fingerprint) was last used."""
 
         def unit(connection: sqlite3.Connection) -> None:
@@ -71,7 +73,9 @@ class SqlWebhookSecrets:
 
         return await self._writer.urgent(unit)
 
-    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
+    async def set_dropped(
+        self, store: str, name: str, dropped: bool, deed: AuditEntry
+    ) -> set[str]:
         """Remember that a person dropped the secret, or took it back; return all."""
         now = to_text(self._clock.now())
 

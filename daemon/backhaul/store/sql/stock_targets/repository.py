@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.matching import Command
-    from backhaul.store.operations import Deed
+    from backhaul.store.operations import AuditEntry
     from backhaul.store.sqlite.writer import Writer
     from backhaul.store.stock_targets import Decide
 
@@ -225,7 +225,7 @@ class SqlTargets:
         return await self._writer.urgent(unit)
 
     async def stop(
-        self, store: str, reason: str | None, deed: Deed | None = None
+        self, store: str, reason: str | None, deed: AuditEntry | None = None
     ) -> None:
         """Stop the store's targets until a person resumes them (None)."""
         now = self._now()
