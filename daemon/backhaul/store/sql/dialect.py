@@ -60,9 +60,17 @@ def epoch(column: str) -> str:
     return _mark("epoch", column)
 
 
-def later(column: str, seconds: float) -> str:
-    """Return SQL for a time kept as text, moved by seconds; it has milliseconds."""
-    return _mark("later", column, f"{seconds:+}")
+def later(column: str, seconds: float | str) -> str:
+    """Return SQL for a time kept as text, moved by seconds; it has milliseconds.
+
+    `seconds` is a number, or SQL for a number.
+    """
+    return _mark("later", column, str(seconds))
+
+
+def hint(text: str) -> str:
+    """Return a hint for SQLite's planner; other engines leave it out."""
+    return _mark("hint", text)
 
 
 def least(*values: str) -> str:

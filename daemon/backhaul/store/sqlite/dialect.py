@@ -17,7 +17,7 @@ def _document(column: str) -> str:
 
 
 def _later(column: str, seconds: str) -> str:
-    return f"strftime('%Y-%m-%dT%H:%M:%fZ', {column}, '{seconds} seconds')"
+    return f"strftime('%Y-%m-%dT%H:%M:%fZ', {column}, ({seconds}) || ' seconds')"
 
 
 FRAGMENTS: Fragments = {
@@ -29,6 +29,7 @@ FRAGMENTS: Fragments = {
     "document": _document,
     "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
     "later": _later,
+    "hint": lambda text: text,
     "least": lambda *values: f"min({', '.join(values)})",
     "greatest": lambda *values: f"max({', '.join(values)})",
     "same": lambda left, right: f"({left} IS {right})",
