@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from loguru import logger
 
-from scenes import leftovers, tracking_tokens
+from scenes import leftovers, postgres_text, tracking_tokens
 from scenes.loop_guard import LoopGuard, on_purpose
 from scenes.recorded_exchanges import HEARD
 from scenes.requirements import everything_is_required
@@ -34,6 +34,8 @@ pytest.register_assert_rewrite("backhaul_sdk.testing")
 
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
 TOLD: pytest.StashKey[list[str]] = pytest.StashKey()
+FAULTS: pytest.StashKey[list[str]] = pytest.StashKey()
+STATEMENTS = postgres_text.Recorder()
 LAST = "zz_secrets"
 LENGTHY = tuple(
     f"tests/{name}"
@@ -51,7 +53,7 @@ LENGTHY = tuple(
         "cli/test_running",
         "cli/test_secrets",
         "cli/test_traffic",
-        "reconcile/test_against_the_platform",
+        "sync/test_against_the_platform",
         "reference_dashboard/test_browser",
         "reference/test_fixtures",
         "reference/test_process",
@@ -83,10 +85,20 @@ settings.load_profile("patient")
 sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--prepare-on-postgres",
+        action="store_true",
+        help="prepare every statement that the store ran on a real PostgreSQL",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The process that was started first makes the folder; workers inherit it."""
     if not hasattr(config, "workerinput"):
         leftovers.begin()
+    if config.getoption("--prepare-on-postgres"):
+        STATEMENTS.install()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,11 +151,15 @@ def pytest_runtest_makereport() -> Generator[
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """With all workers gone, look through every log of the run."""
+    recorded = session.config.getoption("--prepare-on-postgres")
+    if recorded:
+        STATEMENTS.keep()
     if hasattr(session.config, "workerinput"):
         return
     session.config.stash[TOLD] = _told()
-    found = _leaks_at_the_end()
-    session.config.stash[LEAKS] = found
+    session.config.stash[FAULTS] = postgres_text.faults() if recorded else []
+    session.config.stash[LEAKS] = _leaks_at_the_end()
+    found = session.config.stash[LEAKS] or session.config.stash[FAULTS]
     if found and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -159,6 +175,9 @@ def pytest_terminal_summary(
     if told := config.stash.get(TOLD, []):
         terminalreporter.section("what was tried")
         terminalreporter.write_line("\n".join(told))
+    if faults := config.stash.get(FAULTS, []):
+        terminalreporter.section("statements that PostgreSQL refuses", red=True)
+        terminalreporter.write_line("\n".join(faults))
     found = config.stash.get(LEAKS, [])
     if found:
         terminalreporter.section("secrets in logs", red=True)

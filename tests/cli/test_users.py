@@ -97,8 +97,8 @@ def test_a_password_is_asked_for_beside_what_is_told(
     [
         (("add", "ann", "--role", "king", "--stdin"), "no role is called 'king'"),
         (("add", "Ann B", "--stdin"), "may contain only a-z"),
-        (("remove", "eve"), "no user eve"),
-        (("password", "eve", "--stdin"), "no user eve"),
+        (("remove", "eve"), "user eve does not exist"),
+        (("password", "eve", "--stdin"), "user eve does not exist"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(
