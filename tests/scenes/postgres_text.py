@@ -16,6 +16,7 @@ import psycopg
 
 from backhaul.store.sql.dialect import Fragments, render
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.dialect import rendered
 from scenes import leftovers
 from scenes.databases import make_database
 from scenes.postgres import postgres
@@ -36,7 +37,7 @@ class Recorder:
     """Stands for `connections.rendered`; remembers which statements the store ran."""
 
     def __init__(self) -> None:
-        self._rendered = connections.rendered
+        self._rendered = rendered
         self._seen: dict[str, str] = {}
 
     def __call__(self, sql: str) -> str:
@@ -47,7 +48,7 @@ class Recorder:
 
     def install(self) -> None:
         """Record from now on, in this process."""
-        connections.rendered = self
+        vars(connections)["rendered"] = self
 
     def keep(self) -> None:
         """Write what was recorded where the end of the run finds it."""
