@@ -14,7 +14,7 @@ from backhaul.core.clock import from_text
 from backhaul.core.stock import Policy, compute
 from backhaul.store.commands import Decision
 from backhaul.store.records import NewRecord
-from backhaul.store.stock_targets import Correct
+from backhaul.store.stock_targets import Adjust
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
@@ -66,9 +66,9 @@ async def _count(office: Office) -> None:
             await store.decisions.decide(Decision(step, verb, "kim", "by hand"))
 
 
-def _correct(target: Target, shelf: StockSnapshot) -> Correct:
+def _correct(target: Target, shelf: StockSnapshot) -> Adjust:
     computation = compute(target.count, shelf, Policy(buffer=1))
-    return Correct(computation, None, {target.variant_id: shelf.level})
+    return Adjust(computation, None, {target.variant_id: shelf.level})
 
 
 def said(office: Office, *arguments: str) -> str:

@@ -241,7 +241,7 @@ async def test_an_order_without_a_number_is_found_by_its_name(
     assert [row["id"] for row in ask(office, "search", name)] == ["ord_78"]
     path = context.settings(office.config).database_file
     async with started_store(path) as store:
-        names = await store.records.look_up("main", [name])
+        names = await store.records.find_names("main", [name])
     assert [order.name for order in names[name].orders] == [own]
 
 

@@ -32,7 +32,7 @@ QUIRKS = ("no-idempotency", "no-note")
 PUSH = {"check_after": ["0s", "20s", "60s"]}
 STOPPING = "targets.stop:"
 """Only a platform that moves what it was not asked to comes to this step."""
-READS = {"due", "next_due", "readings", "surroundings", "stopped"}
+READS = {"due", "next_due", "readings", "other_variants", "stopped"}
 """What these leave behind at a death is the same before and after."""
 POINTS = [
     point

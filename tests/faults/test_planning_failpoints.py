@@ -32,7 +32,7 @@ PUSH = {"check_after": ["0s", "20s", "60s"]}
 EVERY_SECONDS = 1.0
 TURNS = {"records.accept": (1, 2)}
 """What comes several times: the how-manieth time is deadly."""
-NOT_MET = ("records.look_up", "records.mark_applied")
+NOT_MET = ("records.find_names", "records.mark_applied")
 """One only reads; the other is about a file that an operator applies, whose deaths are
 in tests/connect/test_applying.py."""
 ROUNDS = 20

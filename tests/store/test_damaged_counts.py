@@ -154,7 +154,7 @@ async def test_its_product_is_read_back_with_what_is_known(
     listening = logger.add(told.append, format="{extra[action]}")
     try:
         (reading,) = await store.targets.readings("main", 9)
-        around = await store.targets.surroundings(reading)
+        around = await store.targets.other_variants(reading)
     finally:
         logger.remove(listening)
     assert reading.as_of == NOW

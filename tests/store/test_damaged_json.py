@@ -262,8 +262,8 @@ async def test_a_count_is_reckoned(store: SqliteStore, damaged: bytes) -> None:
         " 'waiting', '', '')",
         damaged,
     )
-    assert asked(store, lambda c: stock_snapshot.under_way(c, VALUES)) == ""
-    shelf = asked(store, lambda c: stock_snapshot.gather(c, VALUES, 12))
+    assert asked(store, lambda c: stock_snapshot.undecided_work(c, VALUES)) == ""
+    shelf = asked(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
     assert [promise.command for promise in shelf.promises] == [GOOD]
     assert len(shelf.movements) == 1
 
@@ -282,7 +282,7 @@ async def test_a_damaged_step_of_a_count_is_known_by_its_id(
         GOOD,
     )
     put(store, step_id("main", "books", GOOD, 0), "applied", damaged, effect="adj_1")
-    shelf = asked(store, lambda c: stock_snapshot.gather(c, VALUES, 12))
+    shelf = asked(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
     assert [movement.is_correction for movement in shelf.movements] == [True]
 
 
@@ -290,7 +290,7 @@ async def test_a_damaged_cancellation_under_way_may_restock(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "uncertain", damaged, ("cancel", "ord_1"))
-    told = asked(store, lambda c: stock_snapshot.under_way(c, VALUES))
+    told = asked(store, lambda c: stock_snapshot.undecided_work(c, VALUES))
     assert told == f"cancel command {BAD[:8]} is under way"
 
 

@@ -10,7 +10,10 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.sql.commands.uncertain import BESIDE, LAST_ADJUSTED
-from backhaul.store.sql.stock_targets.stock_snapshot import UNHEARD, UNHEARD_RESTOCK
+from backhaul.store.sql.stock_targets.stock_snapshot import (
+    UNREPORTED,
+    UNREPORTED_RESTOCK,
+)
 from scenes.databases import opened, started_store
 
 if TYPE_CHECKING:
@@ -18,11 +21,11 @@ if TYPE_CHECKING:
 
 LEDGER = "idx_stock_ledger_store_adjustment_id_variant_id"
 PLANS = {
-    UNHEARD: [
+    UNREPORTED: [
         "SEARCH c USING INDEX idx_commands_target (target=?)",
         f"SEARCH l USING COVERING INDEX {LEDGER} (store=? AND adjustment_id=?)",
     ],
-    UNHEARD_RESTOCK: [
+    UNREPORTED_RESTOCK: [
         "SEARCH i USING INDEX order_items_variant (variant_id=?)",
         "SEARCH l USING INDEX ledger_cause (cause=?)",
         "SEARCH c USING INDEX idx_commands_target (target=?)",

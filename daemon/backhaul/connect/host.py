@@ -272,7 +272,7 @@ class Host:
             return None
         try:
             async with asyncio.timeout(MIRROR_LOOKUP_SECONDS):
-                return await self._records.look_up(self._store, names)
+                return await self._records.find_names(self._store, names)
         except (Busy, TimeoutError):
             return None
 

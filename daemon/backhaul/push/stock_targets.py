@@ -25,7 +25,7 @@ from backhaul.errors import Busy, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.retry_store import retry_until_stored
 from backhaul.store.commands import Settlement
-from backhaul.store.stock_targets import Correct, Rest
+from backhaul.store.stock_targets import Adjust, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -119,7 +119,7 @@ class TargetWorker:
                 work = self._attempt(reading.target, self._read_back(reading), later)
                 group.create_task(work)
             for target in targets:
-                later = partial(self._rest, target)
+                later = partial(self._wait, target)
                 work = self._attempt(target.command, self._work(target), later)
                 group.create_task(work)
         return len(readings) + len(targets)
@@ -190,7 +190,7 @@ class TargetWorker:
 
     def _decide(
         self, target: Target, policy: Policy, seen: ProductStock, stock: StockSnapshot
-    ) -> Correct | Rest | Settlement:
+    ) -> Adjust | Wait | Settlement:
         """Decide what to do about a stock count, from the snapshot of its variant."""
         if target.variant_id not in seen.levels:
             reason = "the platform shows no such variant of the product"
@@ -205,14 +205,14 @@ class TargetWorker:
             return _parked(problem, computation)
         if computation.delta and computation.level + computation.delta < 0:
             reason = f"{computation.in_words()}; waits for pending adjustments"
-            return Rest(reason, self._in(EFFECT_SECONDS), counts=False)
+            return Wait(reason, self._in(EFFECT_SECONDS), counts=False)
         expected = computation.level if self._sends_expected_stock() else None
-        return Correct(computation, expected, seen.levels)
+        return Adjust(computation, expected, seen.levels)
 
-    def _not_understood(self, target: Target, reason: str) -> Rest | Settlement:
+    def _not_understood(self, target: Target, reason: str) -> Wait | Settlement:
         if target.tries < len(ROUNDS_SECONDS):
             seconds = ROUNDS_SECONDS[target.tries]
-            return Rest(reason, self._in(seconds), counts=True)
+            return Wait(reason, self._in(seconds), counts=True)
         said = f"{reason}, after {len(ROUNDS_SECONDS)} more rounds of reading"
         return Settlement((Cause.UNDECIDABLE,), said)
 
@@ -223,11 +223,11 @@ class TargetWorker:
         """Retry a stock count later whose product cannot be read."""
         product = target.command.target
         due_at = self._failed(product, error)
-        await self._rest(target, f"the product cannot be read: {error}", due_at)
+        await self._wait(target, f"the product cannot be read: {error}", due_at)
 
-    async def _rest(self, target: Target, reason: str, due_at: str) -> None:
-        waits = Rest(reason, due_at, counts=False)
-        write = partial(self._targets.rest, target, waits)
+    async def _wait(self, target: Target, reason: str, due_at: str) -> None:
+        waits = Wait(reason, due_at, counts=False)
+        write = partial(self._targets.wait, target, waits)
         await retry_until_stored(write, self._store, self._clock)
 
     def _failed(self, product: str, error: Exception) -> str:
@@ -263,7 +263,7 @@ class TargetWorker:
             await self._note(reading, due_at)
             return
         self._failures.pop(product, None)
-        around = await self._targets.surroundings(reading)
+        around = await self._targets.other_variants(reading)
         others = {v: n for v, n in seen.levels.items() if v != reading.variant_id}
         moved = misdirected_variants(
             reading.delta, others, around.expected, around.shown_by

@@ -113,7 +113,9 @@ class Records(Protocol):
         """Try the waiting records again."""
         ...
 
-    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInStore]:
+    async def find_names(
+        self, store: str, names: Sequence[str]
+    ) -> dict[str, NameInStore]:
         """Return what each name stands for in the mirror of a store."""
         ...
 

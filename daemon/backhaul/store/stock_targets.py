@@ -29,7 +29,7 @@ class Target(Struct, frozen=True):
     is_allowed: bool
 
 
-class Correct(Struct, frozen=True):
+class Adjust(Struct, frozen=True):
     """Plan the step; `expects` is the level the platform is to compare with."""
 
     computation: Computation
@@ -37,7 +37,7 @@ class Correct(Struct, frozen=True):
     levels: Mapping[str, int]
 
 
-class Rest(Struct, frozen=True):
+class Wait(Struct, frozen=True):
     """Look again later; `counts` where too many such rests lead to a person."""
 
     reason: str
@@ -45,7 +45,7 @@ class Rest(Struct, frozen=True):
     counts: bool
 
 
-Decide: TypeAlias = "Callable[[StockSnapshot], Correct | Rest | Settlement]"
+Decide: TypeAlias = "Callable[[StockSnapshot], Adjust | Wait | Settlement]"
 
 
 class Reading(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Reading(Struct, frozen=True):
     as_of: str
 
 
-class Surroundings(Struct, frozen=True):
+class OtherVariants(Struct, frozen=True):
     """What the other variants should be at, and those that the step itself names.
 
     A variant has several such levels where it is not known what moved after its level
@@ -99,7 +99,7 @@ class Targets(Protocol):
         """
         ...
 
-    async def rest(self, target: Target, rest: Rest) -> None:
+    async def wait(self, target: Target, rest: Wait) -> None:
         """Let a target wait that cannot be worked on."""
         ...
 
@@ -107,7 +107,7 @@ class Targets(Protocol):
         """Return the steps whose product is to be read back now."""
         ...
 
-    async def surroundings(self, reading: Reading) -> Surroundings:
+    async def other_variants(self, reading: Reading) -> OtherVariants:
         """Return what is known of the other variants of the product."""
         ...
 
@@ -120,7 +120,7 @@ class Targets(Protocol):
         ...
 
     async def stop(
-        self, store: str, reason: str | None, deed: AuditEntry | None = None
+        self, store: str, reason: str | None, entry: AuditEntry | None = None
     ) -> None:
-        """Stop the store's targets until a person resumes them (None), by a deed."""
+        """Stop the store's targets until a person resumes them (None), with an audit entry."""
         ...

@@ -130,7 +130,7 @@ def _to_decide(new: sqlite3.Connection, command: str) -> tuple[str, str]:
 
     A count stands where its adjustment stands, and only that can be decided.
     """
-    step = adjustments.step_of(new, command)
+    step = adjustments.adjustment_of(new, command)
     if step is not None and step[1] in adjustments.UNDECIDED:
         return step
     query = "SELECT state FROM commands WHERE id = ?"

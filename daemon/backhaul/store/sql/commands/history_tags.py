@@ -257,13 +257,13 @@ def _sight(
     known = _known(connection, store, tagged.command)
     meant = tag_meaning(known, tagged.adjustment_id)
     count = None
-    if meant in late_adjustments.LANDED:
-        count = late_adjustments.count_of(connection, store, tagged)
+    if meant in late_adjustments.MAY_BE_LATE:
+        count = late_adjustments.affected_count(connection, store, tagged)
     if adopt or meant not in FOREIGN:
         _take_in(connection, store, tagged, meant, now)
     if count is not None and count.is_open:
         return TagMeaning.OPEN
-    if count is None or late_adjustments.count_anew(connection, count, tagged.command):
+    if count is None or late_adjustments.recalculate(connection, count, tagged.command):
         return meant
     _keep_double(connection, store, tagged, now)
     connection.execute(

@@ -47,7 +47,7 @@ class SqlDecisions:
             command = _find(connection, decision.command)
             require(command, decision.verb)
             _require_still(command, shown)
-            adjustments.require_free(connection, command)
+            adjustments.require_no_open_adjustment(connection, command)
             _move(connection, command, decision, now)
             moved = _find(connection, decision.command)
             _write_down(connection, decision, command, moved, now)
@@ -87,7 +87,7 @@ def _move(
     reason = f"{decision.verb} by {decision.who}{said}"
     move_on(connection, command, command.state, Settlement((cause,), reason, now), now)
     if cause is Cause.PERSON_RESENDS and command.kind == adjustments.KIND:
-        adjustments.resent(connection, command.id, reason, now)
+        adjustments.recalculate_resent(connection, command.id, reason, now)
     if cause in _BEGIN_ANEW:
         # All looks are ahead again: asking often must not bring the last one, which
         # alone may say that there was no effect, any nearer.

@@ -395,7 +395,9 @@ def move_on(
         """,
         (
             state,
-            adjustments.with_counts(connection, command, state, settlement.reason),
+            adjustments.name_affected_count(
+                connection, command, state, settlement.reason
+            ),
             None if state in OPEN else now,
             held,
             settlement.due_at,

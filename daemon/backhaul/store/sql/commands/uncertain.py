@@ -22,7 +22,7 @@ from backhaul.store.sql.commands.repository import (
 )
 from backhaul.store.sql.dialect import member
 from backhaul.store.sql.documents import document_of, is_document
-from backhaul.store.sql.stock_targets.adjustments import has_later_step
+from backhaul.store.sql.stock_targets.adjustments import has_later_adjustment
 
 if TYPE_CHECKING:
     import sqlite3
@@ -308,7 +308,7 @@ def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
         sent_at=sent_at,
         first_sent_at=_first_sent(sent_at, *msgspec.json.decode(sends)),
         looks=looks,
-        is_overtaken=has_later_step(connection, command),
+        is_overtaken=has_later_adjustment(connection, command),
         answer=answer or "",
     )
 

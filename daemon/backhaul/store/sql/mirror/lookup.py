@@ -243,7 +243,7 @@ class MirrorReader:
 
         A count that did not know of it, and is not made true yet, is done anew.
         """
-        return adjustments.before_sending(self._connection, command)
+        return adjustments.supersede_reason(self._connection, command)
 
     def _summary(
         self,

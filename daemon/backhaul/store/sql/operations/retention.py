@@ -81,7 +81,9 @@ def _prune(
         erased += 1
         if clock.monotonic() >= until:
             break
-    counts = 0 if erased else retention.drop(connection, before, clock, until)
+    counts = (
+        0 if erased else retention.delete_old_counts(connection, before, clock, until)
+    )
     return Pruned(erased, connection.total_changes > changes, counts)
 
 

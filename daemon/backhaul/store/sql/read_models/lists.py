@@ -154,7 +154,7 @@ class Explainer:
         found = found or quarantine_rows.called(self._connection, kind, name)
         if found or kind != "order":
             return found
-        return unused_of_order.called(self._connection, name)
+        return unused_of_order.orders_named(self._connection, name)
 
     def looked_in(self, kind: str) -> str:
         """Say where `objects` looks, and how much there is."""
@@ -172,7 +172,7 @@ class Explainer:
         }
         rows = self._rows(timeline.LIFE[kind], values)
         if kind == "order":
-            rows += unused_of_order.life(self._connection, found)
+            rows += unused_of_order.timeline_rows(self._connection, found)
             rows.sort(key=lambda row: (row["at"] or "", row["turn"]))
         return rows
 
@@ -216,7 +216,7 @@ class Explainer:
 
     def stopped_targets(self) -> dict[str, str]:
         """Return by store why its counts are not made true."""
-        return adjustments.stopped(self._connection)
+        return adjustments.stop_reasons(self._connection)
 
     def confirmations(self) -> Row:
         """Return how long effects took to come back, sent to echo, in the last hour."""

@@ -31,7 +31,10 @@ from backhaul.store.sql.records.content import (
     note_question,
 )
 from backhaul.store.sql.stock_targets.adjustments import KIND
-from backhaul.store.sql.stock_targets.count_coalescing import take_over, withdraw
+from backhaul.store.sql.stock_targets.count_coalescing import (
+    replace_older_counts,
+    withdraw,
+)
 from backhaul.store.sql.stock_targets.full_lists import conclude_list, note_listed
 from backhaul.store.sql.stock_targets.repository import plan_target
 from backhaul.store.sqlite.connections import concerns_the_file
@@ -135,7 +138,9 @@ class SqlRecords:
 
         return await self._writer.background(unit)
 
-    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInStore]:
+    async def find_names(
+        self, store: str, names: Sequence[str]
+    ) -> dict[str, NameInStore]:
         """Return what each name stands for in the mirror of a store."""
 
         def unit(connection: sqlite3.Connection) -> dict[str, NameInStore]:
@@ -412,7 +417,7 @@ def _try_match(
     now: str,
     match_one: MatchOne,
 ) -> RecordOutcome:
-    record = take_over(connection, record)
+    record = replace_older_counts(connection, record)
     found = match_one(record, MirrorReader(connection, record))
     if isinstance(found, Matched):
         command = found.command

@@ -51,7 +51,7 @@ _PARCELS = """
 """
 
 
-def life(connection: sqlite3.Connection, order: Row) -> list[Row]:
+def timeline_rows(connection: sqlite3.Connection, order: Row) -> list[Row]:
     """Return a row of an order's life for each record that names it.
 
     `order` has `store`, `id` and `name`; an order that is not mirrored has the name
@@ -66,7 +66,7 @@ def life(connection: sqlite3.Connection, order: Row) -> list[Row]:
     return [_step(row) for row in found if row["store"] == order["store"]]
 
 
-def called(connection: sqlite3.Connection, name: str) -> list[Row]:
+def orders_named(connection: sqlite3.Connection, name: str) -> list[Row]:
     """Return an order of that name for each store whose records alone name it."""
     found: dict[str, Row] = {}
     for row in _records(connection, {_key(name)}, set()):

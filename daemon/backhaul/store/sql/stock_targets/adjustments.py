@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 KIND = "target"
 """The kind of a command that says how much there is, and is never sent itself."""
-_PROMISED = frozenset({"adjust", "cancel"})
+_PENDING_KINDS = frozenset({"adjust", "cancel"})
 """Kinds of commands that a count may reckon with."""
 NEWER = "a newer count has come"
-FORGOTTEN = (
+SUPERSEDED_BEFORE_RESTORE = (
     "before the database was restored, its count was calculated again or a newer count"
     " was applied"
 )
@@ -132,14 +132,14 @@ def follow(
         return
     target, stands = row[0], State(row[1])
     if state is State.SUPERSEDED:
-        _overtaken(connection, target, reason, now)
+        _recalculate_later(connection, target, reason, now)
     elif (cause := _FOLLOWS.get(state, {}).get(stands)) is not None:
-        told = _told(connection, target, state, reason)
+        told = _target_reason(connection, target, state, reason)
         _move(connection, target, transition(stands, cause), told, now)
         _read_back(connection, target, needed=state is State.APPLIED)
 
 
-def _told(
+def _target_reason(
     connection: sqlite3.Connection, target: str, state: State, reason: str
 ) -> str:
     """Say of a target that is done how it came to its number, else what is wrong."""
@@ -168,11 +168,11 @@ def _read_back(connection: sqlite3.Connection, target: str, *, needed: bool) -> 
     )
 
 
-def _overtaken(
+def _recalculate_later(
     connection: sqlite3.Connection, target: str, reason: str, now: str
 ) -> None:
     """Count anew where the stock was another one; what never fits goes to a person."""
-    _count_anew(connection, target, reason, now)
+    _recalculate(connection, target, reason, now)
     (rounds,) = connection.execute(
         "SELECT round FROM stock_targets WHERE command_id = ?", (target,)
     ).fetchone()
@@ -189,7 +189,7 @@ def _overtaken(
     )
 
 
-def _count_anew(
+def _recalculate(
     connection: sqlite3.Connection, target: str, reason: str, now: str
 ) -> None:
     connection.execute(
@@ -204,13 +204,17 @@ def _count_anew(
     )
 
 
-def resent(connection: sqlite3.Connection, target: str, reason: str, now: str) -> None:
+def recalculate_resent(
+    connection: sqlite3.Connection, target: str, reason: str, now: str
+) -> None:
     """Count a target anew that a person lets go on; a step that it had is done with."""
-    if step_of(connection, target) is not None:
-        _count_anew(connection, target, reason, now)
+    if adjustment_of(connection, target) is not None:
+        _recalculate(connection, target, reason, now)
 
 
-def step_of(connection: sqlite3.Connection, target: str) -> tuple[str, State] | None:
+def adjustment_of(
+    connection: sqlite3.Connection, target: str
+) -> tuple[str, State] | None:
     """Return the adjustment that a target stands behind, and where that stands."""
     row = connection.execute(
         "SELECT c.id, c.state FROM stock_targets t"
@@ -220,11 +224,13 @@ def step_of(connection: sqlite3.Connection, target: str) -> tuple[str, State] | 
     return None if row is None else (row[0], State(row[1]))
 
 
-def require_free(connection: sqlite3.Connection, command: Command) -> None:
+def require_no_open_adjustment(
+    connection: sqlite3.Connection, command: Command
+) -> None:
     """Raise BackhaulError where not the target but its adjustment is to be decided."""
     if command.kind != KIND:
         return
-    step = step_of(connection, command.id)
+    step = adjustment_of(connection, command.id)
     if step is not None and step[1] in UNDECIDED:
         raise BackhaulError(
             f"target {command.id[:8]} stands behind its adjustment {step[0][:8]}, which"
@@ -232,14 +238,17 @@ def require_free(connection: sqlite3.Connection, command: Command) -> None:
         )
 
 
-def with_counts(
+def name_affected_count(
     connection: sqlite3.Connection, command: Command, state: State, reason: str
 ) -> str:
     """Say with a command that comes to nothing which count reckoned with its effect.
 
     What was made true is not taken back: the next count, or a person, sets it right.
     """
-    if state not in {State.PARKED, State.REJECTED} or command.kind not in _PROMISED:
+    if (
+        state not in {State.PARKED, State.REJECTED}
+        or command.kind not in _PENDING_KINDS
+    ):
         return reason
     values = {"store": command.store, "object": command.target, "id": command.id}
     row = connection.execute(_RECKONS, values).fetchone()
@@ -252,16 +261,16 @@ def with_counts(
     )
 
 
-def before_sending(connection: sqlite3.Connection, command: Command) -> str | None:
+def supersede_reason(connection: sqlite3.Connection, command: Command) -> str | None:
     """Say why an adjustment is not to be sent after all: a count has overtaken it."""
     if command.kind != "adjust":
         return None
     if "target" in command.payload:
-        return _outdated(connection, command)
-    return _counted(connection, command)
+        return _outdated_reason(connection, command)
+    return _counted_reason(connection, command)
 
 
-def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
+def _outdated_reason(connection: sqlite3.Connection, command: Command) -> str | None:
     row = connection.execute(
         f"SELECT {OUTDATED}, m.value, ({_BROKEN})"  # noqa: S608 - constants
         " FROM stock_targets t JOIN commands c ON c.id = t.command_id"
@@ -273,14 +282,14 @@ def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
         return "its target was calculated again"
     if row[0]:
         return NEWER
-    if has_later_step(connection, command):
-        return FORGOTTEN
+    if has_later_adjustment(connection, command):
+        return SUPERSEDED_BEFORE_RESTORE
     if row[2]:
         return str(row[2])
     return f"the store's targets are stopped: {row[1]}" if row[1] else None
 
 
-def has_later_step(connection: sqlite3.Connection, command: Command) -> bool:
+def has_later_adjustment(connection: sqlite3.Connection, command: Command) -> bool:
     """Tell whether an adjustment's count was made true in a life not remembered here.
 
     Its step of a later round stands in the platform's history, or what may be that of a
@@ -305,7 +314,7 @@ def has_later_step(connection: sqlite3.Connection, command: Command) -> bool:
     return bool(restore_adoption.forgotten(connection, at_hand))
 
 
-def _counted(connection: sqlite3.Connection, command: Command) -> str | None:
+def _counted_reason(connection: sqlite3.Connection, command: Command) -> str | None:
     """Hold back what a count contains already; let a count be done anew that did not.
 
     Such a command waited for its product to be known, or for a person, while the back
@@ -321,7 +330,7 @@ def _counted(connection: sqlite3.Connection, command: Command) -> str | None:
     for state, correction, quantity, as_of, target, is_whole, is_resent in found:
         if state != "applied":
             missed = "a command from before the count was missed"
-            drop_step(connection, correction, missed)
+            supersede_adjustment(connection, correction, missed)
         elif is_whole:
             return f"the count of {quantity} as of {as_of} contains it already"
         elif not is_resent:
@@ -333,7 +342,9 @@ def _counted(connection: sqlite3.Connection, command: Command) -> str | None:
     return None
 
 
-def drop_step(connection: sqlite3.Connection, correction: str, reason: str) -> None:
+def supersede_adjustment(
+    connection: sqlite3.Connection, correction: str, reason: str
+) -> None:
     """Give up an adjustment that was not sent; its target is to be counted anew."""
     dropped = connection.execute(
         "UPDATE commands SET state = ?, reason = ?, settled_at = due_at"
@@ -345,22 +356,22 @@ def drop_step(connection: sqlite3.Connection, correction: str, reason: str) -> N
     (target,) = connection.execute(
         "SELECT command_id FROM stock_targets WHERE correction = ?", (correction,)
     ).fetchone()
-    _count_anew(connection, target, reason, dropped[0])
+    _recalculate(connection, target, reason, dropped[0])
 
 
 def supersede(
     connection: sqlite3.Connection, target: str, reason: str, now: str
 ) -> None:
     """Let a newer count take the place of a target whose step is not under way."""
-    step = step_of(connection, target)
+    step = adjustment_of(connection, target)
     if step is not None and step[1] in {State.SENDING, State.UNCERTAIN}:
         return
     if step is not None and step[1] is State.PLANNED:
-        drop_step(connection, step[0], reason)
+        supersede_adjustment(connection, step[0], reason)
     _move(connection, target, transition(State.PLANNED, Cause.REPLACED), reason, now)
 
 
-def stopped(connection: sqlite3.Connection) -> dict[str, str]:
+def stop_reasons(connection: sqlite3.Connection) -> dict[str, str]:
     """Return by store why its targets are stopped."""
     found = connection.execute(
         "SELECT substr(name, length(?1) + 1), value FROM marks"

@@ -26,7 +26,9 @@ OTHERS = """
 """
 
 
-def take_over(connection: sqlite3.Connection, record: WaitingRecord) -> WaitingRecord:
+def replace_older_counts(
+    connection: sqlite3.Connection, record: WaitingRecord
+) -> WaitingRecord:
     """Put a count in the place of older ones, which goes for their rows in quarantine.
 
     It has waited as long as they have: what is counted often would wait for ever.
@@ -172,7 +174,7 @@ def _listed(
 
 
 def _is_under_way(connection: sqlite3.Connection, target: str) -> bool:
-    step = adjustments.step_of(connection, target)
+    step = adjustments.adjustment_of(connection, target)
     return step is not None and step[1] in {State.SENDING, State.UNCERTAIN}
 
 

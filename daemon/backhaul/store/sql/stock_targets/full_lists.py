@@ -25,8 +25,6 @@ from backhaul.store.sql.stock_targets.repository import plan_target
 if TYPE_CHECKING:
     import sqlite3
 
-    from sqlite_utils import Database
-
     from backhaul.core.stock import ListEnd
     from backhaul.store.matching import WaitingRecord
 
@@ -178,18 +176,3 @@ def _plan_zero(
     cause = f"record {instance} {record.locator or record.key}, which leaves it out"
     plan(connection, store, instance, command, cause, now)
     plan_target(connection, store, command, now)
-
-
-def create_listed_articles(db: Database) -> None:
-    """Migration: which articles the full lists of an instance named, and when last."""
-    db.execute(
-        "CREATE TABLE listed_articles (store TEXT NOT NULL, instance TEXT NOT NULL,"
-        " variant_id TEXT NOT NULL, product_id TEXT NOT NULL, sku TEXT NOT NULL,"
-        " listed_at TEXT NOT NULL, PRIMARY KEY (store, instance, variant_id))"
-        " WITHOUT ROWID"
-    )
-
-
-def add_decided(db: Database) -> None:
-    """Migration: whether an operator had a record tried again as it is."""
-    db.execute("ALTER TABLE records ADD COLUMN decided INTEGER NOT NULL DEFAULT 0")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.commands import Tagged
 
-LANDED = frozenset({TagMeaning.LATE, TagMeaning.LINKED, TagMeaning.OWN})
+MAY_BE_LATE = frozenset({TagMeaning.LATE, TagMeaning.LINKED, TagMeaning.OWN})
 """What may have landed behind a count: also what a look found before the audit did."""
 # What an answer told as done was waited for by the count; only what the history proved,
 # which is kept as `moves`, may have landed behind it. A count that was reckoned later
@@ -55,7 +55,7 @@ _COUNT = f"""
 """  # noqa: S608 - constants
 
 
-class Count(Struct, frozen=True):
+class AffectedCount(Struct, frozen=True):
     """The newest count of a variant, reckoned without what has landed; and its step."""
 
     quantity: int
@@ -77,9 +77,9 @@ class Count(Struct, frozen=True):
         )
 
 
-def count_of(
+def affected_count(
     connection: sqlite3.Connection, store: str, tagged: Tagged
-) -> Count | None:
+) -> AffectedCount | None:
     """Return the count that an adjustment has landed behind."""
     for move in tagged.moves:
         values = {
@@ -91,14 +91,16 @@ def count_of(
         }
         row = connection.execute(_COUNT, values).fetchone()
         if row is not None:
-            return Count(*row)
+            return AffectedCount(*row)
     return None
 
 
-def count_anew(connection: sqlite3.Connection, count: Count, command: str) -> bool:
+def recalculate(
+    connection: sqlite3.Connection, count: AffectedCount, command: str
+) -> bool:
     """Let a count be reckoned with what landed, where its step has not left."""
     if count.step is None or count.step_state != State.PLANNED:
         return False
     reason = f"command {command[:8]} landed late, behind it"
-    adjustments.drop_step(connection, count.step, reason)
+    adjustments.supersede_adjustment(connection, count.step, reason)
     return True

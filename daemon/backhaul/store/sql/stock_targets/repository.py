@@ -28,7 +28,7 @@ from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sql.stock_targets import adjustments, stock_snapshot
 from backhaul.store.sql.stock_targets.adjustments import NEWER, OUTDATED
-from backhaul.store.stock_targets import Correct, Reading, Rest, Surroundings, Target
+from backhaul.store.stock_targets import Adjust, OtherVariants, Reading, Target, Wait
 
 if TYPE_CHECKING:
     import sqlite3
@@ -168,7 +168,7 @@ class SqlTargets:
 
         def unit(connection: sqlite3.Connection) -> tuple[State, str]:
             if _is_waiting(connection, target.command.id):
-                values = stock_snapshot.values_of(
+                values = stock_snapshot.snapshot_values(
                     target, since, studied_at, self._now()
                 )
                 _decide(connection, target, level, values, decide, self._now())
@@ -176,11 +176,11 @@ class SqlTargets:
 
         return await self._writer.urgent(unit)
 
-    async def rest(self, target: Target, rest: Rest) -> None:
+    async def wait(self, target: Target, rest: Wait) -> None:
         """Let a target wait that cannot be worked on."""
 
         def unit(connection: sqlite3.Connection) -> None:
-            _rest(connection, target.command.id, rest)
+            _wait(connection, target.command.id, rest)
 
         await self._writer.urgent(unit)
 
@@ -193,11 +193,11 @@ class SqlTargets:
 
         return await self._writer.urgent(unit)
 
-    async def surroundings(self, reading: Reading) -> Surroundings:
+    async def other_variants(self, reading: Reading) -> OtherVariants:
         """Return what is known of the other variants of the product."""
 
-        def unit(connection: sqlite3.Connection) -> Surroundings:
-            return _surroundings(connection, reading)
+        def unit(connection: sqlite3.Connection) -> OtherVariants:
+            return _other_variants(connection, reading)
 
         return await self._writer.urgent(unit)
 
@@ -225,14 +225,14 @@ class SqlTargets:
         return await self._writer.urgent(unit)
 
     async def stop(
-        self, store: str, reason: str | None, deed: AuditEntry | None = None
+        self, store: str, reason: str | None, entry: AuditEntry | None = None
     ) -> None:
         """Stop the store's targets until a person resumes them (None)."""
         now = self._now()
 
         def unit(connection: sqlite3.Connection) -> None:
-            if deed is not None:
-                add_entry(connection, now, deed)
+            if entry is not None:
+                add_entry(connection, now, entry)
             if reason is None:
                 connection.execute(
                     "DELETE FROM marks WHERE name = ?", (_stop_mark(store),)
@@ -283,16 +283,16 @@ def _decide(
     if _is_outdated(connection, target.command.id):
         adjustments.supersede(connection, target.command.id, NEWER, now)
         return
-    busy = stock_snapshot.under_way(connection, values)
+    busy = stock_snapshot.undecided_work(connection, values)
     if busy:
         soon = to_text(from_text(now) + BUSY)
-        _rest(connection, target.command.id, Rest(busy, soon, counts=False))
+        _wait(connection, target.command.id, Wait(busy, soon, counts=False))
         return
-    step = decide(stock_snapshot.gather(connection, values, level))
+    step = decide(stock_snapshot.load_snapshot(connection, values, level))
     if isinstance(step, Settlement):
         move_on(connection, target.command, State.PLANNED, step, now)
-    elif isinstance(step, Rest):
-        _rest(connection, target.command.id, step)
+    elif isinstance(step, Wait):
+        _wait(connection, target.command.id, step)
     else:
         _correct(connection, target, step, now)
 
@@ -306,7 +306,7 @@ def _is_outdated(connection: sqlite3.Connection, id_: str) -> bool:
     return bool(outdated)
 
 
-def _rest(connection: sqlite3.Connection, id_: str, rest: Rest) -> None:
+def _wait(connection: sqlite3.Connection, id_: str, rest: Wait) -> None:
     connection.execute(
         "UPDATE commands SET due_at = ?, reason = ? WHERE id = ? AND state = 'planned'",
         (rest.due_at, rest.reason, id_),
@@ -318,7 +318,7 @@ def _rest(connection: sqlite3.Connection, id_: str, rest: Rest) -> None:
 
 
 def _correct(
-    connection: sqlite3.Connection, target: Target, step: Correct, now: str
+    connection: sqlite3.Connection, target: Target, step: Adjust, now: str
 ) -> None:
     """Keep how the count became a step, and plan that step if there is one to make."""
     computation = asdict(step.computation)
@@ -348,7 +348,7 @@ def _correct(
 
 
 def _plan_step(
-    connection: sqlite3.Connection, target: Target, step: Correct, now: str
+    connection: sqlite3.Connection, target: Target, step: Adjust, now: str
 ) -> None:
     command, count = target.command, target.count
     payload = {
@@ -395,7 +395,7 @@ def _identity(connection: sqlite3.Connection, target: Command) -> str:
     return step_id(store, instance, target.id, round_)
 
 
-def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundings:
+def _other_variants(connection: sqlite3.Connection, reading: Reading) -> OtherVariants:
     store, target = reading.target.store, reading.target
     correction, known, ledger = connection.execute(
         "SELECT correction, CAST(levels AS BLOB), ledger FROM stock_targets"
@@ -432,7 +432,7 @@ def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundi
         (store, effect),
     )
     shown = {row[0] for row in named} | _answered(document_of(evidence))
-    return Surroundings(expected, sorted(shown - {reading.variant_id}))
+    return OtherVariants(expected, sorted(shown - {reading.variant_id}))
 
 
 def _answered(evidence: dict[str, Any]) -> set[str]:

@@ -55,7 +55,7 @@ _NEXT = f"""
 """  # noqa: S608 - constants
 
 
-def drop(
+def delete_old_counts(
     connection: sqlite3.Connection, before: str, clock: Clock, until: float
 ) -> int:
     """Drop counts handed in before a time, until that second of the clock.
@@ -70,7 +70,7 @@ def drop(
         rows = connection.execute(_NEXT, values).fetchall()
         old = list(takewhile(lambda row: row[2], rows))
         if old:
-            dropped += _forget(connection, [row[:2] for row in old if row[3]])
+            dropped += _delete(connection, [row[:2] for row in old if row[3]])
             connection.execute(
                 "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
                 (CURSOR, str(old[-1][0])),
@@ -79,7 +79,7 @@ def drop(
     return dropped
 
 
-def _forget(connection: sqlite3.Connection, gone: list[tuple[int, str | None]]) -> int:
+def _delete(connection: sqlite3.Connection, gone: list[tuple[int, str | None]]) -> int:
     targets = [(command,) for _, command in gone if command is not None]
     connection.executemany(
         "DELETE FROM records WHERE id = ?", [row[:1] for row in gone]

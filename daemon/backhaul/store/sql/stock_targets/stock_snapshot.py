@@ -66,7 +66,7 @@ _ANCHORS = """
       WHERE store = :store AND variant_id = :variant AND at < :since)
 """
 # Sales that only the order tells of: the news of the stock was lost.
-_UNTOLD = """
+_UNREPORTED_SALES = """
     SELECT o.placed_at, -sum(i.quantity), 'order ' || coalesce(o.name, o.id)
     FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
     WHERE i.variant_id = :variant AND i.store = :store AND o.placed_at >= :since
@@ -125,7 +125,7 @@ _UNDER_WAY = """
 """
 # What was sent before and landed late is known by when the history says it moved. The
 # plus leads to the few commands of the product, past the index of all effects.
-UNHEARD = f"""
+UNREPORTED = f"""
     SELECT 'no event has arrived yet for command ' || substr(c.id, 1, 8) FROM commands c
     WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
       AND c.state = 'applied' AND +c.effect_id IS NOT NULL
@@ -149,7 +149,7 @@ UNHEARD = f"""
 # The level may have been read before such a cancellation landed, or before somebody
 # cancelled an order by hand that one of ours waits for. What was settled, or heard of,
 # before a study began is in its level, whether or not the platform tells of the cause.
-UNHEARD_RESTOCK = f"""
+UNREPORTED_RESTOCK = f"""
     SELECT 'nothing was heard yet of the restock of command ' || substr(c.id, 1, 8)
     FROM order_items i JOIN commands c ON c.store = i.store AND c.target = i.order_id
     CROSS JOIN orders o ON o.store = i.store AND o.id = i.order_id
@@ -167,7 +167,7 @@ _MAY_BE = """
     'the move of ' || printf('%+d', l.adjustment) || ' at ' || l.at
     || ' may be that of command ' || substr(c.id, 1, 8) || ', which is ' || c.state
 """
-_MAY_HAVE_LANDED = f"""
+_MAY_BE_ITS_EFFECT = f"""
     EXISTS (SELECT 1 FROM attempts t
       WHERE t.command_id = c.id AND coalesce(t.outcome, 'uncertain') = 'uncertain'
         AND unixepoch(l.at) - unixepoch(t.started_at)
@@ -176,7 +176,7 @@ _MAY_HAVE_LANDED = f"""
 # What nobody owns may be goods, or a command of ours of which it was never proved
 # whether it landed: reckoned as goods, what it moved would be made good once more.
 # Where it changes nothing which of the two it is, nothing is in doubt.
-_IN_DOUBT = f"""
+_UNCERTAIN = f"""
     SELECT {_MAY_BE} FROM stock_ledger l CROSS JOIN commands c
       ON c.store = l.store AND c.target = l.product_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
@@ -191,12 +191,12 @@ _IN_DOUBT = f"""
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
       AND ({member("c.payload", "$.target")} IS NOT NULL
         OR coalesce(c.caused_at, c.created_at) <= :as_of)
-      AND {_MAY_HAVE_LANDED}
+      AND {_MAY_BE_ITS_EFFECT}
     LIMIT 1
 """  # noqa: S608 - constants
 # The same of a cancellation: what came back to its order after the count was on the
 # shelf by then, if this was it. Another one that was asked for as early says so too.
-_RESTOCK_IN_DOUBT = f"""
+_RESTOCK_UNCERTAIN = f"""
     SELECT {_MAY_BE} FROM stock_ledger l CROSS JOIN commands c
       ON c.store = l.store AND c.target = l.cause
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
@@ -208,7 +208,7 @@ _RESTOCK_IN_DOUBT = f"""
         WHERE o.store = c.store AND o.target = c.target AND o.kind = 'cancel'
           AND o.state IN ('applied', 'sending', 'uncertain', 'planned')
           AND coalesce(o.caused_at, o.created_at) <= :as_of)
-      AND {_MAY_HAVE_LANDED}
+      AND {_MAY_BE_ITS_EFFECT}
     LIMIT 1
 """  # noqa: S608 - constants
 # What it puts back was on the shelf when it was counted; its order is not known yet.
@@ -223,7 +223,7 @@ _WAITING = f"""
 """  # noqa: S608 - constants
 
 
-def under_way(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
+def undecided_work(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
     """Say what is not decided yet of the product, or of an order with the variant."""
     row = connection.execute(_UNDER_WAY, values).fetchone()
     if row is not None:
@@ -246,9 +246,9 @@ def _earlier_steps(
     return {effect for command, effect in adopted.items() if command in steps}
 
 
-def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
+def _unreported(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
     """Say which step of ours is not among the movements, or may be one of them."""
-    for query in (UNHEARD, UNHEARD_RESTOCK, _IN_DOUBT, _RESTOCK_IN_DOUBT):
+    for query in (UNREPORTED, UNREPORTED_RESTOCK, _UNCERTAIN, _RESTOCK_UNCERTAIN):
         row = connection.execute(query, values).fetchone()
         if row is not None:
             return str(row[0])
@@ -259,7 +259,7 @@ def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> st
     )
 
 
-def values_of(
+def snapshot_values(
     target: Target, since: str, studied_at: str | None, now: str
 ) -> dict[str, object]:
     """Return what the queries ask for."""
@@ -274,7 +274,7 @@ def values_of(
     }
 
 
-def gather(
+def load_snapshot(
     connection: sqlite3.Connection, values: Mapping[str, object], level: int
 ) -> StockSnapshot:
     """Return all that is known of the variant; `level` was read of the platform."""
@@ -294,9 +294,9 @@ def gather(
         promises=tuple(PendingMove(*row) for row in promised),
         reserved=tuple(Reservation(*r) for r in connection.execute(_RESERVED, values)),
         moved_at=moved_at,
-        unheard=_unheard(connection, values),
+        unheard=_unreported(connection, values),
         untold=tuple(
             Movement(at, delta, None, cause)
-            for at, delta, cause in connection.execute(_UNTOLD, values)
+            for at, delta, cause in connection.execute(_UNREPORTED_SALES, values)
         ),
     )

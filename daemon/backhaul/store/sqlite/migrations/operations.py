@@ -180,3 +180,18 @@ def add_rules(db: Database) -> None:
     """
     db.execute("ALTER TABLE subscribers ADD COLUMN release_when TEXT")
     db.execute("ALTER TABLE subscribers ADD COLUMN old_before TEXT")
+
+
+def create_listed_articles(db: Database) -> None:
+    """Which articles the full lists of an instance named, and when last."""
+    db.execute(
+        "CREATE TABLE listed_articles (store TEXT NOT NULL, instance TEXT NOT NULL,"
+        " variant_id TEXT NOT NULL, product_id TEXT NOT NULL, sku TEXT NOT NULL,"
+        " listed_at TEXT NOT NULL, PRIMARY KEY (store, instance, variant_id))"
+        " WITHOUT ROWID"
+    )
+
+
+def add_decided(db: Database) -> None:
+    """Whether an operator had a record tried again as it is."""
+    db.execute("ALTER TABLE records ADD COLUMN decided INTEGER NOT NULL DEFAULT 0")

@@ -9,7 +9,6 @@ from sqlite_utils import Migrations
 from backhaul.store.sql.commands import shipment_parts
 from backhaul.store.sql.inbox import quarantine_rows, unreadable_orders
 from backhaul.store.sql.mirror import payment_states, sku_spellings
-from backhaul.store.sql.stock_targets import full_lists
 from backhaul.store.sqlite.migrations import commands, mirror, operations, row_rewrites
 
 if TYPE_CHECKING:
@@ -442,8 +441,8 @@ migrations(name="m095_listed_at")(commands.add_listed_at)
 migrations(name="m096_sku_spellings")(sku_spellings.create_spellings)
 migrations(name="m097_incidents")(commands.add_incidents)
 migrations(name="m098_record_parts")(shipment_parts.add_record_parts)
-migrations(name="m099_listed_articles")(full_lists.create_listed_articles)
-migrations(name="m100_decided")(full_lists.add_decided)
+migrations(name="m099_listed_articles")(operations.create_listed_articles)
+migrations(name="m100_decided")(operations.add_decided)
 migrations(name="m101_payment_states")(payment_states.add_payment_states)
 migrations(name="m102_alphabets")(sku_spellings.add_alphabets)
 migrations(name="m103_unhandled")(quarantine_rows.add_unhandled)
