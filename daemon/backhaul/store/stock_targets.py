@@ -1,4 +1,4 @@
-"""What stock targets ask of a store: counts that wait, what is known, their steps."""
+"""Stock targets in the store: counts to apply, and the adjustments that apply them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Target(Struct, frozen=True):
-    """A count that waits to be made true; `is_allowed` where a person said so.
+    """A stock count that Backhaul has not applied yet.
 
-    `tries` are the readings in vain since it could be understood last.
+    `is_allowed` is True if an operator resent it, so that its size needs no review.
+    `tries` counts the reads without a usable result since the last usable one.
     """
 
     command: Command
@@ -30,7 +31,10 @@ class Target(Struct, frozen=True):
 
 
 class Adjust(Struct, frozen=True):
-    """Plan the step; `expects` is the level the platform is to compare with."""
+    """Plan the adjustment. `expects` is the level that the request names, if any.
+
+    `levels` are those of all variants of the product, as they were read.
+    """
 
     computation: Computation
     expects: int | None
@@ -38,7 +42,7 @@ class Adjust(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Look again later; `counts` where too many such rests lead to a person."""
+    """Try again at `due_at`. `counts` is True if such waits are limited in number."""
 
     reason: str
     due_at: str
@@ -49,9 +53,9 @@ Decide: TypeAlias = "Callable[[StockSnapshot], Adjust | Wait | Settlement]"
 
 
 class Reading(Struct, frozen=True):
-    """What is to be read back: the product after a step of `delta` on `variant_id`.
+    """A product to read back after an adjustment of `variant_id` by `delta`.
 
-    `as_of` is when it was counted.
+    `as_of` is the time of the stock count.
     """
 
     target: Command
@@ -62,10 +66,11 @@ class Reading(Struct, frozen=True):
 
 
 class OtherVariants(Struct, frozen=True):
-    """What the other variants should be at, and those that the step itself names.
+    """The levels expected of a product's other variants after an adjustment.
 
-    A variant has several such levels where it is not known what moved after its level
-    was read, and what before.
+    A variant has several expected levels if its stock moved and the order of the move
+    and the read is unknown. `shown_by` are the other variants that the platform names
+    as moved by the adjustment.
     """
 
     expected: dict[str, frozenset[int]]
@@ -73,14 +78,14 @@ class OtherVariants(Struct, frozen=True):
 
 
 class Targets(Protocol):
-    """The stock targets of the outbox."""
+    """The stock targets of all stores. All methods may raise Busy."""
 
     async def due(self, store: str, limit: int) -> list[Target]:
-        """Return targets to be worked on now: nothing of their product is under way."""
+        """Return targets that are due and whose product has no command under way."""
         ...
 
     async def next_due(self, store: str, after: str) -> str | None:
-        """Return when, after that moment, the next target or reading comes due."""
+        """Return the first time after `after` at which a target or reading is due."""
         ...
 
     async def decide(
@@ -91,36 +96,36 @@ class Targets(Protocol):
         studied_at: str | None,
         decide: Decide,
     ) -> tuple[State, str]:
-        """Gather what is known of the variant, and do what `decide` says, in one step.
+        """Load the snapshot of the variant and do what `decide` returns, atomically.
 
-        `level` was read of the platform, by a study that began at `studied_at` or, with
-        None, by a look; movements from `since` on matter. Returns where the target
-        stands now, and why.
+        `level` is the level that the platform showed. The snapshot has the movements
+        from `since` on. `studied_at` is when the read of the platform's history began,
+        None if the history was not read. Returns the target's state and its reason.
         """
         ...
 
-    async def wait(self, target: Target, rest: Wait) -> None:
-        """Let a target wait that cannot be worked on."""
+    async def wait(self, target: Target, wait: Wait) -> None:
+        """Postpone a target."""
         ...
 
     async def readings(self, store: str, limit: int) -> list[Reading]:
-        """Return the steps whose product is to be read back now."""
+        """Return the adjustments whose product is to be read back now."""
         ...
 
     async def other_variants(self, reading: Reading) -> OtherVariants:
-        """Return what is known of the other variants of the product."""
+        """Return the expected levels of the product's other variants."""
         ...
 
     async def read_back(self, reading: Reading, due_at: str | None) -> None:
-        """Note that a product was read back; `due_at` where it is to be again."""
+        """Record that a product was read back; `due_at` if it must be read again."""
         ...
 
     async def stopped(self, store: str) -> str | None:
-        """Return why the store's targets are stopped."""
+        """Return why the store's targets are stopped, None if they are not."""
         ...
 
     async def stop(
         self, store: str, reason: str | None, entry: AuditEntry | None = None
     ) -> None:
-        """Stop the store's targets until a person resumes them (None), with an audit entry."""
+        """Stop the store's targets, or resume them if the reason is None."""
         ...
