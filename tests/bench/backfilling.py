@@ -63,7 +63,7 @@ async def backfill(client: PlatformClient, path: Path) -> tuple[float, float, in
         client,
         repair,
         store.sweeps,
-        store.rereads,
+        store.refetch_queue,
         lambda: None,
         CLOCK,
         Priority.SWEEP,

@@ -206,7 +206,7 @@ async def test_a_sale_behind_ones_own_step_is_told(
     await moves(300, 10, -2)
     write(store.path, "UPDATE changes SET instance = 'own' WHERE kind = 'level'")
     own = Subscriber(instance="own", store="main", topics=frozenset(TOPICS))
-    assert not await store.deliveries.follow(own, 1.0)
+    assert not await store.deliveries.fan_out(own, 1.0)
     await moves(301, 7, -3)
     assert await store.deliveries.claim(own) is None
     await deliver(sink)

@@ -63,7 +63,7 @@ class Mirror:
     async def settle(self) -> None:
         """Wait until all is quiet: whatever was in doubt has been read again."""
         self.rereader.release()
-        while await self.store.rereads.next_due(STORE):
+        while await self.store.refetch_queue.next_due(STORE):
             self.rereader.wake()
             await self.clock.sleep(1)
             await self.drain.caught_up()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def asked(store: SqliteStore) -> list[tuple[str, str]]:
-    found = await store.rereads.next("main", 99)
+    found = await store.refetch_queue.next("main", 99)
     return [(row.kind, row.object_id) for row in found]
 
 
@@ -222,17 +222,17 @@ async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
     await arrive(store, order("a"))
     await arrive(store, read("orders/reread", payloads.order(note="b"), at=20))
     assert await asked(store) == []
-    assert await store.rereads.next_due("main") is not None
+    assert await store.refetch_queue.next_due("main") is not None
 
 
 async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> None:
     """Else a clock that was put back would have it read without end."""
     await arrive(store, order("a"), order("b"))
-    (row,) = await store.rereads.next("main", 9)
+    (row,) = await store.refetch_queue.next("main", 9)
     await arrive(store, read("orders/reread", payloads.order(note="c"), at=20))
-    await store.rereads.done(row)
+    await store.refetch_queue.done(row)
     assert await asked(store) == []
-    assert await store.rereads.next_due("main") is not None
+    assert await store.refetch_queue.next_due("main") is not None
 
 
 OVERTAKEN: dict[str, tuple[dict[str, Arrival], str, object]] = {
@@ -283,36 +283,36 @@ async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) ->
 
 async def test_parents_are_asked_for_once(store: SqliteStore) -> None:
     await arrive(store, read("orders/read", payloads.order()), stock(3))
-    assert await store.rereads.ask_for_parents("main")
+    assert await store.refetch_queue.enqueue_parents("main")
     assert sorted(await asked(store)) == [("customer", "cus_1"), ("product", "prod_1")]
-    for row in await store.rereads.next("main", 9):
-        await store.rereads.done(row)
-    assert not await store.rereads.ask_for_parents("main")
+    for row in await store.refetch_queue.next("main", 9):
+        await store.refetch_queue.done(row)
+    assert not await store.refetch_queue.enqueue_parents("main")
     await arrive(store, read("orders/read", payloads.order("ord_2", number=2)))
-    assert await store.rereads.ask_for_parents("main")
+    assert await store.refetch_queue.enqueue_parents("main")
     assert await asked(store) == [("customer", "cus_1")]
 
 
 async def test_a_parent_that_an_update_names_is_asked_for(store: SqliteStore) -> None:
     nobody = payloads.order(customer=None)
     await arrive(store, read("orders/read", nobody))
-    assert not await store.rereads.ask_for_parents("main")
+    assert not await store.refetch_queue.enqueue_parents("main")
     named = payloads.order(at=5, customer={"id": "cus_7"})
     await arrive(store, arrival(envelope("orders/updated", named), at=31))
-    assert await store.rereads.ask_for_parents("main")
+    assert await store.refetch_queue.enqueue_parents("main")
     assert await asked(store) == [("customer", "cus_7")]
 
 
 async def test_a_removal_hides_no_parent(store: SqliteStore) -> None:
     """The next order takes the place of the one that went."""
     await arrive(store, read("orders/read", payloads.order(customer=None)))
-    assert not await store.rereads.ask_for_parents("main")
+    assert not await store.refetch_queue.enqueue_parents("main")
     await arrive(
         store,
         read("orders/gone", {"id": "ord_1"}, at=31),
         read("orders/read", payloads.order("ord_2", customer={"id": "cus_7"})),
     )
-    assert await store.rereads.ask_for_parents("main")
+    assert await store.refetch_queue.enqueue_parents("main")
     assert await asked(store) == [("customer", "cus_7")]
 
 
@@ -327,11 +327,11 @@ async def test_parents_of_many_and_of_one_store_are_asked_for(
     await take(store, *named)
     other = envelope("orders/create", payloads.order(customer={"id": "theirs"}))
     await arrive(store, arrival(other, store="other"))
-    assert await store.rereads.ask_for_parents("main")
-    found = await store.rereads.next("main", 2 * many)
+    assert await store.refetch_queue.enqueue_parents("main")
+    found = await store.refetch_queue.next("main", 2 * many)
     assert {row.object_id for row in found} == {f"c{n}" for n in range(many)}
-    assert await store.rereads.ask_for_parents("other")
-    assert not await store.rereads.ask_for_parents("other")
+    assert await store.refetch_queue.enqueue_parents("other")
+    assert not await store.refetch_queue.enqueue_parents("other")
 
 
 async def test_parents_that_are_known_or_gone_are_not_asked_for(
@@ -347,7 +347,7 @@ async def test_parents_that_are_known_or_gone_are_not_asked_for(
         read("orders/read", payloads.order("ord_3", customer=None)),
         stock(3),
     )
-    assert not await store.rereads.ask_for_parents("main")
+    assert not await store.refetch_queue.enqueue_parents("main")
 
 
 async def test_a_doubt_and_what_raised_it_are_one_transaction(tmp_path: Path) -> None:

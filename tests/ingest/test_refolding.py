@@ -34,7 +34,7 @@ def reprocessor(store: SqliteStore, told: list[str] | None = None) -> Reprocesso
     calls: list[str] = [] if told is None else told
     facts = {"main": StoreFacts(STORE_ID, "INR")}
     return Reprocessor(
-        store.refolds,
+        store.reprocessing,
         facts,
         lambda: calls.append("folded"),
         lambda: calls.append("doubted"),
@@ -63,7 +63,7 @@ async def test_folding_everything_again_changes_nothing(
     before, told = list(dump(store.path)), outcomes(store.path)
     changes = count(store.path, "changes")
     again = Reprocessor(
-        store.refolds, {"main": StoreFacts("", "INR")}, lambda: None, lambda: None
+        store.reprocessing, {"main": StoreFacts("", "INR")}, lambda: None, lambda: None
     )
     for _ in range(2):
         done = await again.reprocess(ALL)
@@ -145,11 +145,11 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
 
     def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
         if event.id == 1:
-            mirror.note_change("main", "order", "half", "done", 1)
+            mirror.add_change("main", "order", "half", "done", 1)
             raise ZeroDivisionError
         return _fold(event, mirror)
 
-    report = await store.refolds.refold(fold, ALL, 0, 1.0, confirming=False)
+    report = await store.reprocessing.reprocess(fold, ALL, 0, 1.0, confirming=False)
     assert report.last is None
     assert report.states == ("quarantined", "duplicate")
     assert quarantine(store) == [("1", "open")]
@@ -159,7 +159,7 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
 async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
     bodies = [envelope("orders/create", payloads.order(f"o{n}")) for n in range(200)]
     await take(store, *bodies)
-    first = await store.refolds.refold(_fold, ALL, 0, 0.0, confirming=False)
+    first = await store.reprocessing.reprocess(_fold, ALL, 0, 0.0, confirming=False)
     assert first.last == 1
     assert len(first.states) == 1
     assert await reprocessor(store).reprocess(ALL) == {"duplicate": 200}
@@ -179,7 +179,7 @@ async def test_a_slice_holds_one_body_at_a_time(store: SqliteStore) -> None:
     await take(store, *bodies)
     del bodies
     with peak_bytes() as peak:
-        await store.refolds.refold(_fold, ALL, 0, 0.0, confirming=False)
+        await store.reprocessing.reprocess(_fold, ALL, 0, 0.0, confirming=False)
         assert 0 < peak() < 3_000_000
 
 

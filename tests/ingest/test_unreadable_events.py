@@ -46,7 +46,7 @@ async def claimed(store: SqliteStore) -> list[str]:
 
 
 async def asked(store: SqliteStore) -> list[tuple[str, str]]:
-    found = await store.rereads.next("main", 99)
+    found = await store.refetch_queue.next("main", 99)
     return [(row.kind, row.object_id) for row in found]
 
 
@@ -136,7 +136,9 @@ async def test_the_event_itself_lets_go_once_it_can_be_read(
         await fold_all(store)
     assert await claimed(store) == []
     everything = Selection(state="quarantined")
-    await store.refolds.refold(fold_as_demo, everything, 0, 1.0, confirming=False)
+    await store.reprocessing.reprocess(
+        fold_as_demo, everything, 0, 1.0, confirming=False
+    )
     assert await claimed(store) == ["ord_1"]
 
 

@@ -180,7 +180,7 @@ async def open_office(
         signers = SecretRegistry(store.webhook_secrets, clock)
         jobs = Jobs(settings, store.job_runs, clock)
         facts = {"main": StoreFacts(STORE_ID, "INR")}
-        refolder = Reprocessor(store.refolds, facts, _nothing, _nothing)
+        refolder = Reprocessor(store.reprocessing, facts, _nothing, _nothing)
         asked: list[str] = []
         deliveries: Deliveries = {}
 

@@ -19,7 +19,7 @@ from backhaul.core.lifecycle import Cause, State
 from backhaul.maintenance.search_indexer import describe
 from backhaul.store import sqlite
 from backhaul.store.commands import Decision, Sendable, Settlement, Tagged
-from backhaul.store.deliveries import Mark, Subscriber
+from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.commands.queries import Wanted, planned
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -362,7 +362,7 @@ async def test_who_is_told_of_orders_is_told_of_the_others(
     await store.deliveries.subscribe(books)
     order = payloads.envelope("orders/create", payloads.order("ord_2"))
     assert await take(store, order) == []
-    while await store.deliveries.follow(books, 9.0):
+    while await store.deliveries.fan_out(books, 9.0):
         pass
     change = "UPDATE orders SET document = CAST(? AS TEXT) WHERE id = 'ord_1'"
     write(store.path, change, damaged)
@@ -373,16 +373,16 @@ async def test_who_is_told_of_orders_is_told_of_the_others(
         rows(store.path, "SELECT object_id, state FROM deliveries")
     )
     assert fates == {"ord_1": "parked", "ord_2": "sending"}
-    (asked_for,) = await store.rereads.next("main", 9)
+    (asked_for,) = await store.refetch_queue.next("main", 9)
     assert (asked_for.kind, asked_for.object_id) == ("order", "ord_1")
     again = payloads.read("orders/reread", payloads.order("ord_1"))
     await arrive(store, again)
     whole = "SELECT json_valid(document) FROM orders WHERE id = 'ord_1'"
     assert rows(store.path, whole) == [(1,)]
-    doubtful = Mark(cause=Cause.UNKNOWN, reason="no answer", due_at=NOW)
-    assert await store.deliveries.mark("books", told, doubtful)
+    doubtful = DeliveryOutcome(cause=Cause.UNKNOWN, reason="no answer", due_at=NOW)
+    assert await store.deliveries.record_outcome("books", told, doubtful)
     write(store.path, "UPDATE orders SET document = CAST(? AS TEXT)", damaged)
-    looked_for = await store.deliveries.doubtful("books")
+    looked_for = await store.deliveries.next_uncertain("books")
     assert looked_for is not None
     assert looked_for.document == {"id": "ord_2"}
 

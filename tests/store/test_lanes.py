@@ -190,7 +190,7 @@ async def test_news_of_a_product_do_not_look_through_its_lane(tmp_path: Path) ->
             told = payloads.envelope("inventory/level_update", change)
             works = (
                 take(store, told),
-                store.deliveries.follow(BOOKS, 9.0),
+                store.deliveries.fan_out(BOOKS, 9.0),
                 store.deliveries.claim(BOOKS),
             )
             costs.append([await machine.cost(work) for work in works])

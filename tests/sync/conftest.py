@@ -82,7 +82,7 @@ async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
             place.client,
             repair,
             place.store.sweeps,
-            place.store.rereads,
+            place.store.refetch_queue,
             place.store.kv,
             place.clock,
             lambda: 0.5,

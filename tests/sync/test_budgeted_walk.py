@@ -91,7 +91,7 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
         client,
         repair,
         store.sweeps,
-        store.rereads,
+        store.refetch_queue,
         lambda: None,
         clock,
         Priority.SWEEP,

@@ -32,7 +32,7 @@ def rereader(
         "main",
         place.client,
         inbox or place.store.inbox,
-        place.store.rereads,
+        place.store.refetch_queue,
         place.clock,
         lambda: 0.5,
         lambda: told.append(None),
@@ -40,7 +40,7 @@ def rereader(
 
 
 async def ask(place: Place, kind: str = "order", object_id: str = "ord_1") -> None:
-    await place.store.rereads.ask("main", kind, object_id, "a tie")
+    await place.store.refetch_queue.enqueue("main", kind, object_id, "a tie")
 
 
 def queued(place: Place) -> list[Any]:
@@ -339,8 +339,8 @@ async def test_what_was_put_to_rest_by_a_later_clock_does_not_wait_for_it(
 ) -> None:
     place.platform.says("/orders/ord_1", document(payloads.order()))
     await ask(place)
-    (row,) = await place.store.rereads.next("main", 1)
-    await place.store.rereads.postpone(row, payloads.instant(AHEAD_SECONDS))
+    (row,) = await place.store.refetch_queue.next("main", 1)
+    await place.store.refetch_queue.postpone(row, payloads.instant(AHEAD_SECONDS))
     assert await rereader(place).work_off() == 1
     assert queued(place) == []
 

@@ -172,11 +172,12 @@ async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answ
 
 async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Apply the decision `verb` of `who` to `delivery`; return its new state."""
-    done = await parts.store.deliveries.decide(
-        asked["delivery"], asked["verb"], asked["who"], asked["reason"]
+    delivery = asked["delivery"]
+    state = await parts.store.deliveries.decide(
+        delivery, asked["verb"], asked["who"], asked["reason"]
     )
     parts.decided()
-    return done
+    return {"delivery": delivery, "state": state}
 
 
 async def _edit_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:

@@ -413,7 +413,7 @@ class Daemon:
             self._clock,
             self._signers,
             Reprocessor(
-                store.refolds, self._facts, self._folded, self._wake_refetchers
+                store.reprocessing, self._facts, self._folded, self._wake_refetchers
             ),
             self._indexer.wake,
             {name: shop.sender.dialect for name, shop in self._shops.items()},

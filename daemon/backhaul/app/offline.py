@@ -95,7 +95,9 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 name: await known_facts(name, store.kv) or StoreFacts()
                 for name in settings.stores
             }
-            refolder = Reprocessor(store.refolds, facts, lambda: None, lambda: None)
+            refolder = Reprocessor(
+                store.reprocessing, facts, lambda: None, lambda: None
+            )
             dialects = {name: build_dialect(settings, name) for name in settings.stores}
             jobs = Jobs(settings, store.job_runs, CLOCK)
             parts = ActionContext(

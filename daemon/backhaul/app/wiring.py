@@ -243,7 +243,7 @@ def build_reconciler(
         client,
         repair,
         store.sweeps,
-        store.rereads,
+        store.refetch_queue,
         store.kv,
         clock,
         chance,
@@ -262,8 +262,8 @@ def build_refetcher(
     chance: Callable[[], float],
 ) -> Refetcher:
     """Build the part that fetches one store's conflicting objects again."""
-    inbox, rereads = store.inbox, store.rereads
-    return Refetcher(name, client, inbox, rereads, clock, chance, fold_worker.wake)
+    inbox, queue = store.inbox, store.refetch_queue
+    return Refetcher(name, client, inbox, queue, clock, chance, fold_worker.wake)
 
 
 class Shop(Struct, frozen=True):

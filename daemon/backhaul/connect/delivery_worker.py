@@ -20,7 +20,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.text import storable
 from backhaul.errors import Busy
-from backhaul.store.deliveries import Mark
+from backhaul.store.deliveries import DeliveryOutcome
 from backhaul_sdk import (
     Absent,
     Applied,
@@ -133,11 +133,13 @@ class DeliveryWorker:
 
     async def step(self) -> bool:
         """Do one step; return True if more work may be due now."""
-        more = await self._deliveries.follow(self._subscriber, SLICE_SECONDS)
+        more = await self._deliveries.fan_out(self._subscriber, SLICE_SECONDS)
         if self._dry_run or self._clock.monotonic() < self._rests_until:
             return more
-        if doubtful := await self._deliveries.doubtful(self._subscriber.instance):
-            await self._resolve(doubtful)
+        if uncertain := await self._deliveries.next_uncertain(
+            self._subscriber.instance
+        ):
+            await self._resolve(uncertain)
             return True
         if not await self._ready():
             return more
@@ -147,7 +149,7 @@ class DeliveryWorker:
         return more
 
     async def _rest(self) -> None:
-        waits = await self._deliveries.any_open(self._subscriber.instance)
+        waits = await self._deliveries.has_open(self._subscriber.instance)
         seconds = POLL_SECONDS if waits else IDLE_SECONDS
         try:
             async with asyncio.timeout(self.health.log_recovery() or seconds):
@@ -189,14 +191,18 @@ class DeliveryWorker:
             said = Uncertain(str(error))
         await self._store_outcome(delivery, self._handle_push(delivery, said))
 
-    def _handle_push(self, delivery: Outgoing, said: object) -> Mark:
+    def _handle_push(self, delivery: Outgoing, said: object) -> DeliveryOutcome:
         if isinstance(said, Applied):
             self.health.worked()
             reference = _text(said.reference)
-            return Mark(cause=Cause.CONFIRMED, reason="taken", reference=reference)
+            return DeliveryOutcome(
+                cause=Cause.CONFIRMED, reason="taken", reference=reference
+            )
         if isinstance(said, Rejected):
             self.health.worked()
-            return Mark(cause=Cause.REFUSED, reason=_text(said.reason) or "refused")
+            return DeliveryOutcome(
+                cause=Cause.REFUSED, reason=_text(said.reason) or "refused"
+            )
         if isinstance(said, NotSent):
             reason = _text(said.reason) or "not sent"
             return self._retry_later(delivery, reason, said.retry_after_seconds)
@@ -206,18 +212,18 @@ class DeliveryWorker:
             return self._retry_later(delivery, reason)
         if type(self._connector).lookup is Connector.lookup:
             reason = f"{reason}; this connector cannot check whether it arrived"
-            return Mark(cause=Cause.UNDECIDABLE, reason=reason)
+            return DeliveryOutcome(cause=Cause.UNDECIDABLE, reason=reason)
         failures = delivery.failures + 1
-        return Mark(cause=Cause.UNKNOWN, reason=reason, failures=failures)
+        return DeliveryOutcome(cause=Cause.UNKNOWN, reason=reason, failures=failures)
 
     def _retry_later(
         self, delivery: Outgoing, reason: str, wanted: float | None = None
-    ) -> Mark:
+    ) -> DeliveryOutcome:
         """Deliver it again later: it did not arrive, or a repeat does no harm."""
         wait, failures = self._wait_after(reason, wanted), delivery.failures + 1
         if wanted is None:
             wait += _yield_seconds(failures)
-        return Mark(
+        return DeliveryOutcome(
             cause=Cause.NOT_SENT,
             reason=reason,
             due_at=self._time_in(wait),
@@ -227,10 +233,10 @@ class DeliveryWorker:
     async def _resolve(self, delivery: Outgoing) -> None:
         """Determine the outcome of an uncertain delivery, where it matters."""
         if self._connector.spec.takes_once:
-            mark = Mark(
+            outcome = DeliveryOutcome(
                 cause=Cause.PROVED_ABSENT, reason="the receiver ignores a repeated id"
             )
-            await self._store_outcome(delivery, mark)
+            await self._store_outcome(delivery, outcome)
         else:
             await self._lookup(delivery)
 
@@ -243,22 +249,22 @@ class DeliveryWorker:
             reason = str(error) or f"no answer within {LOOKUP_SECONDS:.0f} s"
             failures = delivery.failures + 1
             wait = self._wait_after(reason) + _yield_seconds(failures)
-            mark = Mark(
+            outcome = DeliveryOutcome(
                 cause=Cause.UNKNOWN,
                 reason=reason,
                 due_at=self._time_in(wait),
                 failures=failures,
-                looks=delivery.looks,
+                checks=delivery.checks,
             )
         else:
-            mark = self._handle_lookup(delivery, said)
-        await self._store_outcome(delivery, mark)
+            outcome = self._handle_lookup(delivery, said)
+        await self._store_outcome(delivery, outcome)
 
-    def _handle_lookup(self, delivery: Outgoing, said: object) -> Mark:
+    def _handle_lookup(self, delivery: Outgoing, said: object) -> DeliveryOutcome:
         self.health.worked()
         if isinstance(said, Found):
             reference = _text(said.reference)
-            return Mark(
+            return DeliveryOutcome(
                 cause=Cause.PROVED_APPLIED,
                 reason="found in the receiving system",
                 reference=reference,
@@ -267,40 +273,49 @@ class DeliveryWorker:
             again = delivery.attempts - 1
             # A change that breaks the system each time is not sent in a tight loop.
             due_at = self._time_in(_yield_seconds(again)) if again > 0 else None
-            return Mark(
+            return DeliveryOutcome(
                 cause=Cause.PROVED_ABSENT,
                 reason="not found in the receiving system",
                 due_at=due_at,
             )
         reason = _text(said.reason) if isinstance(said, Unknown) else None
         reason = reason or f"lookup returned {type(said).__name__}"
-        looks = delivery.looks + 1
-        if looks >= len(CHECK_AFTER_SECONDS):
-            return Mark(cause=Cause.UNDECIDABLE, reason=reason, looks=looks)
-        wait = CHECK_AFTER_SECONDS[looks] - CHECK_AFTER_SECONDS[looks - 1]
-        return Mark(
-            cause=Cause.UNKNOWN, reason=reason, due_at=self._time_in(wait), looks=looks
+        checks = delivery.checks + 1
+        if checks >= len(CHECK_AFTER_SECONDS):
+            return DeliveryOutcome(
+                cause=Cause.UNDECIDABLE, reason=reason, checks=checks
+            )
+        wait = CHECK_AFTER_SECONDS[checks] - CHECK_AFTER_SECONDS[checks - 1]
+        return DeliveryOutcome(
+            cause=Cause.UNKNOWN,
+            reason=reason,
+            due_at=self._time_in(wait),
+            checks=checks,
         )
 
-    async def _store_outcome(self, delivery: Outgoing, mark: Mark) -> None:
+    async def _store_outcome(
+        self, delivery: Outgoing, outcome: DeliveryOutcome
+    ) -> None:
         """Store the outcome; retry for as long as the database refuses."""
         while True:
             try:
                 instance = self._subscriber.instance
-                if not await self._deliveries.mark(instance, delivery, mark):
+                if not await self._deliveries.record_outcome(
+                    instance, delivery, outcome
+                ):
                     return  # an operator has decided it in the meantime
                 break
             except Busy as error:
                 self._log.bind(action="delivery.busy").warning("{}", error)
                 await self._clock.sleep(POLL_SECONDS)
-        state, level = _TOLD[mark.cause]
+        state, level = _TOLD[outcome.cause]
         logger.bind(action=f"delivery.{state}", instance=self.instance).log(
             level,
             "{} {} {}: {}",
             self._subscriber.instance,
             delivery.topic,
             delivery.object_id,
-            mark.reason,
+            outcome.reason,
         )
 
     def _wait_after(self, reason: str, wanted: float | None = None) -> float:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         Folded,
         FoldReport,
         Inbox,
-        RefoldReport,
-        Refolds,
+        Reprocessing,
+        ReprocessReport,
         Selection,
     )
 
@@ -102,7 +102,7 @@ class FoldWorker:
         self._count(report)
         if report.folded:
             self._folded()
-        if report.doubts:
+        if report.refetches:
             self._on_conflict()
         self._folded_to = report.folded_to
         self._behind_seconds = report.behind_seconds
@@ -154,12 +154,12 @@ class Reprocessor:
 
     def __init__(
         self,
-        refolds: Refolds,
+        stored: Reprocessing,
         facts: Mapping[str, StoreFacts],
         folded: Callable[[], None],
         on_conflict: Callable[[], None],
     ) -> None:
-        self._refolds = refolds
+        self._stored = stored
         self._fold = fold_for(facts)
         self._folded = folded
         self._on_conflict = on_conflict
@@ -174,7 +174,7 @@ class Reprocessor:
         for confirming in (True, False):
             after: int | None = 0
             while after is not None:
-                report = await self._refolds.refold(
+                report = await self._stored.reprocess(
                     self._fold, selection, after, SLICE_SECONDS, confirming=confirming
                 )
                 after = report.last
@@ -182,8 +182,8 @@ class Reprocessor:
                 self._report(report)
         return dict(states)
 
-    def _report(self, report: RefoldReport) -> None:
+    def _report(self, report: ReprocessReport) -> None:
         log_problems(report.problems)
         self._folded()
-        if report.doubts:
+        if report.refetches:
             self._on_conflict()

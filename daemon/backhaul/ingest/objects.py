@@ -119,7 +119,7 @@ class Fold:
 
     def enqueue_refetch(self, kind: str, object_id: str, reason: str) -> None:
         """Queue an object to be fetched again."""
-        self.mirror.ask(
+        self.mirror.enqueue_refetch(
             self.event.store,
             kind,
             object_id,
@@ -134,7 +134,7 @@ class Fold:
     ) -> Folded:
         """Return the event's result, and append a change to the change feed."""
         if judgement is VersionComparison.NEWER:
-            self.mirror.note_change(
+            self.mirror.add_change(
                 self.event.store, kind, object_id, self.envelope.topic, self.event.id
             )
         return Folded(
@@ -192,7 +192,7 @@ def decide(
     if wins:
         put(stays)
         if held is not None and held.standing & status_rank.GONE:
-            fold.mirror.revive(about[0], fold.event.store, about[1])
+            fold.mirror.remove_tombstone(about[0], fold.event.store, about[1])
     elif stays != held:
         place = (about[0], fold.event.store, key or about[1])
         fold.mirror.confirm(*place, stays.confirmed_at)
@@ -210,7 +210,7 @@ def order(fold: Fold) -> Folded:
     version = fold.version(
         found.updated_at, found.document, status_rank.of_order(found)
     )
-    held = mirror.held("order", store, found.id)
+    held = mirror.current_version("order", store, found.id)
     put = partial(mirror.put_order, store, found)
     _record_effects(fold, found)
     judgement = decide(fold, ("order", found.id), held, version, put)
@@ -227,14 +227,16 @@ def _record_effects(fold: Fold, order: Order) -> None:
         effects.append(cancellation(order.id, order.cancelled_at))
     if not effects:
         return
-    first_seen = set(mirror.hear(store, f"order:{order.id}", effects, fold.event.id))
+    first_seen = set(
+        mirror.record_effects(store, f"order:{order.id}", effects, fold.event.id)
+    )
     if not first_seen:
         return
     known, shown = mirror.order_document(store, order.id), json.decode(order.document)
     if shows_more(
         known, shown, first_seen & parcels, cancels=bool(first_seen - parcels)
     ):
-        mirror.share(fold.event.id)
+        mirror.mark_shared_change(fold.event.id)
 
 
 def customer(fold: Fold) -> Folded:
@@ -243,7 +245,7 @@ def customer(fold: Fold) -> Folded:
     store, mirror = fold.event.store, fold.mirror
     fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
-    held = mirror.held("customer", store, found.id)
+    held = mirror.current_version("customer", store, found.id)
     put = partial(mirror.put_customer, store, found)
     judgement = decide(fold, ("customer", found.id), held, version, put)
     return fold.conclude("customer", found.id, judgement)
@@ -264,7 +266,7 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
     store, mirror = fold.event.store, fold.mirror
     content = b"deleted " + found.id.encode()
     version = fold.version(found.deleted_at, content, status_rank.GONE)
-    held = mirror.held("product", store, found.id)
+    held = mirror.current_version("product", store, found.id)
     put = partial(mirror.delete_product, store, found)
     if held is not None and held.digest == version.digest:
         # The platform's own deletion event outweighs a 404 that Backhaul read,
@@ -285,7 +287,7 @@ def gone(kind: str, fold: Fold) -> Folded:
     store, mirror = fold.event.store, fold.mirror
     content = b"gone " + object_id.encode()
     version = fold.version(fold.event.received_at, content, status_rank.GONE)
-    held = mirror.held(kind, store, object_id)
+    held = mirror.current_version(kind, store, object_id)
     put = partial(mirror.remove, kind, store, object_id)
     judgement = decide(fold, (kind, object_id), held, version, put)
     if kind == "order":

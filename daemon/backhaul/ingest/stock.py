@@ -27,7 +27,7 @@ def product(fold: Fold) -> Folded:
     store, mirror = fold.event.store, fold.mirror
     fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
-    held = mirror.held("product", store, found.id)
+    held = mirror.current_version("product", store, found.id)
     put = partial(mirror.put_product, store, found, fold.currency)
     judgement = decide(fold, ("product", found.id), held, version, put)
     # A webhook's body was written at `updatedAt`, so its stock counts like a level's
@@ -40,7 +40,7 @@ def product(fold: Fold) -> Folded:
 
 def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
     """Use the stock of a fetched product only to fill a gap or find a conflict."""
-    held = fold.mirror.held_level(fold.event.store, level.variant_id)
+    held = fold.mirror.current_level_version(fold.event.store, level.variant_id)
     if held is None:
         # The time of the level is unknown, so any event with a time replaces it.
         _level(fold, level, UNKNOWN_TIME)
@@ -87,11 +87,13 @@ def _change(fold: Fold, change: StockChange) -> Folded:
     if change.adjustment_id and not change.order_id:
         lane = f"product:{change.product_id}"
         effects = [change.adjustment_id]
-        first_seen = fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
+        first_seen = fold.mirror.record_effects(
+            fold.event.store, lane, effects, fold.event.id
+        )
         if first_seen and any(
             _shows_more(fold, m, change.updated_at) for m in change.moves
         ):
-            fold.mirror.share(fold.event.id)
+            fold.mirror.mark_shared_change(fold.event.id)
     judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
     judgement = _strongest(judgements)
     if judgement is VersionComparison.SAME and is_new:
@@ -104,7 +106,7 @@ def _shows_more(fold: Fold, move: StockMove, updated_at: str) -> bool:
 
     Then somebody else changed it before, and no event has reported that change.
     """
-    held = fold.mirror.held_level(fold.event.store, move.level.variant_id)
+    held = fold.mirror.current_level_version(fold.event.store, move.level.variant_id)
     if held is None or not move.adjustment:
         return False
     before = replace(move.level, stock=move.level.stock - move.adjustment)
@@ -128,7 +130,7 @@ def levels_shown(fold: Fold) -> Folded:
     found = decoding.product(fold.envelope.data, fold.currency)
     judgements: set[VersionComparison] = set()
     for level in found.levels:
-        held = fold.mirror.held_level(fold.event.store, level.variant_id)
+        held = fold.mirror.current_level_version(fold.event.store, level.variant_id)
         known = "" if held is None else held.updated_at
         judgements.add(_level(fold, level, max(known, found.updated_at)))
     return fold.conclude("level", found.id, _strongest(judgements))
@@ -148,9 +150,9 @@ def _strongest(judgements: set[VersionComparison]) -> VersionComparison:
 
 def _level(fold: Fold, level: Level, updated_at: str) -> VersionComparison:
     store, mirror = fold.event.store, fold.mirror
-    if mirror.outlived(store, level.product_id, level.variant_id, updated_at):
+    if mirror.deleted_since(store, level.product_id, level.variant_id, updated_at):
         return VersionComparison.STALE
-    held = mirror.held_level(store, level.variant_id)
+    held = mirror.current_level_version(store, level.variant_id)
     version = _version(fold, level, updated_at)
     put = partial(mirror.put_level, store, level)
     about = ("level", level.product_id)

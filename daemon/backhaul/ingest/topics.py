@@ -146,7 +146,7 @@ def _folded(fold: Fold, store_id: str | None) -> Folded:
     handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)
     if handler is None:
         return _without_handler(fold)
-    if event.kind == "delivery" and not fold.mirror.first_sight(
+    if event.kind == "delivery" and not fold.mirror.is_new_delivery(
         _digest(event), event.id
     ):
         return Folded("duplicate", envelope.topic, envelope.event_id)
@@ -167,13 +167,15 @@ def _without_handler(fold: Fold) -> Folded:
     return Folded("unhandled", topic, event_id, *named, detail)
 
 
-def _unhandled(envelope: Envelope, detail: str, stranger: str | None = None) -> Folded:
+def _unhandled(
+    envelope: Envelope, detail: str, foreign_store: str | None = None
+) -> Folded:
     return Folded(
         "unhandled",
         envelope.topic,
         envelope.event_id,
         detail=detail,
-        stranger=stranger,
+        foreign_store=foreign_store,
     )
 
 

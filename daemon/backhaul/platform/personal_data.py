@@ -139,14 +139,14 @@ def without_erased_customer(
     The inbox then stores the redacted body too. A repeated delivery is still
     recognized: its digest is that of the bytes received.
     """
-    if not mirror.forgets_anyone():
+    if not mirror.has_erased_customers():
         return envelope
     customer = customer_of(envelope.topic, envelope.data)
     if customer is None:
         return envelope
     email = customer.email
     digest = address_digest(event.store, email) if email else None
-    if not mirror.forgets(event.store, customer.id, digest):
+    if not mirror.is_erased(event.store, customer.id, digest):
         return envelope
     body = redacted_body(event.body, envelope.topic)
     mirror.replace_body(event.id, body or b"")

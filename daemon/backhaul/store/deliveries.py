@@ -1,4 +1,4 @@
-"""Deliveries: what the store's news owes to each connector that carries changes out."""
+"""Deliveries: one change notification for one connection, with its state."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.core.lifecycle import Cause
+    from backhaul.core.lifecycle import Cause, State
 
 Release: TypeAlias = Literal["placed", "confirmed", "paid"]
 Begin: TypeAlias = Literal["now", "all"]
 
 
 class Subscriber(Struct, frozen=True, kw_only=True):
-    """An instance that is told news: of which store, of what, and from when on.
+    """A connection that receives change notifications of a store, on some topics.
 
-    `release_when` says when an order is handed out. With `begin` "now" nothing is told
-    of what was there before the instance was first seen.
+    `release_when` is when it receives a new order. With `begin` "now" it receives
+    nothing about objects that were there before the connection was first seen.
     """
 
     instance: str
@@ -32,7 +32,7 @@ class Subscriber(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A delivery with the document as the mirror holds it this moment."""
+    """A delivery, with the document as the mirror holds it now."""
 
     seq: int
     id: str
@@ -42,60 +42,70 @@ class Outgoing:
     occurred_at: str
     attempts: int
     failures: int
-    looks: int
+    checks: int
     document: dict[str, Any] = field(repr=False)
 
 
-class Mark(Struct, frozen=True, kw_only=True):
-    """What became of a delivery: how it moves, why, and when it is looked at again."""
+class DeliveryOutcome(Struct, frozen=True, kw_only=True):
+    """The result of an attempt or a check, and when the delivery is due again."""
 
     cause: Cause
     reason: str
     due_at: str | None = None
     reference: str | None = None
     failures: int = 0
-    looks: int = 0
+    checks: int = 0
 
 
 class Deliveries(Protocol):
-    """One row per change and instance, with the life of a command."""
+    """One row for each change and connection, with the states of a command.
+
+    All methods may raise Busy.
+    """
 
     async def subscribe(self, subscriber: Subscriber) -> None:
-        """Remember the instance, from its first time on, and doubt what was sending.
+        """Register a connection, and mark interrupted deliveries uncertain.
 
-        What was `sending` when the program died may have arrived. May raise Busy.
+        A delivery that was `sending` when the program stopped may have arrived.
         """
         ...
 
     async def retire(self, instances: Sequence[str]) -> None:
-        """Note that no connection but these waits for orders. May raise Busy."""
+        """Record that only these connections receive orders."""
         ...
 
-    async def follow(self, subscriber: Subscriber, slice_seconds: float) -> bool:
-        """Make rows of the change feed deliveries; tell whether there is more."""
+    async def fan_out(self, subscriber: Subscriber, slice_seconds: float) -> bool:
+        """Turn rows of the change feed into deliveries; return True if there is more.
+
+        Takes about `slice_seconds`.
+        """
         ...
 
-    async def any_open(self, instance: str) -> bool:
-        """Tell whether anything is to be handed over, or in doubt."""
+    async def has_open(self, instance: str) -> bool:
+        """Return True if a delivery is planned, sending or uncertain."""
         ...
 
     async def claim(self, subscriber: Subscriber) -> Outgoing | None:
-        """Move the next that may leave to `sending`, durably, and return it."""
+        """Move the next delivery that is due to `sending`, durably; return it."""
         ...
 
-    async def doubtful(self, instance: str) -> Outgoing | None:
-        """Return the next in doubt that is due."""
+    async def next_uncertain(self, instance: str) -> Outgoing | None:
+        """Return the next uncertain delivery whose check is due."""
         ...
 
-    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> bool:
-        """Move a delivery on, durably; False where a person has decided meanwhile."""
+    async def record_outcome(
+        self, instance: str, delivery: Outgoing, outcome: DeliveryOutcome
+    ) -> bool:
+        """Move a delivery to its next state, durably.
+
+        Returns False if an operator decided about it meanwhile.
+        """
         ...
 
-    async def decide(
-        self, seq: int, verb: str, who: str, reason: str
-    ) -> dict[str, Any]:
-        """Move a delivery as a person says: resend, applied, drop or park; return it.
+    async def decide(self, seq: int, verb: str, who: str, reason: str) -> State:
+        """Carry out an operator's decision; return the new state of the delivery.
 
-        Raises BackhaulError where that cannot be done to it.
+        `verb` is `resend`, `applied`, `drop` or `park`. Raises BackhaulError if the
+        state of the delivery does not allow it.
         """
         ...

@@ -1,4 +1,4 @@
-"""Inbound events: how they are kept and folded."""
+"""Inbound events: the inbox, folding, reprocessing and the refetch queue."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Arrival(NamedTuple):
-    """What is appended to the inbox, a row as it is: exact bytes, and how they came.
+    """A new row of the inbox: the exact bytes, and how they arrived.
 
-    `kind` is `delivery` (a webhook) or `read` (fetched by us; `received_at` is then the
-    start of the read). `headers` is a JSON object.
+    `kind` is `delivery` (a webhook) or `read` (a read of the platform; `received_at` is
+    then the start of the read). `headers` is a JSON object.
     """
 
     store: str
@@ -46,15 +46,15 @@ class StoredEvent(Struct, frozen=True):
     received_at: str
     body: bytes
     digest: bytes | None = None
-    """Of the body, as it was when it came in."""
+    """Of the body as it arrived."""
 
 
 class Folded(Struct, frozen=True):
     """What became of an event.
 
-    `state` is `folded`, `duplicate`, `stale`, `unhandled` or `quarantined`; `stranger`
-    is the platform's id of the store it belongs to where that is another one. `notes`
-    name the members that were left out or rounded.
+    `state` is a word of EventState. `foreign_store` is the platform's id of the store
+    that the event belongs to, if that is another store. `notes` name the members that
+    were left out or rounded.
     """
 
     state: str
@@ -63,138 +63,145 @@ class Folded(Struct, frozen=True):
     kind: str | None = None
     object_id: str | None = None
     detail: str | None = None
-    stranger: str | None = None
+    foreign_store: str | None = None
     notes: tuple[str, ...] = ()
 
 
 class FoldReport(Struct, frozen=True):
-    """One slice of folding: how many events, and whether more wait.
+    """One slice of folding: how many events, and whether more are waiting.
 
-    `doubts` tells how often a re-read was asked for; up to the id `folded_to`
-    everything is folded. `behind_seconds` is how long the last event had waited;
-    `incomplete` are the events of which a member was left out.
+    `refetches` counts the requests for a refetch. Every event up to the id `folded_to`
+    is folded. `behind_seconds` is how long the last event waited; `incomplete` are the
+    events of which a member was left out.
     """
 
     folded: int
     more: bool
     problems: tuple[tuple[int, Folded], ...] = ()
-    doubts: int = 0
+    refetches: int = 0
     folded_to: int = 0
     behind_seconds: float = 0.0
     incomplete: tuple[tuple[int, Folded], ...] = ()
 
 
 class MirrorWriter(Protocol):
-    """The mirror inside one transaction."""
+    """Reads and writes the mirror inside one transaction."""
 
-    def first_sight(self, digest: bytes, event: int) -> bool:
-        """Remember a delivery's digest; False when another event had it before."""
+    def is_new_delivery(self, digest: bytes, event: int) -> bool:
+        """Remember the digest of a webhook; return False if another event has it."""
         ...
 
-    def held(self, kind: str, store: str, object_id: str) -> Version | None:
-        """Return the version the mirror holds of `product`, `order` or `customer`."""
+    def current_version(self, kind: str, store: str, object_id: str) -> Version | None:
+        """Return the mirrored version of a `product`, `order` or `customer`."""
         ...
 
-    def held_level(self, store: str, variant_id: str) -> Version | None:
-        """Return the version of a stock level."""
+    def current_level_version(self, store: str, variant_id: str) -> Version | None:
+        """Return the mirrored version of a stock level."""
         ...
 
-    def outlived(
+    def deleted_since(
         self, store: str, product_id: str, variant_id: str, updated_at: str
     ) -> bool:
-        """Tell whether the variant was gone by `updated_at` or later."""
+        """Return True if the variant was deleted at or after `updated_at`."""
         ...
 
     def put_product(
         self, store: str, product: Product, currency: str, version: Version
-    ) -> None: ...
+    ) -> None:
+        """Write a product and its variants; delete the variants that it lost."""
+        ...
 
-    def delete_product(
-        self, store: str, deletion: Deletion, version: Version
-    ) -> None: ...
+    def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:
+        """Leave a tombstone; delete the product's variants and levels."""
+        ...
 
-    def put_order(self, store: str, order: Order, version: Version) -> None: ...
+    def put_order(self, store: str, order: Order, version: Version) -> None:
+        """Write an order with its lines and parcels; wake the commands on hold."""
+        ...
 
-    def put_customer(
-        self, store: str, customer: Customer, version: Version
-    ) -> None: ...
+    def put_customer(self, store: str, customer: Customer, version: Version) -> None:
+        """Write a customer."""
+        ...
 
-    def put_level(self, store: str, level: Level, version: Version) -> None: ...
+    def put_level(self, store: str, level: Level, version: Version) -> None:
+        """Write a stock level."""
+        ...
 
-    def add_moves(self, store: str, change: StockChange, told_by: str) -> bool:
-        """Write a stock change to the ledger; False where it was known already.
+    def add_moves(self, store: str, change: StockChange, event_id: str) -> bool:
+        """Add a stock change to the ledger; return False if it is there already.
 
-        `told_by` is the platform's id of the event, empty where it gave none.
+        `event_id` is the platform's id of the event, or empty.
         """
         ...
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
-        """Take an `order` or `customer` out of the mirror; a tombstone stays."""
+        """Delete an `order` or `customer` from the mirror; leave a tombstone."""
         ...
 
     def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
-        """Keep that a confirming read began then, which did not replace what is held.
+        """Record the start of a confirming read that left the mirrored row as it is.
 
-        A `level` goes by its variant's id.
+        `object_id` of a `level` is its variant's id. No tombstone is confirmed: only
+        confirming reads leave tombstones, and a later one replaces them.
         """
         ...
 
     def hold_order(
         self, store: str, order_id: str, event: int, reason: str, received_at: str
     ) -> None:
-        """Let an order's commands wait: an event of it could not be read."""
+        """Hold the commands of an order, because an event of it cannot be read."""
         ...
 
     def release_order(self, store: str, order_id: str, event: int, began: str) -> None:
-        """Let them leave again if this event settles what the order is.
+        """Release the commands of an order if this event shows its current state.
 
-        `began` is when a confirming read began, empty for any other event.
+        `began` is when a confirming read began; it is empty for any other event.
         """
         ...
 
-    def revive(self, kind: str, store: str, object_id: str) -> None:
-        """Forget the tombstone of an object that was written again."""
+    def remove_tombstone(self, kind: str, store: str, object_id: str) -> None:
+        """Delete the tombstone of an object that was written again."""
         ...
 
-    def forgets_anyone(self) -> bool:
-        """Tell whether there is anybody to be forgotten at all."""
+    def has_erased_customers(self) -> bool:
+        """Return True if any customer was erased."""
         ...
 
-    def forgets(
+    def is_erased(
         self, store: str, customer_id: str | None, address: bytes | None
     ) -> bool:
-        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
+        """Return True if a customer was erased, by id or by digest of the e-mail."""
         ...
 
     def replace_body(self, event: int, body: bytes) -> None:
-        """Keep a body without its person instead of the one that came."""
+        """Replace the body of an event by one without the customer's data."""
         ...
 
-    def note_change(
+    def add_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
-        """Add a row to the change feed, with the instance that caused the change."""
+        """Add a row to the change feed, with the connection that caused the change."""
         ...
 
-    def hear(
+    def record_effects(
         self, store: str, lane: str, effects: Sequence[str], event: int
     ) -> list[str]:
-        """Note that an event shows effects; the first to show our own is its echo.
+        """Record the effects an event shows. The first event to show ours is the echo.
 
-        An effect is an adjustment's id, a parcel's, or a cancellation's identity.
-        Returns those that are, or may be, our own, and were not shown before.
+        An effect is the id of an adjustment or parcel, or a cancellation's identity.
+        Returns the effects that are, or may be, ours and that no event showed before.
         """
         ...
 
-    def share(self, event: int) -> None:
-        """Note that an event shows more than what is our own: all are told of it."""
+    def mark_shared_change(self, event: int) -> None:
+        """Record that an event shows a foreign change too, so it is no pure echo."""
         ...
 
     def order_document(self, store: str, object_id: str) -> dict[str, Any]:
-        """Return the document of an order; empty where none is known."""
+        """Return the document of an order; it is empty if the order is unknown."""
         ...
 
-    def ask(
+    def enqueue_refetch(
         self,
         store: str,
         kind: str,
@@ -204,9 +211,9 @@ class MirrorWriter(Protocol):
         *,
         rest_seconds: float,
     ) -> None:
-        """Ask for a re-read: `product`, `order`, `customer`, or `level` of a product.
+        """Queue a refetch of a `product`, `order`, `customer` or a product's `level`.
 
-        One that is asked for already is asked for anew.
+        An object that is in the queue already stays in it, with a new request.
         """
         ...
 
@@ -215,27 +222,27 @@ FoldOne: TypeAlias = "Callable[[StoredEvent, MirrorWriter], Folded]"
 
 
 class Inbox(Protocol):
-    """Events: appended once, folded in order of arrival."""
+    """Events, appended once and folded in order of arrival."""
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
-        """Resolve with the event's id once it is durable. May raise Busy."""
+        """Append an event; resolve with its id once it is durable. May raise Busy."""
         ...
 
     async def newest(self) -> int:
-        """Return the highest id, 0 of an empty inbox. May raise Busy."""
+        """Return the highest id, 0 if the inbox is empty. May raise Busy."""
         ...
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
-        """Fold for about `slice_seconds` in one transaction with the cursor."""
+        """Fold for about `slice_seconds`, in one transaction with the fold cursor."""
         ...
 
 
 CONFIRMING = ("/reread", "/gone")
-"""How the topics of reads end that were made to settle a doubt."""
+"""How the topics of reads end that were made to resolve a conflict."""
 
 
 class EventState(StrEnum):
-    """What became of an event; `received` until it is folded."""
+    """The state of an event; `received` until it is folded."""
 
     RECEIVED = "received"
     FOLDED = "folded"
@@ -246,9 +253,9 @@ class EventState(StrEnum):
 
 
 class Selection(Struct, frozen=True):
-    """Which stored events to fold again: all, or those to which everything applies.
+    """The stored events to reprocess: all, or those that match every filter.
 
-    `since` is when they arrived at the earliest.
+    `since` is the earliest time of arrival.
     """
 
     ids: tuple[int, ...] = ()
@@ -256,28 +263,29 @@ class Selection(Struct, frozen=True):
     since: str | None = None
 
     def in_words(self) -> str:
-        """Say which, for the audit."""
-        said = [", ".join(map(str, self.ids)), self.state]
-        said.append(f"since {self.since}" if self.since else None)
-        return "; ".join(filter(None, said)) or "all"
+        """Describe the selection for the audit log."""
+        parts = [", ".join(map(str, self.ids)), self.state]
+        parts.append(f"since {self.since}" if self.since else None)
+        return "; ".join(filter(None, parts)) or "all"
 
 
-class RefoldReport(Struct, frozen=True):
-    """One slice of folding again; `last` is the event to go on after, None at the end.
+class ReprocessReport(Struct, frozen=True):
+    """One slice of reprocessing.
 
-    `states` holds what became of each event now.
+    `last` is the id after which to continue, or None at the end. `states` holds the new
+    state of each event.
     """
 
     last: int | None
     states: tuple[str, ...]
     problems: tuple[tuple[int, Folded], ...]
-    doubts: int
+    refetches: int
 
 
-class Refolds(Protocol):
-    """Events that were folded before, to be folded again."""
+class Reprocessing(Protocol):
+    """Folds stored events again."""
 
-    async def refold(
+    async def reprocess(
         self,
         fold_one: FoldOne,
         selection: Selection,
@@ -285,27 +293,29 @@ class Refolds(Protocol):
         slice_seconds: float,
         *,
         confirming: bool,
-    ) -> RefoldReport:
-        """Fold stored events with higher ids again. What is not folded yet waits.
+    ) -> ReprocessReport:
+        """Fold selected events after the id `after` again, for about `slice_seconds`.
 
-        With `confirming` these are the reads that were made to settle a doubt, else all
-        others. Once those are folded, the others give the same mirror in any order.
+        With `confirming` these are the reads that were made to resolve a conflict, else
+        all other events. After those reads, the other events lead to the same mirror in
+        any order.
 
-        An event that changes nothing now keeps what was said of it; quarantine is left
-        by one that can be folded. Bodies that were erased are passed over.
+        An event that changes nothing now keeps its state of before. An event that can
+        be folded leaves quarantine. Events after the fold cursor, and events whose body
+        was erased, are skipped. May raise Busy.
         """
         ...
 
 
 LONGEST_REST_SECONDS = 300.0
-"""No object in doubt is left alone for longer; one that is due later is due now."""
+"""No refetch is postponed by more; a refetch that is due later is due now."""
 
 
-class Reread(Struct, frozen=True):
-    """An object in doubt: what is to be read again, and why.
+class Refetch(Struct, frozen=True):
+    """An object to refetch, and why.
 
     `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
-    that id). `asks` tells one doubt from a later one about the same object.
+    that id). `asks` counts the requests, which shows that a request came meanwhile.
     """
 
     store: str
@@ -317,36 +327,39 @@ class Reread(Struct, frozen=True):
     failures: int
 
 
-class Rereads(Protocol):
-    """The queue of objects in doubt. An object stands in it once."""
+class RefetchQueue(Protocol):
+    """The objects to refetch, each of them once. All methods may raise Busy."""
 
-    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
-        """Ask for an object to be read again, durably. May raise Busy."""
+    async def enqueue(self, store: str, kind: str, object_id: str, reason: str) -> None:
+        """Queue a refetch of an object, durably."""
         ...
 
-    async def ask_for_parents(self, store: str) -> bool:
-        """Ask for what objects name that changed since, and nobody has shown yet.
+    async def enqueue_parents(self, store: str) -> bool:
+        """Queue a refetch of each unknown object that a recent change refers to.
 
-        That is the customer of an order and the product of a level, unless it is known
-        to be gone. Tell whether there was any.
+        That is the customer of an order and the product of a level, unless the mirror
+        knows that it was deleted. Return True if there was any.
         """
         ...
 
-    async def next(self, store: str, limit: int) -> list[Reread]:
-        """Return what is due, in the order of asking."""
+    async def next(self, store: str, limit: int) -> list[Refetch]:
+        """Return the refetches that are due, the earliest first."""
         ...
 
     async def next_due(self, store: str) -> str | None:
-        """Return when the next row is due (it may be past), None of an empty queue."""
-        ...
+        """Return when the next refetch is due, None if the queue is empty.
 
-    async def done(self, reread: Reread) -> None:
-        """Remove the row, unless it was asked for again since `next` returned it.
-
-        To be called once the answer is durable, never before.
+        That time may be in the past.
         """
         ...
 
-    async def postpone(self, reread: Reread, due_at: str) -> None:
-        """Count a failure and let the row rest until then."""
+    async def done(self, refetch: Refetch) -> None:
+        """Remove a refetch, unless it was requested again since `next` returned it.
+
+        Call this after the object is durable in the inbox, never before.
+        """
+        ...
+
+    async def postpone(self, refetch: Refetch, due_at: str) -> None:
+        """Count a failure, and set when the refetch is due again."""
         ...

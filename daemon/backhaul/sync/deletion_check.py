@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.inbox import Rereads
+    from backhaul.store.inbox import RefetchQueue
     from backhaul.store.mirror import Sweeps
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.resource_types import ListRow, ResourceType
@@ -86,7 +86,7 @@ class DeletionCheck:
         client: PlatformClient,
         repair: MirrorRepair,
         sweeps: Sweeps,
-        rereads: Rereads,
+        refetch_queue: RefetchQueue,
         wake_refetcher: Callable[[], None],
         clock: Clock,
         priority: Priority,
@@ -94,7 +94,7 @@ class DeletionCheck:
         self._client = client
         self._repair = repair
         self._sweeps = sweeps
-        self._rereads = rereads
+        self._refetch_queue = refetch_queue
         self._wake_refetcher = wake_refetcher
         self._clock = clock
         self._priority = priority
@@ -173,7 +173,7 @@ class DeletionCheck:
         for row in rows:
             if row.id:
                 target = _target(kind, row)
-                await self._rereads.ask(
+                await self._refetch_queue.enqueue(
                     self._repair.store, kind.singular, target, REASON
                 )
         conflicting = await self._await_refetches(kind)

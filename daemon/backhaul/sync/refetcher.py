@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.inbox import Inbox, Reread, Rereads
+    from backhaul.store.inbox import Inbox, Refetch, RefetchQueue
 
 BATCH = 50
 IDLE_SECONDS = 30.0
@@ -72,7 +72,7 @@ class Refetcher:
         store: str,
         client: PlatformClient,
         inbox: Inbox,
-        rereads: Rereads,
+        refetch_queue: RefetchQueue,
         clock: Clock,
         chance: Callable[[], float],
         arrived: Callable[[], None],
@@ -80,7 +80,7 @@ class Refetcher:
         self._store = store
         self._client = client
         self._inbox = inbox
-        self._rereads = rereads
+        self._refetch_queue = refetch_queue
         self._clock = clock
         self._chance = chance
         self._arrived = arrived
@@ -103,21 +103,21 @@ class Refetcher:
         while True:
             self._wake.clear()
             if self._mirror_is_whole:
-                await self._rereads.ask_for_parents(self._store)
+                await self._refetch_queue.enqueue_parents(self._store)
             while await self.work_off():
                 pass
             await self._rest()
 
     async def work_off(self) -> int:
         """Fetch the objects that are due; return how many."""
-        due = await self._rereads.next(self._store, BATCH)
-        for reread in due:
-            await self._refetch(reread)
+        due = await self._refetch_queue.next(self._store, BATCH)
+        for refetch in due:
+            await self._refetch(refetch)
         return len(due)
 
     async def _rest(self) -> None:
         """Sleep until woken, or until the next object is due."""
-        due = await self._rereads.next_due(self._store)
+        due = await self._refetch_queue.next_due(self._store)
         seconds = IDLE_SECONDS
         if due is not None:
             wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
@@ -128,31 +128,31 @@ class Refetcher:
         except TimeoutError:
             pass
 
-    async def _refetch(self, reread: Reread) -> None:
-        if self._clock.monotonic() < self._closed_until.get(reread.kind, 0.0):
-            await self._postpone(reread, CLOSED_SECONDS)
+    async def _refetch(self, refetch: Refetch) -> None:
+        if self._clock.monotonic() < self._closed_until.get(refetch.kind, 0.0):
+            await self._postpone(refetch, CLOSED_SECONDS)
             return
         began = to_text(self._clock.now())
         try:
-            found = await self._read(reread)
+            found = await self._read(refetch)
         except ReadRefused as error:
-            await self._refused(reread, error)
+            await self._refused(refetch, error)
         except (Unusable, ResponseTooLong) as error:
-            await self._object_unreadable(reread, error)
+            await self._object_unreadable(refetch, error)
         except (NotSent, OutcomeUnknown) as error:
-            await self._failed(reread, error)
+            await self._failed(refetch, error)
         else:
-            await self._take(reread, found, began)
+            await self._take(refetch, found, began)
 
-    async def _take(self, reread: Reread, found: _Read, began: str) -> None:
+    async def _take(self, refetch: Refetch, found: _Read, began: str) -> None:
         """Store a readable answer; quarantine an unreadable one, only once."""
         problem = self._problem(found)
         if problem is None:
-            await self._keep(reread, found, began)
+            await self._keep(refetch, found, began)
             return
-        if reread.failures == 0:
+        if refetch.failures == 0:
             await self._append(found, began)
-        await self._object_unreadable(reread, problem)
+        await self._object_unreadable(refetch, problem)
 
     def _problem(self, found: _Read) -> Unusable | None:
         read = _READERS.get(found.topic)
@@ -172,17 +172,17 @@ class Refetcher:
         await asyncio.gather(*(self._inbox.append(arrival) for arrival in arrivals))
         self._arrived()
 
-    async def _keep(self, reread: Reread, found: _Read, began: str) -> None:
+    async def _keep(self, refetch: Refetch, found: _Read, began: str) -> None:
         await self._append(found, began)
-        await self._rereads.done(reread)
+        await self._refetch_queue.done(refetch)
         if self._failures:
             self._failures = 0
             self._warn("refetch.resumed", "conflicting objects can be fetched again")
 
-    async def _read(self, reread: Reread) -> _Read:
-        if reread.kind == "level":
-            return await self._read_levels(reread.object_id)
-        path, object_id = LISTS[reread.kind], reread.object_id
+    async def _read(self, refetch: Refetch) -> _Read:
+        if refetch.kind == "level":
+            return await self._read_levels(refetch.object_id)
+        path, object_id = LISTS[refetch.kind], refetch.object_id
         answer = await self._client.find(path, object_id)
         if answer is None:
             return _gone(path, object_id)
@@ -203,30 +203,30 @@ class Refetcher:
             "inventory/shown/reread", [responses.read_object(shown, product_id)]
         )
 
-    async def _refused(self, reread: Reread, error: ReadRefused) -> None:
+    async def _refused(self, refetch: Refetch, error: ReadRefused) -> None:
         if error.status == 429 or error.status >= 500:
-            await self._failed(reread, error)
+            await self._failed(refetch, error)
             return
         if error.status not in _CLOSED:
-            await self._object_unreadable(reread, error)
+            await self._object_unreadable(refetch, error)
             return
         until = self._clock.monotonic() + CLOSED_SECONDS
-        self._closed_until[reread.kind] = until
+        self._closed_until[refetch.kind] = until
         self._warn("refetch.refused", f"{error}; retry in {CLOSED_SECONDS:.0f} s")
-        await self._postpone(reread, CLOSED_SECONDS)
+        await self._postpone(refetch, CLOSED_SECONDS)
 
-    async def _object_unreadable(self, reread: Reread, error: Exception) -> None:
+    async def _object_unreadable(self, refetch: Refetch, error: Exception) -> None:
         """Postpone one object and continue with the others."""
-        if reread.failures == 0:
-            self._warn("refetch.failed", _failure(reread, error))
-        await self._postpone(reread, self._delay(reread.failures + 1))
+        if refetch.failures == 0:
+            self._warn("refetch.failed", _failure(refetch, error))
+        await self._postpone(refetch, self._delay(refetch.failures + 1))
 
-    async def _failed(self, reread: Reread, error: Exception) -> None:
+    async def _failed(self, refetch: Refetch, error: Exception) -> None:
         """Postpone the object and pause the queue: the platform may be down."""
         self._failures += 1
         if self._failures == 1:
-            self._warn("refetch.failed", _failure(reread, error))
-        await self._postpone(reread, self._delay(reread.failures + 1))
+            self._warn("refetch.failed", _failure(refetch, error))
+        await self._postpone(refetch, self._delay(refetch.failures + 1))
         await self._clock.sleep(self._delay(self._failures))
 
     def _delay(self, attempt: int) -> float:
@@ -237,9 +237,9 @@ class Refetcher:
             chance=self._chance(),
         )
 
-    async def _postpone(self, reread: Reread, seconds: float) -> None:
+    async def _postpone(self, refetch: Refetch, seconds: float) -> None:
         due_at = to_text(self._clock.now() + timedelta(seconds=seconds))
-        await self._rereads.postpone(reread, due_at)
+        await self._refetch_queue.postpone(refetch, due_at)
 
     def _warn(self, action: str, words: str) -> None:
         logger.bind(action=action, store=self._store).warning(
@@ -247,8 +247,8 @@ class Refetcher:
         )
 
 
-def _failure(reread: Reread, error: Exception) -> str:
-    what = f"{reread.kind} {reread.object_id}"
+def _failure(refetch: Refetch, error: Exception) -> str:
+    what = f"{refetch.kind} {refetch.object_id}"
     return f"{what} could not be fetched again: {error}; Backhaul keeps retrying"
 
 

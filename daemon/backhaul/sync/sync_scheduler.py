@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
     from backhaul.settings import Reconcile
-    from backhaul.store.inbox import Rereads
+    from backhaul.store.inbox import RefetchQueue
     from backhaul.store.mirror import Sweep, Sweeps
     from backhaul.store.operations import KeyValues
     from backhaul.sync.diff_repair import MirrorRepair
@@ -56,7 +56,7 @@ class Reconciler:
         client: PlatformClient,
         repair: MirrorRepair,
         sweeps: Sweeps,
-        rereads: Rereads,
+        refetch_queue: RefetchQueue,
         marks: KeyValues,
         clock: Clock,
         chance: Callable[[], float],
@@ -68,7 +68,7 @@ class Reconciler:
         self._client = client
         self.repair = repair
         self._sweeps = sweeps
-        self._rereads = rereads
+        self._refetch_queue = refetch_queue
         self._marks = marks
         self._clock = clock
         self._chance = chance
@@ -326,7 +326,7 @@ class Reconciler:
             self._client,
             self.repair,
             self._sweeps,
-            self._rereads,
+            self._refetch_queue,
             self._wake_refetcher,
             self._clock,
             priority,

@@ -182,7 +182,7 @@ async def _fold_again(store: SqliteStore, fold_one: FoldOne) -> None:
     for confirming in (True, False):
         after: int | None = 0
         while after is not None:
-            report = await store.refolds.refold(
+            report = await store.reprocessing.reprocess(
                 fold_one, Selection(), after, SLICE_SECONDS, confirming=confirming
             )
             after = report.last

@@ -14,8 +14,8 @@ from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.deliveries.repository import SqlDeliveries
 from backhaul.store.sql.inbox.append import SqlInbox, append_batch
 from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
-from backhaul.store.sql.inbox.refetch_queue import SqlRereads
-from backhaul.store.sql.inbox.reprocess import SqlRefolds
+from backhaul.store.sql.inbox.refetch_queue import SqlRefetchQueue
+from backhaul.store.sql.inbox.reprocess import SqlReprocessing
 from backhaul.store.sql.mirror.sync_progress import SqliteLook, SqlSweeps
 from backhaul.store.sql.operations import orphaned_work
 from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
@@ -71,8 +71,8 @@ class SqliteStore:
         self.erasure = SqlErasure(path, self._writer, clock)
         self.retention = SqlRetention(self._writer, clock)
         self.job_runs = SqlJobRuns(self._writer, clock)
-        self.refolds = SqlRefolds(self._writer, clock)
-        self.rereads = SqlRereads(self._writer, clock)
+        self.reprocessing = SqlReprocessing(self._writer, clock)
+        self.refetch_queue = SqlRefetchQueue(self._writer, clock)
         self.alerts = SqlAlerts(self._writer, clock)
         self.sweeps = SqlSweeps(self._writer, clock)
         self.look = SqliteLook(path)

@@ -118,7 +118,7 @@ def _pass_over(
         _plan(connection, subscriber, news, newest, now, old=True)
 
 
-class Follower:
+class Fanout:
     """One instance's way along the feed, inside of a transaction."""
 
     def __init__(

@@ -15,7 +15,7 @@ from backhaul.store.deliveries import Outgoing
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.deliveries import change_fanout
 from backhaul.store.sql.documents import document_of
-from backhaul.store.sql.inbox.refetch_queue import Doubt, ask
+from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror.rows import DOCUMENTS, NEWEST
 from backhaul.store.sql.operations.audit_log import add_entry
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.deliveries import Mark, Subscriber
+    from backhaul.store.deliveries import DeliveryOutcome, Subscriber
     from backhaul.store.sqlite.writer import Writer
 
 _COLUMNS = (
@@ -134,16 +134,16 @@ class SqlDeliveries:
 
         await self._writer.urgent(unit)
 
-    async def follow(self, subscriber: Subscriber, slice_seconds: float) -> bool:
+    async def fan_out(self, subscriber: Subscriber, slice_seconds: float) -> bool:
         """Make rows of the change feed deliveries; tell whether there is more."""
 
         def unit(connection: sqlite3.Connection) -> bool:
-            follower = change_fanout.Follower(connection, subscriber, self._clock)
+            follower = change_fanout.Fanout(connection, subscriber, self._clock)
             return follower.follow(slice_seconds)
 
         return await self._writer.background(unit)
 
-    async def any_open(self, instance: str) -> bool:
+    async def has_open(self, instance: str) -> bool:
         """Tell whether anything is to be handed over, or in doubt."""
 
         def unit(connection: sqlite3.Connection) -> bool:
@@ -163,7 +163,7 @@ class SqlDeliveries:
             claimed, is_more = await self._writer.background(unit)
         return claimed
 
-    async def doubtful(self, instance: str) -> Outgoing | None:
+    async def next_uncertain(self, instance: str) -> Outgoing | None:
         """Return the next in doubt that is due."""
 
         def unit(connection: sqlite3.Connection) -> Outgoing | None:
@@ -177,24 +177,26 @@ class SqlDeliveries:
 
         return await self._writer.urgent(unit)
 
-    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> bool:
+    async def record_outcome(
+        self, instance: str, delivery: Outgoing, outcome: DeliveryOutcome
+    ) -> bool:
         """Move a delivery on, durably; False where a person has decided meanwhile."""
 
         def unit(connection: sqlite3.Connection) -> bool:
             now = to_text(self._clock.now())
             if _state(connection, delivery.seq) not in _UNDER_WAY:
                 return False
-            _move(connection, delivery.seq, mark.cause, mark.reason, now)
-            if mark.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
+            _move(connection, delivery.seq, outcome.cause, outcome.reason, now)
+            if outcome.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
                 _told(connection, instance, delivery.store, delivery.document)
             connection.execute(
                 "UPDATE deliveries SET due_at = ?, failures = ?, looks = ?,"
                 " reference = coalesce(?, reference) WHERE seq = ?",
                 (
-                    mark.due_at or now,
-                    mark.failures,
-                    mark.looks,
-                    mark.reference,
+                    outcome.due_at or now,
+                    outcome.failures,
+                    outcome.checks,
+                    outcome.reference,
                     delivery.seq,
                 ),
             )
@@ -202,12 +204,10 @@ class SqlDeliveries:
 
         return await self._writer.urgent(unit)
 
-    async def decide(
-        self, seq: int, verb: str, who: str, reason: str
-    ) -> dict[str, Any]:
+    async def decide(self, seq: int, verb: str, who: str, reason: str) -> State:
         """Move a delivery as a person says; return it. Raises BackhaulError."""
 
-        def unit(connection: sqlite3.Connection) -> dict[str, Any]:
+        def unit(connection: sqlite3.Connection) -> State:
             now = to_text(self._clock.now())
             said = f"{verb} by {who}: {reason}"
             state = _move(connection, seq, _VERBS[verb], said, now)
@@ -218,7 +218,7 @@ class SqlDeliveries:
                 " WHERE seq = ?",
                 (now, seq),
             )
-            return {"delivery": seq, "state": state}
+            return state
 
         return await self._writer.urgent(unit)
 
@@ -287,8 +287,8 @@ def _park_damaged(
     """Leave to a person what cannot be told; until they look it is read again."""
     topic, store, object_id = about
     state = _move(connection, seq, Cause.UNDECIDABLE, _DAMAGED, now)
-    doubt = Doubt(store, topic.partition(".")[0], object_id, "it is damaged here")
-    ask(connection, doubt, now, now)
+    conflict = Conflict(store, topic.partition(".")[0], object_id, "it is damaged here")
+    enqueue_refetch(connection, conflict, now, now)
     logger.bind(action=f"delivery.{state}", instance=instance).warning(
         "{} {} {}: {}", instance, topic, object_id, _DAMAGED
     )

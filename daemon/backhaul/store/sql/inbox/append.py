@@ -27,7 +27,7 @@ CHUNK_BYTES = 256 << 10
 FOLD_BATCH = 256
 """Rows that one slice of folding takes at most."""
 CURSOR = "fold_cursor"
-STRANGERS = "strangers:"
+FOREIGN = "strangers:"
 """Under this and its name: when news of another store came last, and that one's id."""
 
 
@@ -148,7 +148,7 @@ def _fold_slice(
         len(outcomes),
         more,
         problems,
-        mirror.doubts,
+        mirror.refetches,
         folded_to(connection),
         mirror.seconds_since(last_at),
         tuple(outcome for outcome in outcomes if outcome[1].notes),
@@ -215,7 +215,11 @@ def _record(
     connection.executemany(
         "INSERT OR REPLACE INTO marks (name, value)"
         " SELECT ? || store, ? FROM inbox WHERE id = ?",
-        [(STRANGERS, f"{now} {o.stranger}", id_) for id_, o in outcomes if o.stranger],
+        [
+            (FOREIGN, f"{now} {o.foreign_store}", id_)
+            for id_, o in outcomes
+            if o.foreign_store
+        ],
     )
     connection.execute(
         "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",

@@ -1,4 +1,4 @@
-"""The objects in doubt: a queue in which each stands once."""
+"""The objects in conflict: a queue in which each stands once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.core.clock import to_text
-from backhaul.store.inbox import LONGEST_REST_SECONDS, Reread
+from backhaul.store.inbox import LONGEST_REST_SECONDS, Refetch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -75,8 +75,8 @@ _FEED = """
 _OBJECT = "store = ? AND kind = ? AND object_id = ?"
 
 
-class Doubt(Struct, frozen=True):
-    """Why an object is to be read again; `event` is the one that raised the doubt."""
+class Conflict(Struct, frozen=True):
+    """Why an object is to be read again; `event` raised the conflict."""
 
     store: str
     kind: str
@@ -85,16 +85,18 @@ class Doubt(Struct, frozen=True):
     event: int | None = None
 
 
-def ask(connection: sqlite3.Connection, doubt: Doubt, now: str, due_at: str) -> None:
+def enqueue_refetch(
+    connection: sqlite3.Connection, conflict: Conflict, now: str, due_at: str
+) -> None:
     """Put an object into the queue, or raise the doubt about it anew."""
     connection.execute(
         _ASK,
         (
-            doubt.store,
-            doubt.kind,
-            doubt.object_id,
-            doubt.reason,
-            doubt.event,
+            conflict.store,
+            conflict.kind,
+            conflict.object_id,
+            conflict.reason,
+            conflict.event,
             now,
             due_at,
         ),
@@ -118,24 +120,24 @@ def _ask_for_parents(
     return asked, end < newest
 
 
-class SqlRereads:
+class SqlRefetchQueue:
     """Every verb is one transaction."""
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
 
-    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
+    async def enqueue(self, store: str, kind: str, object_id: str, reason: str) -> None:
         """Ask for an object to be read again, durably. May raise Busy."""
-        doubt = Doubt(store, kind, object_id, reason)
+        conflict = Conflict(store, kind, object_id, reason)
 
         def unit(connection: sqlite3.Connection) -> None:
             now = to_text(self._clock.now())
-            ask(connection, doubt, now, now)
+            enqueue_refetch(connection, conflict, now, now)
 
         await self._writer.urgent(unit)
 
-    async def ask_for_parents(self, store: str) -> bool:
+    async def enqueue_parents(self, store: str) -> bool:
         """Ask for what newly mirrored objects name and nobody has shown yet."""
 
         def unit(connection: sqlite3.Connection) -> tuple[int, bool]:
@@ -147,14 +149,14 @@ class SqlRereads:
             asked += found
         return asked > 0
 
-    async def next(self, store: str, limit: int) -> list[Reread]:
+    async def next(self, store: str, limit: int) -> list[Refetch]:
         """Return what is due, in the order of asking."""
 
-        def unit(connection: sqlite3.Connection) -> list[Reread]:
+        def unit(connection: sqlite3.Connection) -> list[Refetch]:
             moment = self._clock.now()
             never = to_text(moment + timedelta(seconds=LONGEST_REST_SECONDS))
             rows = connection.execute(_DUE, (store, to_text(moment), never, limit))
-            return [Reread(*row) for row in rows]
+            return [Refetch(*row) for row in rows]
 
         return await self._writer.urgent(unit)
 
@@ -169,7 +171,7 @@ class SqlRereads:
 
         return await self._writer.urgent(unit)
 
-    async def done(self, reread: Reread) -> None:
+    async def done(self, reread: Refetch) -> None:
         """Remove the row, unless it was asked for again since `next` returned it."""
         key = (reread.store, reread.kind, reread.object_id)
 
@@ -185,7 +187,7 @@ class SqlRereads:
 
         await self._writer.urgent(unit)
 
-    async def postpone(self, reread: Reread, due_at: str) -> None:
+    async def postpone(self, reread: Refetch, due_at: str) -> None:
         """Count a failure and let the row rest until then."""
 
         def unit(connection: sqlite3.Connection) -> None:

@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from backhaul.store.inbox import CONFIRMING, RefoldReport, StoredEvent
+from backhaul.store.inbox import CONFIRMING, ReprocessReport, StoredEvent
 from backhaul.store.sql.inbox.append import folded_to, isolated
 from backhaul.store.sql.inbox.quarantine_rows import set_aside
 from backhaul.store.sql.mirror.write import MirrorTransaction
@@ -36,14 +36,14 @@ _WANTED = f"""
 _CHANGED_NOTHING = frozenset({"duplicate", "stale"})
 
 
-class SqlRefolds:
+class SqlReprocessing:
     """Folds again in the writer's background slices."""
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
 
-    async def refold(
+    async def reprocess(
         self,
         fold_one: FoldOne,
         selection: Selection,
@@ -51,11 +51,11 @@ class SqlRefolds:
         slice_seconds: float,
         *,
         confirming: bool,
-    ) -> RefoldReport:
+    ) -> ReprocessReport:
         """Fold stored events with higher ids again. What is not folded yet waits."""
 
-        def unit(connection: sqlite3.Connection) -> RefoldReport:
-            return _refold_slice(
+        def unit(connection: sqlite3.Connection) -> ReprocessReport:
+            return _reprocess_slice(
                 connection,
                 self._clock,
                 fold_one,
@@ -68,7 +68,7 @@ class SqlRefolds:
         return await self._writer.background(unit)
 
 
-def _refold_slice(
+def _reprocess_slice(
     connection: sqlite3.Connection,
     clock: Clock,
     fold_one: FoldOne,
@@ -76,7 +76,7 @@ def _refold_slice(
     after: int,
     slice_seconds: float,
     confirming: bool,
-) -> RefoldReport:
+) -> ReprocessReport:
     """Fold the next wanted events again, each for itself, for about so long."""
     newest = folded_to(connection)
     end = min(after + WINDOW, newest)
@@ -93,11 +93,11 @@ def _refold_slice(
             if clock.monotonic() >= until:
                 last = event.id
                 break
-    return RefoldReport(
+    return ReprocessReport(
         last=last if last < newest else None,
         states=tuple(outcome.state for _, outcome in outcomes),
         problems=tuple(o for o in outcomes if o[1].state == "quarantined"),
-        doubts=mirror.doubts,
+        refetches=mirror.refetches,
     )
 
 

@@ -10,7 +10,7 @@ from backhaul.core.fold import Version, as_of
 from backhaul.store.sql.commands import echoes, incidents
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox import unreadable_orders
-from backhaul.store.sql.inbox.refetch_queue import Doubt, ask
+from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror import stock_ledger
 from backhaul.store.sql.mirror.rows import parts, table
 from backhaul.store.sql.mirror.sku_spellings import add_spellings
@@ -101,8 +101,8 @@ class MirrorTransaction:
         self._connection = connection
         self._moment = clock.now()
         self.now = to_text(self._moment)
-        self.doubts = 0
-        self._forgets_anyone: bool | None = None
+        self.refetches = 0
+        self._has_erased_customers: bool | None = None
         self._heard: dict[int, dict[str, str | None]] = {}
         # Nearly always there is none: only then is each object looked up in them.
         rare = connection.execute(_RARE).fetchone()
@@ -112,7 +112,7 @@ class MirrorTransaction:
         """Return how long before this transaction something was."""
         return (self._moment - from_text(at)).total_seconds()
 
-    def first_sight(self, digest: bytes, event: int) -> bool:
+    def is_new_delivery(self, digest: bytes, event: int) -> bool:
         """Remember a delivery's digest; False when another event had it before."""
         cursor = self._connection.execute(
             "INSERT OR IGNORE INTO seen (digest, id) VALUES (?, ?)", (digest, event)
@@ -124,14 +124,14 @@ class MirrorTransaction:
         ).fetchone()
         return bool(first == event)
 
-    def held(self, kind: str, store: str, object_id: str) -> Version | None:
+    def current_version(self, kind: str, store: str, object_id: str) -> Version | None:
         """Return the version the mirror holds of `product`, `order` or `customer`."""
         found = self._version(_HELD[kind], store, object_id)
         if found is None and self._has_tombstones and kind != "product":
             return self._version(_HELD_TOMBSTONE, kind, store, object_id)
         return found
 
-    def held_level(self, store: str, variant_id: str) -> Version | None:
+    def current_level_version(self, store: str, variant_id: str) -> Version | None:
         """Return the version of a stock level."""
         return self._version(_HELD_LEVEL, store, variant_id)
 
@@ -141,7 +141,7 @@ class MirrorTransaction:
             return None
         return as_of(self.now, Version(row[0], row[1], bool(row[2]), *row[3:]))
 
-    def outlived(
+    def deleted_since(
         self, store: str, product_id: str, variant_id: str, updated_at: str
     ) -> bool:
         """Tell whether the variant was gone by `updated_at` or later."""
@@ -331,26 +331,26 @@ class MirrorTransaction:
         """
         self._connection.execute(_CONFIRM[kind], (confirmed_at, store, object_id))
 
-    def revive(self, kind: str, store: str, object_id: str) -> None:
+    def remove_tombstone(self, kind: str, store: str, object_id: str) -> None:
         """Forget the tombstone of an object that was written again."""
         self._connection.execute(
             f"DELETE FROM tombstones WHERE {_TOMBSTONE}",  # noqa: S608 - constants
             (kind, store, object_id),
         )
 
-    def add_moves(self, store: str, change: StockChange, told_by: str) -> bool:
+    def add_moves(self, store: str, change: StockChange, event_id: str) -> bool:
         """Write a stock change to the ledger; False where it was known already."""
-        return stock_ledger.add(self._connection, store, change, told_by)
+        return stock_ledger.add(self._connection, store, change, event_id)
 
-    def forgets_anyone(self) -> bool:
+    def has_erased_customers(self) -> bool:
         """Tell whether there is anybody to be forgotten at all."""
-        if self._forgets_anyone is None:
+        if self._has_erased_customers is None:
             query = "SELECT EXISTS (SELECT 1 FROM forgotten)"
             (found,) = self._connection.execute(query).fetchone()
-            self._forgets_anyone = bool(found)
-        return self._forgets_anyone
+            self._has_erased_customers = bool(found)
+        return self._has_erased_customers
 
-    def forgets(
+    def is_erased(
         self, store: str, customer_id: str | None, address: bytes | None
     ) -> bool:
         """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
@@ -367,7 +367,7 @@ class MirrorTransaction:
             (body, self.now, event),
         )
 
-    def note_change(
+    def add_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
         """Add a row to the change feed."""
@@ -386,7 +386,7 @@ class MirrorTransaction:
         if heard:
             echoes.fed(self._connection, store, [*heard], added.lastrowid or 0)
 
-    def hear(
+    def record_effects(
         self, store: str, lane: str, effects: Sequence[str], event: int
     ) -> list[str]:
         """Note that an event shows effects; the first to show our own is its echo."""
@@ -399,7 +399,7 @@ class MirrorTransaction:
         self._heard = {event: heard}
         return [*heard]
 
-    def share(self, event: int) -> None:
+    def mark_shared_change(self, event: int) -> None:
         """Note that an event shows more than what is our own: all are told of it."""
         self._heard.pop(event, None)
 
@@ -427,7 +427,7 @@ class MirrorTransaction:
         row = self._connection.execute(query, (store, object_id)).fetchone()
         return document_of(row[0] if row else None)
 
-    def ask(
+    def enqueue_refetch(
         self,
         store: str,
         kind: str,
@@ -439,9 +439,9 @@ class MirrorTransaction:
     ) -> None:
         """Ask for a re-read; one that is asked for already is asked for anew."""
         due_at = to_text(self._moment + timedelta(seconds=rest_seconds))
-        doubt = Doubt(store, kind, object_id, reason, event)
-        ask(self._connection, doubt, self.now, due_at)
-        self.doubts += 1
+        conflict = Conflict(store, kind, object_id, reason, event)
+        enqueue_refetch(self._connection, conflict, self.now, due_at)
+        self.refetches += 1
 
 
 def _columns(version: Version) -> tuple[str, int, bool, str, bytes, int, str]:

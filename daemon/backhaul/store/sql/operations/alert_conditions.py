@@ -10,7 +10,7 @@ from backhaul.errors import Busy
 from backhaul.store.operations import AlertConditions, BackupState
 from backhaul.store.sql.commands import incidents
 from backhaul.store.sql.inbox import unreadable_orders
-from backhaul.store.sql.inbox.append import STRANGERS
+from backhaul.store.sql.inbox.append import FOREIGN
 from backhaul.store.sql.operations import orphaned_work
 from backhaul.store.sql.operations.gauges import last_records, unrepaired
 from backhaul.store.sql.operations.job_runs import FAILED
@@ -127,7 +127,7 @@ def _found(
         [dict(row) for row in connection.execute(_NEWS_PARKED)],
         _news_since(connection),
         [dict(row) for row in connection.execute(_IN_VAIN)],
-        _marked(connection, STRANGERS),
+        _marked(connection, FOREIGN),
         unreadable_orders.listed(connection),
         [dict(row) for row in connection.execute(incidents.OPEN)],
     )
