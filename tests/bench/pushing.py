@@ -23,7 +23,7 @@ from backhaul.platform.requests import Dialect
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.settings import Push
-from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Transition
 from backhaul.store.matching import Command, NewCommand
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.sqlite.opening import open_store
@@ -107,8 +107,8 @@ async def block(store: SqliteStore, numbers: range) -> None:
     gates = {"adjust": NEVER}
     for head, _ in await store.commands.claim(STORE, gates, 1, prepare):
         attempt = Attempt(to_text(CLOCK.now()), "uncertain", None, "", None)
-        step = Settlement((Cause.UNKNOWN,), "", due_at=NEVER)
-        await store.commands.settle(head, attempt, step)
+        step = Transition((Cause.UNKNOWN,), "", due_at=NEVER)
+        await store.commands.record_attempt(head, attempt, step)
     await plan(store, numbers[1:], BLOCKED)
 
 
@@ -128,7 +128,7 @@ async def dispatch(
     dispatcher = Dispatcher(
         STORE,
         store.commands,
-        store.doubts,
+        store.uncertain,
         client,
         transport,
         Dialect(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.lifecycle import Cause
-from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Transition
 from scenes import payloads
 from scenes.databases import rows, take, write
 from scenes.notifications import Books, deliver, sink_of
@@ -153,8 +153,8 @@ async def test_two_parcels_before_the_answer_are_told(
         "main", {"fulfill": "9999"}, 1, lambda *_: Sendable(b"{}", "")
     )
     await take(store, updated(303, **DONE | {"shipments": [SENT, STRANGE]}))
-    step = Settlement((Cause.CONFIRMED,), "200", effect_id="shp_1")
-    await store.commands.settle(command, Attempt("", "x", 200, "", None), step)
+    step = Transition((Cause.CONFIRMED,), "200", effect_id="shp_1")
+    await store.commands.record_attempt(command, Attempt("", "x", 200, "", None), step)
     await deliver(sink)
     assert books.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
 

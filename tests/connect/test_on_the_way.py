@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.lifecycle import Cause
-from backhaul.store.commands import Attempt, Decision, Sendable, Settlement
+from backhaul.store.commands import Attempt, Decision, Sendable, Transition
 from backhaul_sdk import Cancellation, Fulfillment, Line
 from scenes import payloads
 from scenes.back_office import Desk, host_of
@@ -76,8 +76,8 @@ async def send(store: SqliteStore) -> Command:
 
 async def send_and_hear(store: SqliteStore, *causes: Cause, **step: Any) -> None:
     answer = Attempt(payloads.instant(0), "x", 200, "why", b"{}")
-    settlement = Settlement(causes, "why", **step)
-    await store.commands.settle(await send(store), answer, settlement)
+    transition = Transition(causes, "why", **step)
+    await store.commands.record_attempt(await send(store), answer, transition)
 
 
 async def fold(store: SqliteStore, at: int, *shipped: int) -> None:
@@ -202,7 +202,9 @@ async def test_a_parcel_waits_while_another_is_being_sent(
         f"stored: {IN_DOUBT}; it is tried again",
     )
     answer = Attempt(payloads.instant(0), "x", 422, "why", b"{}")
-    await twins.commands.settle(command, answer, Settlement((Cause.REFUSED,), "no"))
+    await twins.commands.record_attempt(
+        command, answer, Transition((Cause.REFUSED,), "no")
+    )
     assert await look(twins, clock) == [("accepted", "fulfill ord_3")]
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from backhaul.core.lifecycle import OPEN, TRANSITIONS, Cause, State, transition
+from backhaul.core.lifecycle import OPEN, TRANSITIONS, Cause, State, next_state
 
 # Architecture, Life of a command, written out once more by hand.
 LEGAL = {
@@ -51,9 +51,9 @@ def test_every_pair_moves_as_the_architecture_says(pair: tuple[State, Cause]) ->
     expected = LEGAL.get((state.value, cause.value))
     if expected is None:
         with pytest.raises(ValueError, match=f"a {state} command cannot move by"):
-            transition(state, cause)
+            next_state(state, cause)
     else:
-        assert transition(state, cause) == expected
+        assert next_state(state, cause) == expected
 
 
 def test_no_way_leads_back_from_applied() -> None:

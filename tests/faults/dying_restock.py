@@ -53,7 +53,7 @@ def arm(moment: str) -> Mortality:
             die()
 
     planning.restock_unshipped = planned  # type: ignore[assignment]
-    return Deadly("commands.settle:after" if moment == AFTER_COMMIT else "")
+    return Deadly("commands.record_attempt:after" if moment == AFTER_COMMIT else "")
 
 
 async def main(path: Path, told: dict[str, Any], store_name: str, moment: str) -> None:

@@ -287,7 +287,7 @@ class Program:
             await self.calm()
 
     async def _live(self) -> None:
-        await self.mortal_store.commands.doubt_interrupted(interrupted())
+        await self.mortal_store.commands.mark_interrupted_uncertain(interrupted())
         sender = self.sender
         out = (sender.dispatcher.run, sender.resolver.run, sender.auditor.run)
         await asyncio.gather(*(run() for run in (*out, *self.beside)))

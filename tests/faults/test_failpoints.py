@@ -49,18 +49,20 @@ SCENES += [Scene(AGAIN, Fate.THROUGH, 1)]
 IN_DOUBT = [scene for scene in SCENES if scene.fate not in DECIDED]
 ADJUSTED_IN_DOUBT = [scene for scene in IN_DOUBT if scene.kind == "adjust"]
 MET_BY = {
-    "doubts.beside": [scene for scene in IN_DOUBT if scene.kind == "part"],
-    "doubts.known_before": [Scene(AGAIN, Fate.THROUGH, 1)],
-    "doubts.rivals": [Scene("adjust", Fate.REPLY_LOST, 1)],
+    "uncertain.sibling_fulfillments": [
+        scene for scene in IN_DOUBT if scene.kind == "part"
+    ],
+    "uncertain.known_before": [Scene(AGAIN, Fate.THROUGH, 1)],
+    "uncertain.count_competing_adjustments": [Scene("adjust", Fate.REPLY_LOST, 1)],
 }
 """Steps that few scenes lead to: a parcel that is shown, a cancellation that is refused
 as there is one, a change that bears no tag."""
-WOUND_BACK_SECONDS = {"tags.shift": 600.0, "doubts.postpone": -600.0}
+WOUND_BACK_SECONDS = {"tags.shift": 600.0, "uncertain.postpone": -600.0}
 """How far the clock is set back at a step that only a set clock leads to.
 
 Enough for the daemon to notice: to read everything again, or to put off its looks.
 """
-STRANGE = "doubts.last_adjusted"
+STRANGE = "uncertain.last_adjusted"
 """Only where nothing went through before is a product of ours asked for."""
 
 
@@ -72,7 +74,7 @@ def acts(point: str, case: int) -> Iterator[Sequence[Scene]]:
     scenes = SCENES
     if not LONG:
         # What nothing but an adjustment is proved by is met by adjustments only.
-        proof = point.startswith(("doubts", "marks", "tags"))
+        proof = point.startswith(("uncertain", "marks", "tags"))
         some = MET_BY.get(step_of(point), ADJUSTED_IN_DOUBT) if proof else SCENES
         # A prime times: so that a step meets other scenes than the step before.
         scenes = [some[(SEED + 7 * POINTS.index(point) + case) % len(some)]]

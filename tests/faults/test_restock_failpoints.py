@@ -62,7 +62,12 @@ SCENES = [
     Scene(Fate.THROUGH, Fate.REPLY_LOST),
     Scene(Fate.NEVER_ARRIVES, Fate.NEVER_ARRIVES),
 ]
-WRITING = ("POST", "commands.claim", "commands.settle", "doubts.settle")
+WRITING = (
+    "POST",
+    "commands.claim",
+    "commands.record_attempt",
+    "uncertain.record_check",
+)
 """The short form dies at these: the steps that send or write."""
 MOST_TURNS = 20 if LONG else 4
 """How often a step is met that kills each time; what waits is met again and again."""

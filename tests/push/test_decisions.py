@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.lifecycle import TRANSITIONS, Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.settings import Push
-from backhaul.store.commands import TYPED, VERBS, Decision
+from backhaul.store.commands import CLI_WORDS, VERBS, Decision
 from scenes import payloads
 from scenes.databases import rows
 from scenes.pushing import HELD_SECONDS, scene, working
@@ -65,7 +65,7 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     after = TRANSITIONS.get((state, VERBS[verb]))
     if after is None:
         with pytest.raises(
-            BackhaulError, match=f"is {state}, so {TYPED.get(verb, verb)} cannot"
+            BackhaulError, match=f"is {state}, so {CLI_WORDS.get(verb, verb)} cannot"
         ):
             await decide(stage, verb, command)
         assert (stage.state(command), audit(stage)) == (state, [])

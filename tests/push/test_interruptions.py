@@ -40,7 +40,9 @@ async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
 ) -> None:
     command, sent = await die_while_sending(tmp_path / "backhaul.db")
     async with scene(tmp_path / "backhaul.db") as stage:
-        assert await stage.store.commands.doubt_interrupted(interrupted()) == [command]
+        assert await stage.store.commands.mark_interrupted_uncertain(interrupted()) == [
+            command
+        ]
         assert stage.state(command) == "uncertain"
         assert "stopped while this was being sent" in stage.reason(command)
         assert stage.column("request", command) == sent
@@ -51,7 +53,7 @@ async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
 async def test_command_under_way_at_death_is_not_sent_again(tmp_path: Path) -> None:
     command, _ = await die_while_sending(tmp_path / "backhaul.db")
     async with scene(tmp_path / "backhaul.db") as stage:
-        await stage.store.commands.doubt_interrupted(interrupted())
+        await stage.store.commands.mark_interrupted_uncertain(interrupted())
         behind = await stage.plan("adjust", "prod_1")
         async with working(stage):
             await stage.parks(command)
@@ -68,7 +70,9 @@ async def test_what_was_only_planned_at_death_is_sent_by_the_next_start(
     async with scene(tmp_path / "backhaul.db") as stage:
         command = await stage.plan("fulfill", "ord_1")
     async with scene(tmp_path / "backhaul.db") as stage:
-        assert await stage.store.commands.doubt_interrupted(interrupted()) == []
+        assert (
+            await stage.store.commands.mark_interrupted_uncertain(interrupted()) == []
+        )
         async with working(stage):
             await stage.reaches(command, "applied")
         assert len(stage.server.commands) == 1

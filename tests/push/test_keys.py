@@ -13,7 +13,7 @@ from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import Busy
 from backhaul.push.send_switch import PROBE_SECONDS
 from backhaul.store.commands import Decision
-from backhaul.store.sql.commands.uncertain import SqlDoubts
+from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
 from scenes.clock import START
 from scenes.databases import rows
 from scenes.pushing import Scene, scene, working
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from backhaul.store.commands import Doubt
+    from backhaul.store.commands import UncertainCommand
 
 ADJUST = "/inventory/adjust"
 NO_ROOM = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
@@ -146,10 +146,10 @@ async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
 async def test_room_is_given_back_where_a_busy_database_ends_a_look(
     keyed: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def busy(_doubts: SqlDoubts, _doubt: Doubt) -> bool:
+    async def busy(_: SqlUncertainCommands, _command: UncertainCommand) -> bool:
         raise Busy("the database is locked")
 
-    monkeypatch.setattr(SqlDoubts, "stands", busy)
+    monkeypatch.setattr(SqlUncertainCommands, "is_still_uncertain", busy)
     room = {"RateLimit_Policy": '"key";q=60;w=60', "RateLimit": '"key";r=10;t=50'}
     command = await doubt(keyed)
     keyed.platform.says(ADJUST, message(500, b"", **room))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.commands import Doubt
+    from backhaul.store.commands import UncertainCommand
 
 MOST_SECONDS = 60
 """By then what is in doubt is looked for again; after many failures it took 300."""
@@ -105,14 +105,14 @@ async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_lo
     """What is due is read by the new clock, which nobody has noticed yet."""
     command = await doubt(stage)
     stage.platform.says(HISTORY, history())
-    due, jumps = stage.store.doubts.due, [-3_600.0]
+    due, jumps = stage.store.uncertain.due, [-3_600.0]
 
-    async def slowly(store: str, limit: int) -> list[Doubt]:
+    async def slowly(store: str, limit: int) -> list[UncertainCommand]:
         if len(looks(stage, command)) == 2 and jumps:
             stage.clock.set_back(jumps.pop())
         return await due(store, limit)
 
-    monkeypatch.setattr(stage.store.doubts, "due", slowly)
+    monkeypatch.setattr(stage.store.uncertain, "due", slowly)
     async with working(stage):
         await looked(stage, command, 1)
         await stage.pass_time(120)

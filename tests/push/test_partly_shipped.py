@@ -265,7 +265,9 @@ async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothi
         )
         assert claimed.payload["restock"] is False
         assert b'"restock":false' in step.request
-        assert await stage.store.commands.doubt_interrupted(interrupted()) == [command]
+        assert await stage.store.commands.mark_interrupted_uncertain(interrupted()) == [
+            command
+        ]
         assert rows(stage.path, ADJUSTMENTS) == []
         stage.platform.says("/orders/ord_1", cancelled(3))
         async with working(stage):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.lifecycle import State, transition
+from backhaul.core.lifecycle import State, next_state
 from backhaul.core.outcome import Outcome, Verdict
 from backhaul.push.response_classifier import (
     CAUSES,
     ClassifiedResponse,
     interrupted,
-    settlement,
+    transition_of,
 )
 from backhaul.settings import Push
 from scenes.clock import START
@@ -38,10 +38,10 @@ def test_every_outcome_has_its_step() -> None:
 @pytest.mark.parametrize("outcome", STATES, ids=lambda outcome: outcome.value)
 def test_step(outcome: Outcome) -> None:
     verdict = Verdict(outcome, "because", retry_after_seconds=None)
-    step = settlement(ClassifiedResponse(verdict, {"a": 1}), 0, START, 0.0, Push())
+    step = transition_of(ClassifiedResponse(verdict, {"a": 1}), 0, START, 0.0, Push())
     state = State.SENDING
     for cause in step.causes:
-        state = transition(state, cause)
+        state = next_state(state, cause)
     assert state is STATES[outcome]
     assert step.held == (outcome is Outcome.HELD)
     backs_off = outcome in {Outcome.NEVER_SENT, Outcome.DEFERRED}
@@ -56,7 +56,7 @@ def test_step(outcome: Outcome) -> None:
 )
 def test_failures_wait_within_the_set_bounds(failures: int, seconds: float) -> None:
     judged = ClassifiedResponse(Verdict(Outcome.NEVER_SENT, ""))
-    step = settlement(judged, failures, START, 0.0, Push())
+    step = transition_of(judged, failures, START, 0.0, Push())
     minutes, rest = divmod(seconds, 60)
     assert step.due_at == f"2026-03-01T12:{minutes:02.0f}:{rest:06.3f}Z"
 
@@ -64,5 +64,5 @@ def test_failures_wait_within_the_set_bounds(failures: int, seconds: float) -> N
 def test_interrupted_command_is_in_doubt() -> None:
     state = State.SENDING
     for cause in interrupted().causes:
-        state = transition(state, cause)
+        state = next_state(state, cause)
     assert state is State.UNCERTAIN

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.store.commands import Commands, Doubts, Tags
+from backhaul.store.commands import Commands, HistoryTags, UncertainCommands
 from backhaul.store.operations import KeyValues
 from backhaul.store.records import Records
 from backhaul.store.stock_targets import Targets
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 PARTS: dict[str, type] = {
     "commands": Commands,
-    "doubts": Doubts,
+    "uncertain": UncertainCommands,
     "marks": KeyValues,
-    "tags": Tags,
+    "tags": HistoryTags,
 }
 """What of the store a command's life is written by."""
 PLANNING: dict[str, type] = {"records": Records}

@@ -258,7 +258,7 @@ async def scene(
         dispatcher = Dispatcher(
             "main",
             DryRunCommands(store.commands, rehearsed, dialect),
-            store.doubts,
+            store.uncertain,
             client,
             transport,
             dialect,
@@ -277,10 +277,10 @@ async def scene(
             dispatcher.windows,
             idempotency.is_honoured,
         )
-        verifier = EffectVerifier("main", client, store.doubts, store.kv)
+        verifier = EffectVerifier("main", client, store.uncertain, store.kv)
         resolver = Resolver(
             "main",
-            store.doubts,
+            store.uncertain,
             verifier,
             replay,
             push or Push(),

@@ -163,15 +163,15 @@ BUGS = (
     Bug(
         "other bytes leave under the same key",
         "daemon/backhaul/push/resolver.py",
-        "            doubt.request,\n",
-        '            doubt.request + b" ",\n',
+        "            uncertain.request,\n",
+        '            uncertain.request + b" ",\n',
         "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "a key is used again that has lost its worth",
         "daemon/backhaul/push/resolver.py",
-        "may_send=lambda: self._allows(doubt) and self._may_resend(doubt),",
-        "may_send=lambda: self._allows(doubt),",
+        "may_send=lambda: self._allows(uncertain) and self._may_resend(uncertain),",
+        "may_send=lambda: self._allows(uncertain),",
         "tests/push/test_keys.py::"
         "test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again",
     ),

@@ -9,7 +9,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause, State
 from backhaul.errors import AlreadyRunning
-from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Transition
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
@@ -63,8 +63,8 @@ async def settle(
     store: SqliteStore, command: Command, *causes: Cause, **step: Any
 ) -> State:
     attempt = Attempt("2026-03-01T12:00:00.000Z", "x", 200, "why", b"answer")
-    return await store.commands.settle(
-        command, attempt, Settlement(causes, "why", **step)
+    return await store.commands.record_attempt(
+        command, attempt, Transition(causes, "why", **step)
     )
 
 
@@ -200,7 +200,7 @@ async def test_stores_do_not_see_each_others_commands(store: SqliteStore) -> Non
 
 async def test_command_refused_before_it_is_sent(store: SqliteStore) -> None:
     refused = await plan(store, "fulfill", "ord_1")
-    step = Settlement((Cause.REFUSED,), "no need")
+    step = Transition((Cause.REFUSED,), "no need")
     assert await store.commands.claim("main", ALL, 9, lambda *_: step) == []
     assert state(store, refused)[:2] == ("rejected", 0)
     assert rows(store.path, "SELECT count(*) FROM attempts") == [(0,)]
@@ -254,11 +254,13 @@ async def test_interrupted_commands_are_doubted_and_no_others(
     sending = [await plan(store, "fulfill", f"ord_{number}") for number in range(2)]
     await claimed(store)
     planned = await plan(store, "fulfill", "ord_9")
-    step = Settlement((Cause.UNKNOWN,), "died")
-    assert sorted(await store.commands.doubt_interrupted(step)) == sorted(sending)
+    step = Transition((Cause.UNKNOWN,), "died")
+    assert sorted(await store.commands.mark_interrupted_uncertain(step)) == sorted(
+        sending
+    )
     assert {state(store, command)[0] for command in sending} == {"uncertain"}
     assert state(store, planned)[0] == "planned"
-    assert await store.commands.doubt_interrupted(step) == []
+    assert await store.commands.mark_interrupted_uncertain(step) == []
 
 
 async def test_next_due_is_the_nearest_moment_to_come(

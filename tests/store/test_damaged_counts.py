@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.commands import Settlement
+    from backhaul.store.commands import Transition
     from backhaul.store.matching import Command, MatchReader
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -81,7 +81,7 @@ def counted(
     )
 
 
-def prepare(command: Command, mirror: MatchReader) -> Sendable | Settlement:
+def prepare(command: Command, mirror: MatchReader) -> Sendable | Transition:
     assert mirror.overtaken(command) is None
     return Sendable(b"x", "key")
 

@@ -18,7 +18,7 @@ from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
 from backhaul.maintenance.search_indexer import describe
 from backhaul.store import sqlite
-from backhaul.store.commands import Decision, Sendable, Settlement, Tagged
+from backhaul.store.commands import Decision, Sendable, TaggedAdjustment, Transition
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.commands.queries import Wanted, planned
@@ -140,10 +140,10 @@ async def test_what_is_no_text_any_more_stops_no_other(
     if state == "planned":
         assert await claimed(store) == [GOOD]
     elif state == "sending":
-        step = Settlement((Cause.UNKNOWN,), "died")
-        assert await store.commands.doubt_interrupted(step) == [GOOD]
+        step = Transition((Cause.UNKNOWN,), "died")
+        assert await store.commands.mark_interrupted_uncertain(step) == [GOOD]
     else:
-        due = await store.doubts.due("main", 9)
+        due = await store.uncertain.due("main", 9)
         assert [doubt.command.id for doubt in due] == [GOOD]
     parked = "SELECT CAST(id AS BLOB) FROM commands WHERE state = 'parked'"
     assert len(rows(store.path, parked)) == 1
@@ -166,7 +166,9 @@ async def test_nor_does_it_stop_a_restored_database_or_its_counts(
     change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
     write(store.path, change, b"b\xff", BAD)
     if restored:
-        await store.tags.sighted("main", [Tagged("f" * 32, "adj_1", ())], adopt=True)
+        await store.tags.record_tags(
+            "main", [TaggedAdjustment("f" * 32, "adj_1", ())], adopt=True
+        )
         assert states(store) == {"b": "parked", "c": "uncertain"}
     else:
         due = await store.targets.due("main", 9)
@@ -207,8 +209,8 @@ async def test_a_start_takes_what_was_being_sent(
 ) -> None:
     put(store, BAD, "sending", damaged)
     put(store, GOOD, "sending", ADJUST, lane="other")
-    step = Settlement((Cause.UNKNOWN,), "died")
-    assert await store.commands.doubt_interrupted(step) == [GOOD]
+    step = Transition((Cause.UNKNOWN,), "died")
+    assert await store.commands.mark_interrupted_uncertain(step) == [GOOD]
     assert states(store) == {"b": "parked", "c": "uncertain"}
 
 
@@ -220,7 +222,7 @@ async def test_what_is_in_doubt_is_looked_for(
     put(store, GOOD, "uncertain", ADJUST, lane="other")
     change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
     write(store.path, change, damaged, BAD)
-    due = await store.doubts.due("main", 9)
+    due = await store.uncertain.due("main", 9)
     assert [doubt.command.id for doubt in due] == [GOOD]
     assert states(store) == {"b": "parked", "c": "uncertain"}
 
@@ -231,9 +233,9 @@ async def test_none_is_looked_for_in_its_stead_that_was_not_looked_at(
     """Its request would be sent again, under its key, as the disk has it now."""
     put(store, BAD, "uncertain", damaged)
     put(store, GOOD, "uncertain", damaged, lane="other")
-    assert await store.doubts.due("main", 1) == []
+    assert await store.uncertain.due("main", 1) == []
     assert states(store) == {"b": "parked", "c": "uncertain"}
-    assert await store.doubts.due("main", 1) == []
+    assert await store.uncertain.due("main", 1) == []
     assert states(store) == {"b": "parked", "c": "parked"}
 
 
@@ -242,8 +244,8 @@ async def test_it_may_have_made_any_change_of_its_product(
 ) -> None:
     put(store, BAD, "parked", damaged)
     put(store, GOOD, "uncertain", ADJUST, lane="other")
-    (doubt,) = await store.doubts.due("main", 9)
-    assert await store.doubts.rivals(doubt.command, NOW) == 1
+    (doubt,) = await store.uncertain.due("main", 9)
+    assert await store.uncertain.count_competing_adjustments(doubt.command, NOW) == 1
 
 
 async def test_a_count_is_reckoned(store: SqliteStore, damaged: bytes) -> None:
@@ -323,12 +325,15 @@ async def test_a_tag_in_the_history_is_taken_in(
     moves = tuple(
         Move(f"adj_{number}", "prod_1", "var_1", -5, None, None) for number in (1, 3)
     )
-    tagged = [Tagged(BAD, "adj_1", moves[:1]), Tagged(GOOD, "adj_3", moves[1:])]
-    await store.tags.sighted("main", tagged, adopt=False)
+    tagged = [
+        TaggedAdjustment(BAD, "adj_1", moves[:1]),
+        TaggedAdjustment(GOOD, "adj_3", moves[1:]),
+    ]
+    await store.tags.record_tags("main", tagged, adopt=False)
     assert states(store) == {"b": "applied", "c": "applied"}
     kept = 'SELECT instr(evidence, \'"doubled":["adj_3"]\') FROM commands WHERE id = ?'
     assert rows(store.path, kept, GOOD)[0][0] > 0
-    assert await store.tags.parcels_twice("main") == []
+    assert await store.tags.record_double_parcels("main") == []
 
 
 async def test_after_a_restore_all_others_are_doubted(
@@ -336,8 +341,8 @@ async def test_after_a_restore_all_others_are_doubted(
 ) -> None:
     put(store, BAD, "planned", damaged)
     put(store, GOOD, "planned", ADJUST, lane="other")
-    foreign = Tagged("f" * 32, "adj_1", ())
-    await store.tags.sighted("main", [foreign], adopt=True)
+    foreign = TaggedAdjustment("f" * 32, "adj_1", ())
+    await store.tags.record_tags("main", [foreign], adopt=True)
     assert states(store) == {"b": "parked", "c": "uncertain"}
 
 
@@ -433,10 +438,10 @@ async def test_what_waits_beside_it_is_matched(store: SqliteStore) -> None:
 async def test_what_a_forgotten_life_did_is_known_by_its_id(
     store: SqliteStore, damaged: bytes
 ) -> None:
-    tagged = Tagged(BAD, "adj_1", ())
-    await store.tags.sighted("main", [tagged], adopt=True)
+    tagged = TaggedAdjustment(BAD, "adj_1", ())
+    await store.tags.record_tags("main", [tagged], adopt=True)
     write(store.path, "UPDATE adopted SET evidence = CAST(? AS TEXT)", damaged)
-    meant = await store.tags.sighted("main", [tagged], adopt=False)
+    meant = await store.tags.record_tags("main", [tagged], adopt=False)
     assert meant == [TagMeaning.OWN]
 
 

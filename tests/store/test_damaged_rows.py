@@ -11,7 +11,7 @@ import pytest
 from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import Cause, State
 from backhaul.ingest.topics import fold_one
-from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Transition
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
@@ -123,8 +123,13 @@ async def test_a_changed_request_is_parked_and_never_sent_again(
     bad, good = [await plan(store, "cancel", order) for order in ("ord_1", "ord_2")]
     for command, _ in await store.commands.claim("main", ALL, 9, prepare):
         attempt = Attempt("2026-03-01T12:00:00.000Z", "x", None, "why", None)
-        step = Settlement((Cause.UNKNOWN,), "why", due_at="2026-03-01T12:00:00.000Z")
-        assert await store.commands.settle(command, attempt, step) is State.UNCERTAIN
+        step = Transition((Cause.UNKNOWN,), "why", due_at="2026-03-01T12:00:00.000Z")
+        assert (
+            await store.commands.record_attempt(command, attempt, step)
+            is State.UNCERTAIN
+        )
     change(store.path, "UPDATE commands SET request = x'00' WHERE id = ?", bad)
-    assert [doubt.command.id for doubt in await store.doubts.due("main", 9)] == [good]
+    assert [doubt.command.id for doubt in await store.uncertain.due("main", 9)] == [
+        good
+    ]
     assert standing(store, bad)[0] == "parked"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from backhaul.core.lifecycle import Cause, State
-from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Transition
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
@@ -86,7 +86,9 @@ async def settle(
     store: SqliteStore, command: Command, *causes: Cause, **step: Any
 ) -> None:
     attempt = Attempt(SOON, "x", None, "why", None)
-    await store.commands.settle(command, attempt, Settlement(causes, "why", **step))
+    await store.commands.record_attempt(
+        command, attempt, Transition(causes, "why", **step)
+    )
 
 
 async def queue(store: SqliteStore, count: int, lane: str = LANE) -> None:
@@ -212,7 +214,7 @@ async def claimed_dry(
     store: SqliteStore, rehearsed: Sequence[str], limit: int = 99
 ) -> list[Command]:
     """Claim as in a dry run: what it holds back is set aside before."""
-    while await store.commands.rehearse("main", GATES, limit, rehearsed):
+    while await store.commands.hold_for_dry_run("main", GATES, limit, rehearsed):
         pass
     found = await store.commands.claim("main", GATES, limit, prepare, rehearsed)
     return [command for command, _ in found]
@@ -235,7 +237,7 @@ async def test_a_claim_does_not_look_at_what_a_dry_run_holds_back(
                 claimed_dry(store, rehearsed, 1),
                 claimed_dry(store, rehearsed),
                 store.commands.next_due("main", SOON),
-                store.commands.resume("main", rehearsed),
+                store.commands.release_dry_run("main", rehearsed),
                 plan(store, "fulfill", "ord_1", lane=LANE),
             )
             costs.append([await machine.cost(work) for work in works])
@@ -261,9 +263,9 @@ async def test_after_a_dry_run_each_lane_goes_on_in_its_order(tmp_path: Path) ->
         first, second = [await plan(store, "fulfill", "ord_1") for _ in range(2)]
         assert await claimed_dry(store, ("*",)) == []
         third = await plan(store, "fulfill", "ord_1")
-        assert await store.commands.resume("main", ("courier",)) == 0
-        assert await store.commands.resume("main", ("books",)) == 2
-        assert await store.commands.resume("main", ("books",)) == 0
+        assert await store.commands.release_dry_run("main", ("courier",)) == 0
+        assert await store.commands.release_dry_run("main", ("books",)) == 2
+        assert await store.commands.release_dry_run("main", ("books",)) == 0
         for expected in (first, second, third):
             (command,) = await claimed(store)
             assert command.id == expected
@@ -282,7 +284,7 @@ async def test_what_was_told_in_a_dry_run_before_is_told_no_more(
     write(path, "DROP INDEX commands_aside")
     write(path, "DELETE FROM _sqlite_migrations WHERE name = 'm090_rehearsed'")
     async with started_store(path, VirtualClock()) as store:
-        found = await store.commands.rehearse("main", GATES, 99, ("courier",))
+        found = await store.commands.hold_for_dry_run("main", GATES, 99, ("courier",))
         assert [command.id for command in found] == [new]
 
 

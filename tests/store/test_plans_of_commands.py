@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.sql.commands.uncertain import BESIDE, LAST_ADJUSTED
+from backhaul.store.sql.commands.uncertain import LAST_ADJUSTED, SIBLINGS
 from backhaul.store.sql.stock_targets.stock_snapshot import (
     UNREPORTED,
     UNREPORTED_RESTOCK,
@@ -32,7 +32,7 @@ PLANS = {
         "SEARCH o USING INDEX sqlite_autoindex_orders_1 (store=? AND id=?)",
     ],
     LAST_ADJUSTED: ["SCAN commands"],
-    BESIDE: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
+    SIBLINGS: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
 }
 """How each begins to look. A scan here goes along the newest, and ends at the first."""
 

@@ -17,7 +17,7 @@ from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import requests
-from backhaul.store.commands import LONGEST_REASON, Decision, require
+from backhaul.store.commands import LONGEST_REASON, Decision, require_possible
 from backhaul.store.inbox import Selection
 from backhaul.store.operations import AuditEntry
 
@@ -82,7 +82,7 @@ def actions(parts: ActionContext) -> Mapping[str, Action]:
 async def _preview(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Return the request that a resend of `command` would send; send nothing."""
     command = await parts.store.decisions.find(asked["command"])
-    require(command, "resend")
+    require_possible(command, "resend")
     is_count = command.kind == "target"
     return {
         "state": command.state,

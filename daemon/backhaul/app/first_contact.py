@@ -86,7 +86,7 @@ async def mark_interrupted(store: SqliteStore, stores: Collection[str]) -> None:
             "the configuration has no store {}, but the database has its {}: {}",
             *(left.store, left, left.mend),
         )
-    for command in await store.commands.doubt_interrupted(interrupted()):
+    for command in await store.commands.mark_interrupted_uncertain(interrupted()):
         logger.bind(action="command.interrupted", command=command).warning(
             "command {} was being sent when the daemon died, so its outcome is"
             " unknown; Backhaul checks the platform for its effect",

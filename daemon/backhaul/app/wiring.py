@@ -101,16 +101,16 @@ def build_sender(
     """Build the parts that send one store's commands."""
     shop, push = settings.stores[name], settings.push
     dialect = build_dialect(settings, name)
-    rehearsed = settings.dry_run_connections
-    commands = DryRunCommands(store.commands, rehearsed, dialect)
+    dry_run = settings.dry_run_connections
+    commands = DryRunCommands(store.commands, dry_run, dialect)
     dispatcher = Dispatcher(
-        name, commands, store.doubts, client, transport, dialect, push, clock, chance
+        name, commands, store.uncertain, client, transport, dialect, push, clock, chance
     )
     if (file := settings.key_files.get(name)) is not None:
         dispatcher.switch.reload_key = ApiKeyFile(name, file, transport, hide).reload
 
     # In a dry run, a resend with any key would send.
-    configured = False if rehearsed else shop.idempotency
+    configured = False if dry_run else shop.idempotency
     idempotency = IdempotencySupport(name, client, store.kv, clock, configured)
     resend = KeyedResend(
         transport,
@@ -119,10 +119,10 @@ def build_sender(
         dispatcher.windows,
         idempotency.is_honoured,
     )
-    verifier = EffectVerifier(name, client, store.doubts, store.kv)
+    verifier = EffectVerifier(name, client, store.uncertain, store.kv)
     resolver = Resolver(
         name,
-        store.doubts,
+        store.uncertain,
         verifier,
         resend,
         push,

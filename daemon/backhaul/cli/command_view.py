@@ -9,7 +9,7 @@ import typer
 
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
-from backhaul.store.commands import can_restock_unshipped, possible, typed
+from backhaul.store.commands import can_restock_unshipped, cli_words, possible_verbs
 from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def next_steps(found: Found) -> list[str]:
 
 
 def _steps(found: Found) -> Iterator[tuple[str, str]]:
-    for verb in possible(State(found["state"])):
+    for verb in possible_verbs(State(found["state"])):
         if verb == "settle" and found["sent_at"] is None:
             continue
-        word, _, option = typed(verb).partition(" ")
+        word, _, option = cli_words(verb).partition(" ")
         more, meaning = _SAYS[verb]
         line = f"backhaul commands {word} {found['id'][:8]} {option}".rstrip() + more
         yield line, meaning

@@ -83,7 +83,7 @@ OPEN = frozenset({State.PLANNED, State.SENDING, State.UNCERTAIN})
 """States in which a command is not done and blocks its ordering key."""
 
 
-def transition(state: State, cause: Cause) -> State:
+def next_state(state: State, cause: Cause) -> State:
     """Return the next state. Raises ValueError if it is not in the table."""
     try:
         return TRANSITIONS[state, cause]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import from_text, to_text, wait_for_event
 from backhaul.core.identity import idempotency_key
-from backhaul.core.lifecycle import Cause, State, transition
+from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.core.outcome import Outcome, Verdict
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy
@@ -26,7 +26,7 @@ from backhaul.push.response_classifier import (
     check_shipped_whole,
     classify_response,
     refuse_unsent,
-    settlement,
+    transition_of,
 )
 from backhaul.push.retry_store import (
     REST_SECONDS,
@@ -36,7 +36,7 @@ from backhaul.push.retry_store import (
 )
 from backhaul.push.send_switch import ALL, SendSwitch
 from backhaul.push.send_windows import SendWindows
-from backhaul.store.commands import Attempt, Sendable, Settlement
+from backhaul.store.commands import Attempt, Sendable, Transition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from backhaul.platform.transport import Pause, Transport
     from backhaul.push.send_windows import Burst
     from backhaul.settings import Push
-    from backhaul.store.commands import Commands, Doubts
+    from backhaul.store.commands import Commands, UncertainCommands
     from backhaul.store.matching import Command, MatchReader
 
 
@@ -64,7 +64,7 @@ class Dispatcher:
         self,
         store: str,
         commands: Commands,
-        doubts: Doubts,
+        uncertain: UncertainCommands,
         client: PlatformClient,
         transport: Transport,
         dialect: Dialect,
@@ -74,7 +74,7 @@ class Dispatcher:
     ) -> None:
         self._store = store
         self._commands = commands
-        self._doubts = doubts
+        self._uncertain = uncertain
         self._client = client
         self._transport = transport
         self._dialect = dialect
@@ -96,7 +96,7 @@ class Dispatcher:
         self._checked_at = ""
         self._wants_room = False
         self._refused = False
-        self._unsent: list[tuple[Command, Settlement]] = []
+        self._unsent: list[tuple[Command, Transition]] = []
         self._stopping = False
         self._is_running = False
         self._turn = asyncio.Event()
@@ -252,9 +252,9 @@ class Dispatcher:
 
     def _log_unsent(self) -> None:
         """Log commands that ended without being sent; their ordering keys are free."""
-        for command, settled in self._unsent:
-            state = transition(State.PLANNED, settled.causes[0])
-            self._log_state(command, state, settled.reason)
+        for command, transition in self._unsent:
+            state = next_state(State.PLANNED, transition.causes[0])
+            self._log_state(command, state, transition.reason)
             self.command_changed()
 
     async def _rest(self) -> None:
@@ -285,23 +285,23 @@ class Dispatcher:
         wait = from_text(due) - self._clock.now()
         return max(wait / timedelta(seconds=1), 0.0)
 
-    def _prepare(self, command: Command, mirror: MatchReader) -> Sendable | Settlement:
+    def _prepare(self, command: Command, mirror: MatchReader) -> Sendable | Transition:
         """Return the bytes to send, or the result if the mirror rules out a send."""
         if command.kind == "fulfill":
             order = mirror.order(self._store, command.target)
             if order is not None and order.cancelled:
                 reason = f"order {order.name} is cancelled; nothing was sent"
-                return self._refuse(command, Settlement((Cause.REFUSED,), reason))
+                return self._refuse(command, Transition((Cause.REFUSED,), reason))
             if command.number_only and mirror.open_units(self._store, command.target):
-                return self._refuse(command, Settlement((Cause.REFUSED,), UNITS_OPEN))
+                return self._refuse(command, Transition((Cause.REFUSED,), UNITS_OPEN))
         elif (overtaken := mirror.overtaken(command)) is not None:
-            return self._refuse(command, Settlement((Cause.REPLACED,), overtaken))
+            return self._refuse(command, Transition((Cause.REPLACED,), overtaken))
         held = mirror.hold(command) if command.kind in {"fulfill", "cancel"} else None
         if held is None:
             return self._sendable(command)
         if held.payload and self._push.cancel_partly_shipped == "restock_unshipped":
             return self._sendable(replace(command, payload=held.payload), held.payload)
-        return self._refuse(command, Settlement((Cause.UNDECIDABLE,), held.reason))
+        return self._refuse(command, Transition((Cause.UNDECIDABLE,), held.reason))
 
     def _sendable(
         self, command: Command, payload: dict[str, Any] | None = None
@@ -309,9 +309,9 @@ class Dispatcher:
         body = requests.body(command, self._dialect)
         return Sendable(body, self._transport.key_fingerprint, payload)
 
-    def _refuse(self, command: Command, settled: Settlement) -> Settlement:
-        self._unsent.append((command, settled))
-        return settled
+    def _refuse(self, command: Command, transition: Transition) -> Transition:
+        self._unsent.append((command, transition))
+        return transition
 
     async def _deliver(self, command: Command, sendable: Sendable) -> None:
         try:
@@ -359,7 +359,7 @@ class Dispatcher:
             return ClassifiedResponse(Verdict(Outcome.UNCERTAIN, reason)), None
         try:
             judged = await classify_response(
-                command, answer, self._client, self._doubts
+                command, answer, self._client, self._uncertain
             )
         except Exception as error:  # noqa: BLE001 - unclassified: it did arrive
             reason = f"{answer.status}, not understood: {type(error).__name__}: {error}"
@@ -382,10 +382,10 @@ class Dispatcher:
             status=answer.status if answer else None,
             reason=judged.verdict.reason,
             response=answer.body if answer else None,
-            told=mentioned_customer(self._store, answer.body) if answer else None,
+            customer=mentioned_customer(self._store, answer.body) if answer else None,
         )
-        step = settlement(judged, command.failures, now, self._chance(), self._push)
-        write = partial(self._commands.settle, command, attempt, step)
+        step = transition_of(judged, command.failures, now, self._chance(), self._push)
+        write = partial(self._commands.record_attempt, command, attempt, step)
         state = await retry_until_stored(write, self._store, self._clock)
         self._log_state(command, state, judged.verdict.reason)
         if state is State.UNCERTAIN:

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.platform.requests import Dialect
-    from backhaul.store.commands import Prepare, Sendable
+    from backhaul.store.commands import AllCommands, Prepare, Sendable
     from backhaul.store.matching import Command
-    from backhaul.store.sql.commands.repository import SqlCommands
 
 AT_ONCE = 50
 
@@ -27,16 +26,16 @@ class DryRunCommands:
     """
 
     def __init__(
-        self, commands: SqlCommands, dry_run: Sequence[str], dialect: Dialect
+        self, commands: AllCommands, dry_run: Sequence[str], dialect: Dialect
     ) -> None:
         self._commands = commands
         self._dry_run = dry_run
         self._dialect = dialect
         self._is_resumed = False
-        self.resume = commands.resume
-        self.settle = commands.settle
+        self.release_dry_run = commands.release_dry_run
+        self.record_attempt = commands.record_attempt
         self.next_due = commands.next_due
-        self.doubt_interrupted = commands.doubt_interrupted
+        self.mark_interrupted_uncertain = commands.mark_interrupted_uncertain
 
     async def claim(
         self, store: str, windows: Mapping[str, str], limit: int, prepare: Prepare
@@ -50,7 +49,7 @@ class DryRunCommands:
 
     async def _resume(self, store: str) -> None:
         while not self._is_resumed:
-            found = await self._commands.resume(store, self._dry_run)
+            found = await self._commands.release_dry_run(store, self._dry_run)
             self._is_resumed = found == 0
 
     async def _hold_back(
@@ -58,7 +57,7 @@ class DryRunCommands:
     ) -> None:
         """Put the next commands of a dry run on hold, so that `claim` finds none."""
         most = max(limit, AT_ONCE)
-        while found := await self._commands.rehearse(
+        while found := await self._commands.hold_for_dry_run(
             store, windows, most, self._dry_run
         ):
             for command in found:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backhaul.core.effect_proof import Finding, Move
     from backhaul.core.resources import Order
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.commands import Doubt, Doubts
+    from backhaul.store.commands import UncertainCommand, UncertainCommands
     from backhaul.store.matching import Command
     from backhaul.store.operations import KeyValues
 
@@ -56,21 +56,25 @@ class EffectVerifier:
     """Verifies effects. Raises NotSent, OutcomeUnknown, ReadRefused or Unusable."""
 
     def __init__(
-        self, store: str, client: PlatformClient, doubts: Doubts, marks: KeyValues
+        self,
+        store: str,
+        client: PlatformClient,
+        uncertain: UncertainCommands,
+        marks: KeyValues,
     ) -> None:
         self._store = store
         self._client = client
-        self._doubts = doubts
+        self._uncertain = uncertain
         self._marks = marks
 
-    async def verify(self, doubt: Doubt) -> Proof:
+    async def verify(self, uncertain: UncertainCommand) -> Proof:
         """Check once whether a command took effect."""
-        if doubt.command.kind == "adjust":
-            return await self._adjustment(doubt)
-        return await self._order(doubt)
+        if uncertain.command.kind == "adjust":
+            return await self._adjustment(uncertain)
+        return await self._order(uncertain)
 
-    async def _order(self, doubt: Doubt) -> Proof:
-        command = doubt.command
+    async def _order(self, uncertain: UncertainCommand) -> Proof:
+        command = uncertain.command
         try:
             data = await self._client.read(requests.object_path(command))
         except ReadRefused as error:
@@ -80,17 +84,17 @@ class EffectVerifier:
             return Proof(EffectState.UNDECIDABLE, reason)
         order = decoding.order(data, self._client.tracking)
         if command.kind == "cancel":
-            return _cancelled(doubt, order, data)
+            return _cancelled(uncertain, order, data)
         parcels = [parcel.id for parcel in order.shipments]
-        others = await owned_by_others(self._doubts, command, parcels)
-        proof = _fulfilled(doubt, order, data, others)
+        others = await owned_by_others(self._uncertain, command, parcels)
+        proof = _fulfilled(uncertain, order, data, others)
         if proof.found is not EffectState.APPLIED:
             return proof
-        beside = await self._doubts.beside(command)
+        beside = await self._uncertain.sibling_fulfillments(command)
         return _decide_owner(beside, proof, command, order, data, others)
 
-    async def _adjustment(self, doubt: Doubt) -> Proof:
-        command, since = doubt.command, doubt.baseline.get("adjustment_id")
+    async def _adjustment(self, uncertain: UncertainCommand) -> Proof:
+        command, since = uncertain.command, uncertain.baseline.get("adjustment_id")
         try:
             found = await history.of_product(self._client, command.target, since)
         except ReadRefused as error:
@@ -99,14 +103,14 @@ class EffectVerifier:
             reason = f"{error}: without a stock history nothing can be verified"
             return Proof(EffectState.UNDECIDABLE, reason, final=True)
         moved = [move.adjustment_id for move in found.moves]
-        others = await owned_by_others(self._doubts, command, moved)
-        wanted = _wanted(doubt)
+        others = await owned_by_others(self._uncertain, command, moved)
+        wanted = _wanted(uncertain)
         behavior = await self._behavior(wanted, found.moves)
         finding = find_adjustment(wanted, found.moves, others, behavior)
         if not found.complete and finding.found is not EffectState.APPLIED:
             reason = f"{finding.reason}, as far as it could be read"
             return Proof(EffectState.UNDECIDABLE, reason, _rows(found.moves))
-        return await self._judged(doubt, finding, found.moves)
+        return await self._judged(uncertain, finding, found.moves)
 
     async def _is_without_history(self, error: ReadRefused) -> bool:
         """Return True if no later check can succeed: no history was ever read here."""
@@ -117,7 +121,7 @@ class EffectVerifier:
         return await self._client.opens()
 
     async def _judged(
-        self, doubt: Doubt, finding: Finding, moves: Sequence[Move]
+        self, uncertain: UncertainCommand, finding: Finding, moves: Sequence[Move]
     ) -> Proof:
         own = [m for m in moves if m.adjustment_id in finding.adjustment_ids]
         read = _rows(own or moves)
@@ -125,7 +129,9 @@ class EffectVerifier:
         if finding.found is not EffectState.APPLIED:
             return Proof(finding.found, finding.reason, read)
         effective_at = min((move.at for move in own), default="")
-        if not tagged and await self._doubts.rivals(doubt.command, effective_at):
+        if not tagged and await self._uncertain.count_competing_adjustments(
+            uncertain.command, effective_at
+        ):
             reason = f"{finding.reason}, but another command may have made it"
             return Proof(EffectState.UNDECIDABLE, reason, read)
         first, *more = finding.adjustment_ids
@@ -147,7 +153,7 @@ class EffectVerifier:
         is_known = learnt.keeps_notes is not None and is_named
         if is_known or _tag_decides(wanted, moves, learnt):
             return learnt
-        product = await self._doubts.last_adjusted(self._store)
+        product = await self._uncertain.last_adjusted(self._store)
         if product is None:
             return learnt
         past = await history.of_product(self._client, product, None)
@@ -156,7 +162,7 @@ class EffectVerifier:
     async def _learn(
         self, known: PlatformBehavior, moves: Sequence[Move]
     ) -> PlatformBehavior:
-        owners = await self._doubts.owners(
+        owners = await self._uncertain.owners(
             self._store, [move.adjustment_id for move in moves]
         )
         return known.learn(moves, owners)
@@ -188,27 +194,32 @@ class EffectVerifier:
         return f"habits:{self._store}"
 
 
-def _cancelled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
-    command, read = doubt.command, requests.read(order, data)
+def _cancelled(
+    uncertain: UncertainCommand, order: Order, data: Mapping[str, Any]
+) -> Proof:
+    command, read = uncertain.command, requests.read(order, data)
     if order.cancelled_at is None:
         return Proof(EffectState.ABSENT, "the order is not cancelled", read)
     if reason := requests.cancellation_mismatch(command, order, data):
         return Proof(EffectState.UNDECIDABLE, reason, read, final=True)
-    own = requests.own_cancellation(command, order, data, doubt.baseline)
+    own = requests.own_cancellation(command, order, data, uncertain.baseline)
     evidence = read | own
     effect = requests.effect_id(evidence)
     return Proof(EffectState.APPLIED, "the order is cancelled", read, evidence, effect)
 
 
 def _fulfilled(
-    doubt: Doubt, order: Order, data: Mapping[str, Any], others: Collection[str]
+    uncertain: UncertainCommand,
+    order: Order,
+    data: Mapping[str, Any],
+    others: Collection[str],
 ) -> Proof:
-    command, read = doubt.command, requests.order_evidence(order)
-    before = set(doubt.baseline.get("shipments", ()))
+    command, read = uncertain.command, requests.order_evidence(order)
+    before = set(uncertain.baseline.get("shipments", ()))
     shown = requests.matching_parcels(command, order, data, others)
     new = [parcel for parcel in shown if parcel not in before]
     tracked = command.payload["tracking_number"] is not None
-    if new and not tracked and not doubt.baseline:
+    if new and not tracked and not uncertain.baseline:
         reason = "the order shows such a parcel, perhaps since before the command"
         return Proof(EffectState.UNDECIDABLE, reason, read)
     if new and (tracked or len(new) == 1):
@@ -220,7 +231,7 @@ def _fulfilled(
     if new:
         reason = "the order shows several such parcels, none with a number"
         return Proof(EffectState.UNDECIDABLE, reason, read)
-    proof = _without_new_parcel(doubt, order, read, shown, others)
+    proof = _without_new_parcel(uncertain, order, read, shown, others)
     if proof.effect_id is None:
         return proof
     own = requests.parcel_evidence(command, order, data, proof.effect_id)
@@ -258,14 +269,14 @@ def _decide_owner(
 
 
 def _without_new_parcel(
-    doubt: Doubt,
+    uncertain: UncertainCommand,
     order: Order,
     read: dict[str, Any],
     shown: Sequence[str],
     others: Collection[str],
 ) -> Proof:
     """Verify a fulfillment whose order shows no new parcel that is surely its own."""
-    command, number = doubt.command, doubt.command.payload["tracking_number"]
+    command, number = uncertain.command, uncertain.command.payload["tracking_number"]
     tracked = number is not None
     if shown and tracked and not requests.has_open_units(order, command):
         evidence = read | {"shipment": shown[0]}
@@ -274,7 +285,7 @@ def _without_new_parcel(
     if shown and tracked and command.attempts > 1:
         reason = "the order showed such a parcel before the last attempt"
         return Proof(EffectState.UNDECIDABLE, reason, read)
-    known = {*doubt.baseline.get("shipments", ()), *others}
+    known = {*uncertain.baseline.get("shipments", ()), *others}
     nameless = [
         parcel.id
         for parcel in order.shipments
@@ -289,7 +300,7 @@ def _without_new_parcel(
         )
         reason = f"the order does not show the parcel{whole}"
         return Proof(EffectState.ABSENT, reason, read)
-    if _is_as_before(doubt, order):
+    if _is_as_before(uncertain, order):
         reason = "the order shows the number as before, and nothing was shipped since"
         return Proof(EffectState.ABSENT, reason, read)
     reason = "the order shows the number, but not for how many parcels"
@@ -300,14 +311,14 @@ def _is_used(number: str, order: Order) -> bool:
     return any(parcel.tracking_number == number for parcel in order.shipments)
 
 
-def _is_as_before(doubt: Doubt, order: Order) -> bool:
+def _is_as_before(uncertain: UncertainCommand, order: Order) -> bool:
     """Return True if parcels and shipped units equal the baseline.
 
     A platform may merge two parts with one number into one parcel, or report no units.
     """
     units = requests.units(order)
     parcels = {parcel.id for parcel in order.shipments}
-    known = doubt.baseline
+    known = uncertain.baseline
     same = parcels == set(known.get("shipments", ()))
     return same and any(units.values()) and units == known.get("fulfilled")
 
@@ -321,16 +332,16 @@ def _tag_decides(
     return bool(behavior.keeps_notes) or any(move.note == wanted.tag for move in moves)
 
 
-def _wanted(doubt: Doubt) -> SoughtAdjustment:
-    command = doubt.command
+def _wanted(uncertain: UncertainCommand) -> SoughtAdjustment:
+    command = uncertain.command
     own = tag(command.id)
     return SoughtAdjustment(
         product_id=command.target,
         variant_id=command.payload["variant_id"],
         delta=command.payload["delta"],
         # Without a stored request, it was sent before the restore, if at all.
-        tag=own if not doubt.request or own.encode() in doubt.request else None,
-        key_fingerprint=doubt.key_fingerprint or None,
+        tag=own if not uncertain.request or own.encode() in uncertain.request else None,
+        key_fingerprint=uncertain.key_fingerprint or None,
     )
 
 

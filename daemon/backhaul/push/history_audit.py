@@ -19,7 +19,7 @@ from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import NOT_OFFERED
 from backhaul.push.resolver import report_double_effect
-from backhaul.store.commands import Tagged, audited_mark, restored_mark
+from backhaul.store.commands import TaggedAdjustment, audited_mark, restored_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backhaul.push.effect_verification import EffectVerifier
     from backhaul.push.send_switch import SendSwitch
     from backhaul.settings import Push
-    from backhaul.store.commands import Tags
+    from backhaul.store.commands import HistoryTags
     from backhaul.store.operations import KeyValues
 
 OVERLAP = timedelta(minutes=1)
@@ -90,7 +90,7 @@ class Auditor:
         self,
         store: str,
         client: PlatformClient,
-        tags: Tags,
+        tags: HistoryTags,
         marks: KeyValues,
         verifier: EffectVerifier,
         door: SendSwitch,
@@ -221,7 +221,7 @@ class Auditor:
         """
         try:
             await self._shift()
-            for command, parcel in await self._tags.parcels_twice(self._store):
+            for command, parcel in await self._tags.record_double_parcels(self._store):
                 report_double_effect(self._store, command, (parcel,))
             if not await self._reads_history(starting=starting):
                 return True
@@ -280,7 +280,7 @@ class Auditor:
     ) -> bool:
         """Record one page; return True if it has an effect that was adopted."""
         found = _by_tag(moves)
-        meanings = await self._tags.sighted(self._store, found, adopt=starting)
+        meanings = await self._tags.record_tags(self._store, found, adopt=starting)
         for move in moves:
             reading.note(move)
         for each, meant in zip(found, meanings, strict=True):
@@ -312,7 +312,7 @@ class Auditor:
                 "store {}: sending stopped: {}", self._store, self._foreign
             )
 
-    def _log_meaning(self, found: Tagged, meant: TagMeaning) -> None:
+    def _log_meaning(self, found: TaggedAdjustment, meant: TagMeaning) -> None:
         if meant is TagMeaning.LATE:
             logger.bind(
                 action="audit.late_effect", store=self._store, command=found.command
@@ -383,11 +383,11 @@ class Auditor:
         return audited_mark(self._store)
 
 
-def _by_tag(moves: Iterable[Move]) -> list[Tagged]:
+def _by_tag(moves: Iterable[Move]) -> list[TaggedAdjustment]:
     """Return the adjustments that have our tag, each with its moves."""
     found: dict[tuple[str, str], list[Move]] = {}
     for move in moves:
         command = tagged(move.note)
         if command is not None and move.adjustment_id:
             found.setdefault((command, move.adjustment_id), []).append(move)
-    return [Tagged(*key, tuple(parts)) for key, parts in found.items()]
+    return [TaggedAdjustment(*key, tuple(parts)) for key, parts in found.items()]

@@ -25,7 +25,7 @@ from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import Proof
 from backhaul.push.response_classifier import classify_response
 from backhaul.push.retry_store import retry_until_stored
-from backhaul.store.commands import Look, Settlement
+from backhaul.store.commands import Check, Transition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import SendWindows
     from backhaul.settings import Push
-    from backhaul.store.commands import Doubt, Doubts
+    from backhaul.store.commands import UncertainCommand, UncertainCommands
 
 AT_ONCE = 4
 """Checks that run at the same time; only one after a successful probe."""
@@ -71,7 +71,7 @@ class Resolver:
     def __init__(
         self,
         store: str,
-        doubts: Doubts,
+        uncertain: UncertainCommands,
         verifier: EffectVerifier,
         resend: KeyedResend,
         push: Push,
@@ -80,7 +80,7 @@ class Resolver:
         on_resolved: Callable[[], None],
     ) -> None:
         self._store = store
-        self._doubts = doubts
+        self._uncertain = uncertain
         self._verifier = verifier
         self._resend = resend
         self._push = push
@@ -101,7 +101,7 @@ class Resolver:
             self._wake.clear()
             while await self.check_due():
                 pass
-            due = await self._doubts.next_due(self._store)
+            due = await self._uncertain.next_due(self._store)
             seconds = IDLE_SECONDS
             if due is not None and not self._resend.switch.is_failing:
                 wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
@@ -117,12 +117,12 @@ class Resolver:
             return 0
         await self._postpone_after_jump()
         most = 1 if self._resend.transport.circuit.half_open else AT_ONCE
-        due = await self._doubts.due(self._store, most)
+        due = await self._uncertain.due(self._store, most)
         if self._has_jumped():
             return 1  # the due commands were read with the new time: adjust it first
         async with asyncio.TaskGroup() as group:
-            for doubt in due:
-                group.create_task(self._check(doubt))
+            for uncertain in due:
+                group.create_task(self._check(uncertain))
         return len(due)
 
     def _wall_offset(self) -> float:
@@ -137,75 +137,77 @@ class Resolver:
         if self._has_jumped():
             longest = max(self._push.check_after[-1], self._push.retry_cap)
             forward = offset - self._offset
-            await self._doubts.postpone(self._store, forward, longest)
+            await self._uncertain.postpone(self._store, forward, longest)
         self._offset = offset
 
     def _has_jumped(self) -> bool:
         """Return True if the clock went forward since the last check of it."""
         return self._wall_offset() - self._offset > STEP_FORWARD_SECONDS
 
-    async def _check(self, doubt: Doubt) -> None:
+    async def _check(self, uncertain: UncertainCommand) -> None:
         at = to_text(self._clock.now())
         try:
-            proof = await self._verify(doubt)
+            proof = await self._verify(uncertain)
         except (NotSent, OutcomeUnknown, ReadRefused, Unusable, Busy) as error:
-            await self._check_later(doubt, at, str(error))
+            await self._check_later(uncertain, at, str(error))
             return
         except Exception as error:  # noqa: BLE001 - the other checks go on
             await self._check_later(
-                doubt, at, f"{type(error).__name__}: {error}", error
+                uncertain, at, f"{type(error).__name__}: {error}", error
             )
             return
-        self._reported.discard(doubt.command.id)
-        check = Look(at, proof.found.value, proof.reason, proof.read)
-        state = await self._store_check(doubt, check, self._settlement(doubt, proof))
-        self._log_state(doubt, state, proof.reason)
+        self._reported.discard(uncertain.command.id)
+        check = Check(at, proof.found.value, proof.reason, proof.read)
+        state = await self._store_check(
+            uncertain, check, self._transition(uncertain, proof)
+        )
+        self._log_state(uncertain, state, proof.reason)
         if proof.doubled:
-            report_double_effect(self._store, doubt.command.id, proof.doubled)
+            report_double_effect(self._store, uncertain.command.id, proof.doubled)
         self._on_resolved()
 
     async def _store_check(
-        self, doubt: Doubt, check: Look, settlement: Settlement
+        self, uncertain: UncertainCommand, check: Check, transition: Transition
     ) -> State:
-        write = partial(self._doubts.settle, doubt, check, settlement)
+        write = partial(self._uncertain.record_check, uncertain, check, transition)
         return await retry_until_stored(write, self._store, self._clock)
 
-    async def _verify(self, doubt: Doubt) -> Proof:
+    async def _verify(self, uncertain: UncertainCommand) -> Proof:
         """Send again with the same key where that is safe, otherwise read the platform.
 
         A read that proves nothing is not final while the key can still prove it.
         """
-        keyed, unasked = self._may_resend(doubt), ""
+        keyed, unasked = self._may_resend(uncertain), ""
         try:
-            keyed = keyed and await self._resend.allowed(doubt.first_sent_at)
-            if keyed and self._allows(doubt):
-                if (resent := await self._send_again(doubt)) is not None:
+            keyed = keyed and await self._resend.allowed(uncertain.first_sent_at)
+            if keyed and self._allows(uncertain):
+                if (resent := await self._send_again(uncertain)) is not None:
                     return resent
             elif keyed:
                 unasked = "it can be sent again with its key once sending resumes"
         except (NotSent, OutcomeUnknown, Unusable) as error:
             unasked = f"sending it again with its key got no answer: {error}"
-        proof = await self._verifier.verify(doubt)
+        proof = await self._verifier.verify(uncertain)
         if unasked and proof.found is not EffectState.APPLIED:
             raise NotSent(f"{proof.reason}; {unasked}")
         return replace(proof, final=proof.final and not keyed)
 
-    def _may_resend(self, doubt: Doubt) -> bool:
+    def _may_resend(self, uncertain: UncertainCommand) -> bool:
         now = self._clock.now()
-        age = now - from_text(doubt.first_sent_at)
+        age = now - from_text(uncertain.first_sent_at)
         return (
-            not doubt.is_overtaken
-            and doubt.key_fingerprint == self._resend.transport.key_fingerprint
-            and from_text(doubt.sent_at) <= now
+            not uncertain.is_superseded
+            and uncertain.key_fingerprint == self._resend.transport.key_fingerprint
+            and from_text(uncertain.sent_at) <= now
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )
 
-    def _allows(self, doubt: Doubt) -> bool:
-        kind, resend = doubt.command.kind, self._resend
-        allowed = resend.windows.allows_resend(kind, doubt.planned_at)
+    def _allows(self, uncertain: UncertainCommand) -> bool:
+        kind, resend = uncertain.command.kind, self._resend
+        allowed = resend.windows.allows_resend(kind, uncertain.planned_at)
         return allowed and resend.switch.allows(kind)
 
-    async def _send_again(self, doubt: Doubt) -> Proof | None:
+    async def _send_again(self, uncertain: UncertainCommand) -> Proof | None:
         """Send the same bytes with the same key; None if the response proves nothing.
 
         A platform that honours keys either applies the request now or reports what it
@@ -213,23 +215,23 @@ class Resolver:
         on its way. Raises NotSent, also where the platform did not check the key, or
         OutcomeUnknown.
         """
-        command = doubt.command
+        command = uncertain.command
         await self._await_room()
         try:
-            await self._require_uncertain(doubt)
+            await self._require_uncertain(uncertain)
         except BaseException:
             self._resend.transport.budget.give_back(1)
             raise
         answer = await self._resend.transport.send(
             requests.path(command),
-            doubt.request,
+            uncertain.request,
             idempotency_key(command.id),
             room_taken=True,
             # Again: the key may have expired during the wait, or been replaced.
-            may_send=lambda: self._allows(doubt) and self._may_resend(doubt),
+            may_send=lambda: self._allows(uncertain) and self._may_resend(uncertain),
         )
         judged = await classify_response(
-            command, answer, self._resend.client, self._doubts
+            command, answer, self._resend.client, self._uncertain
         )
         self._resend.switch.apply_verdict(command.kind, judged.verdict)
         if judged.verdict.outcome in NOT_LET_THROUGH:
@@ -242,8 +244,8 @@ class Resolver:
         read = {"status": answer.status} | judged.evidence
         return Proof(EffectState.APPLIED, reason, read, judged.evidence, effect)
 
-    async def _require_uncertain(self, doubt: Doubt) -> None:
-        if not await self._doubts.stands(doubt):
+    async def _require_uncertain(self, uncertain: UncertainCommand) -> None:
+        if not await self._uncertain.is_still_uncertain(uncertain):
             raise NotSent("an operator has decided meanwhile")
 
     async def _await_room(self) -> None:
@@ -253,71 +255,77 @@ class Resolver:
             wait = budget.wait_seconds(Priority.COMMAND, clock.monotonic())
             await clock.sleep(wait)
 
-    def _settlement(self, doubt: Doubt, proof: Proof) -> Settlement:
+    def _transition(self, uncertain: UncertainCommand, proof: Proof) -> Transition:
         if proof.found is EffectState.APPLIED:
             evidence = dict(proof.evidence)
             if proof.doubled:
                 evidence["doubled"] = list(proof.doubled)
-            return Settlement(
+            return Transition(
                 causes=(Cause.PROVED_APPLIED,),
                 reason=proof.reason,
                 evidence=evidence,
                 effect_id=proof.effect_id,
             )
-        checks = doubt.looks + 1
+        checks = uncertain.checks + 1
         times = self._push.check_after
-        if checks < len(times) and not (proof.final or self._is_old(doubt)):
+        if checks < len(times) and not (proof.final or self._is_old(uncertain)):
             wait = times[checks] - times[checks - 1]
             due_at = to_text(self._clock.now() + timedelta(seconds=wait))
-            return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
+            return Transition((Cause.UNKNOWN,), proof.reason, due_at=due_at)
         evidence = {"read": proof.read} if proof.read else {}
         reason, resends = proof.reason, self._push.on_absent == "resend"
-        if doubt.command.kind == "fulfill" and (proof.read or {}).get("cancelled_at"):
+        if uncertain.command.kind == "fulfill" and (proof.read or {}).get(
+            "cancelled_at"
+        ):
             # An operator may want the parcel back, or it may still take effect.
             reason, resends = f"{reason}, and the order is cancelled", False
         if proof.found is EffectState.ABSENT and resends:
             due_at = to_text(self._clock.now())
             absent = (Cause.PROVED_ABSENT,)
-            return Settlement(absent, reason, due_at=due_at, evidence=evidence)
-        reason = with_cause(doubt, reason)
-        return Settlement((Cause.UNDECIDABLE,), reason, evidence=evidence)
+            return Transition(absent, reason, due_at=due_at, evidence=evidence)
+        reason = with_cause(uncertain, reason)
+        return Transition((Cause.UNDECIDABLE,), reason, evidence=evidence)
 
-    def _is_old(self, doubt: Doubt) -> bool:
+    def _is_old(self, uncertain: UncertainCommand) -> bool:
         """Return True if its last possible send is older than the last check time.
 
         This is so for a command planned after a restore and not sent since.
         """
-        age = self._clock.now() - from_text(doubt.sent_at)
+        age = self._clock.now() - from_text(uncertain.sent_at)
         last = timedelta(seconds=self._push.check_after[-1])
-        return not doubt.request and age >= last
+        return not uncertain.request and age >= last
 
     async def _check_later(
-        self, doubt: Doubt, at: str, error: str, bug: Exception | None = None
+        self,
+        uncertain: UncertainCommand,
+        at: str,
+        error: str,
+        bug: Exception | None = None,
     ) -> None:
         """Plan the next check after a failed one, which does not count as a check."""
         seconds = delay_seconds(
-            doubt.command.failures + 1,
+            uncertain.command.failures + 1,
             base_seconds=self._push.retry_base,
             cap_seconds=self._push.retry_cap,
             chance=self._chance(),
         )
         reason = f"uncertain, and the check failed: {error}"
-        settlement = Settlement(
+        transition = Transition(
             causes=(Cause.UNKNOWN,),
             reason=reason,
             due_at=to_text(self._clock.now() + timedelta(seconds=seconds)),
             counts_as_failure=True,
         )
-        check = Look(at, "unreadable", reason, counts=False)
-        await self._store_check(doubt, check, settlement)
-        if bug is not None or doubt.command.failures + 1 >= REPORTED_AFTER:
-            self._log_failed_check(doubt, reason, bug)
+        check = Check(at, "unreadable", reason, counts=False)
+        await self._store_check(uncertain, check, transition)
+        if bug is not None or uncertain.command.failures + 1 >= REPORTED_AFTER:
+            self._log_failed_check(uncertain, reason, bug)
 
     def _log_failed_check(
-        self, doubt: Doubt, reason: str, bug: Exception | None
+        self, uncertain: UncertainCommand, reason: str, bug: Exception | None
     ) -> None:
         """Log once per command that later commands of its ordering key are blocked."""
-        command = doubt.command
+        command = uncertain.command
         if command.id in self._reported:
             return
         self._reported.add(command.id)
@@ -334,28 +342,30 @@ class Resolver:
             command.id,
         )
 
-    def _log_state(self, doubt: Doubt, state: State, reason: str) -> None:
+    def _log_state(
+        self, uncertain: UncertainCommand, state: State, reason: str
+    ) -> None:
         level = "WARNING" if state is State.PARKED else "INFO"
         logger.bind(
-            action=f"command.{state}", store=self._store, command=doubt.command.id
+            action=f"command.{state}", store=self._store, command=uncertain.command.id
         ).log(
             level,
             "{} {} is {}: {}",
-            doubt.command.kind,
-            doubt.command.target,
+            uncertain.command.kind,
+            uncertain.command.target,
             state,
             reason,
         )
 
 
-def with_cause(doubt: Doubt, found: str) -> str:
+def with_cause(uncertain: UncertainCommand, found: str) -> str:
     """Return how the last attempt ended, then what the checks found."""
-    checks = doubt.looks + 1
+    checks = uncertain.checks + 1
     said = f"{found} ({checks} check{'' if checks == 1 else 's'})"
-    if not doubt.answer:
+    if not uncertain.answer:
         return said
-    is_status = doubt.answer[:3].isdigit()
-    return f"{'the platform answered ' if is_status else ''}{doubt.answer}; {said}"
+    is_status = uncertain.answer[:3].isdigit()
+    return f"{'the platform answered ' if is_status else ''}{uncertain.answer}; {said}"
 
 
 def report_double_effect(store: str, command: str, others: tuple[str, ...]) -> None:

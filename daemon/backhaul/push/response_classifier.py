@@ -16,7 +16,7 @@ from backhaul.errors import Busy, Unusable
 from backhaul.platform import decoding, requests
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.store.commands import Settlement
+from backhaul.store.commands import Transition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.transport import Response
     from backhaul.settings import Push
-    from backhaul.store.commands import Doubts
+    from backhaul.store.commands import UncertainCommands
     from backhaul.store.matching import Command
 
 
@@ -52,11 +52,14 @@ class ClassifiedResponse(msgspec.Struct, frozen=True):
 
 
 async def classify_response(
-    command: Command, answer: Response, client: PlatformClient, doubts: Doubts
+    command: Command,
+    answer: Response,
+    client: PlatformClient,
+    uncertain: UncertainCommands,
 ) -> ClassifiedResponse:
     """Classify what a response proves; read the object where the table requires it."""
     if answer.ok:
-        return await _judge_success(command, answer, client.tracking, doubts)
+        return await _judge_success(command, answer, client.tracking, uncertain)
     verdict = classify_refusal(
         command.kind, answer.status, answer.problem(), answer.retry_after_seconds()
     )
@@ -65,7 +68,7 @@ async def classify_response(
     if verdict.outcome is Outcome.CHECK_ABSENT:
         return ClassifiedResponse(await _check_absent(command, verdict, client))
     if verdict.outcome is Outcome.CHECK_EFFECT:
-        return await _check_effect(command, verdict, client, doubts)
+        return await _check_effect(command, verdict, client, uncertain)
     return ClassifiedResponse(verdict)
 
 
@@ -105,14 +108,17 @@ def refuse_unsent(judged: ClassifiedResponse, request: bytes) -> ClassifiedRespo
 
 
 async def _judge_success(
-    command: Command, answer: Response, tracking: decoding.Tracking, doubts: Doubts
+    command: Command,
+    answer: Response,
+    tracking: decoding.Tracking,
+    uncertain: UncertainCommands,
 ) -> ClassifiedResponse:
     try:
         document = answer.json()
         proof = requests.evidence(command, document, tracking)
         if len(proof.get("shipments", ())) > 1:
             # A platform may list the newest parcel first.
-            others = await owned_by_others(doubts, command, proof["shipments"])
+            others = await owned_by_others(uncertain, command, proof["shipments"])
             proof = requests.evidence(command, document, tracking, others)
     except Unusable as error:
         reason = f"{answer.status}, but {error}"
@@ -155,15 +161,18 @@ def _lacks_variant(command: Command, answer: Response) -> bool:
 
 
 async def owned_by_others(
-    doubts: Doubts, command: Command, effects: Sequence[str]
+    uncertain: UncertainCommands, command: Command, effects: Sequence[str]
 ) -> set[str]:
     """Return those of `effects` that are proved to belong to another command."""
-    owners = await doubts.owners(command.store, effects)
+    owners = await uncertain.owners(command.store, effects)
     return {effect for effect, owner in owners.items() if owner.command != command.id}
 
 
 async def _check_effect(
-    command: Command, verdict: Verdict, client: PlatformClient, doubts: Doubts
+    command: Command,
+    verdict: Verdict,
+    client: PlatformClient,
+    uncertain: UncertainCommands,
 ) -> ClassifiedResponse:
     """Confirm after a 409 if the order shows the effect; else an operator decides."""
     if command.kind == "adjust":
@@ -171,7 +180,7 @@ async def _check_effect(
     try:
         data = await client.read(requests.object_path(command))
         order = decoding.order(data, client.tracking)
-        proof = await _effect(command, order, data, doubts)
+        proof = await _effect(command, order, data, uncertain)
     except (NotSent, OutcomeUnknown, ReadRefused, Unusable, Busy) as error:
         reason = f"{verdict.reason}; reading it failed: {error}"
         return ClassifiedResponse(Verdict(Outcome.DEFERRED, reason))
@@ -192,7 +201,10 @@ async def _check_effect(
 
 
 async def _effect(
-    command: Command, order: Order, data: Mapping[str, Any], doubts: Doubts
+    command: Command,
+    order: Order,
+    data: Mapping[str, Any],
+    uncertain: UncertainCommands,
 ) -> dict[str, Any] | None:
     """Return the evidence that the order shows the effect; None if it does not."""
     proof = requests.order_evidence(order)
@@ -202,9 +214,9 @@ async def _effect(
         # A refused request had no effect, so somebody else cancelled the order unless
         # our earlier attempt did. To claim the cancellation would hide it from
         # the back office.
-        before = await doubts.known_before(command)
+        before = await uncertain.known_before(command)
         return proof | requests.own_cancellation(command, order, data, before)
-    others = await owned_by_others(doubts, command, proof["shipments"])
+    others = await owned_by_others(uncertain, command, proof["shipments"])
     parcels = requests.matching_parcels(command, order, data, others)
     if not parcels:
         return None
@@ -231,9 +243,9 @@ THROTTLE_SECONDS = 1.0
 """Wait after a 429 that states none."""
 
 
-def settlement(
+def transition_of(
     judged: ClassifiedResponse, failures: int, now: datetime, chance: float, push: Push
-) -> Settlement:
+) -> Transition:
     """Return the command's next state. `chance` in [0, 1) spreads retries."""
     verdict = judged.verdict
     wait: float | None = None
@@ -249,7 +261,7 @@ def settlement(
         wait = min(wait, push.longest_pause)
     elif verdict.outcome is Outcome.UNCERTAIN:
         wait = push.check_after[0]
-    return Settlement(
+    return Transition(
         causes=CAUSES[verdict.outcome],
         reason=verdict.reason,
         due_at=None if wait is None else to_text(now + timedelta(seconds=wait)),
@@ -260,9 +272,9 @@ def settlement(
     )
 
 
-def interrupted() -> Settlement:
+def interrupted() -> Transition:
     """Return the next state of a command that was being sent when the program died."""
-    return Settlement(
+    return Transition(
         causes=CAUSES[Outcome.UNCERTAIN],
         reason="the program stopped while this was being sent",
     )

@@ -11,7 +11,7 @@ from backhaul.core import strict_json
 from backhaul.core.identity import address_digest
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import personal_data
-from backhaul.store.commands import Told
+from backhaul.store.commands import MentionedCustomer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ def log_busy(store: str, error: Busy) -> None:
     logger.bind(action="push.busy", store=store).warning("{}", error)
 
 
-def mentioned_customer(store: str, answer: bytes) -> Told | None:
+def mentioned_customer(store: str, answer: bytes) -> MentionedCustomer | None:
     """Return the customer that a response mentions, so that they can be redacted.
 
     The order is the response itself, or a member of it: `data`, or one of a refusal.
@@ -56,7 +56,7 @@ def mentioned_customer(store: str, answer: bytes) -> Told | None:
         )
         if customer is not None:
             address = address_digest(store, customer.email) if customer.email else None
-            return Told(
+            return MentionedCustomer(
                 customer.id, address, partial(_without_customer, document, name)
             )
     return None

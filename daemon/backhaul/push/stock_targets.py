@@ -24,7 +24,7 @@ from backhaul.core.stock import (
 from backhaul.errors import Busy, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.retry_store import retry_until_stored
-from backhaul.store.commands import Settlement
+from backhaul.store.commands import Transition
 from backhaul.store.stock_targets import Adjust, Wait
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class TargetWorker:
 
     def _decide(
         self, target: Target, policy: Policy, seen: ProductStock, stock: StockSnapshot
-    ) -> Adjust | Wait | Settlement:
+    ) -> Adjust | Wait | Transition:
         """Decide what to do about a stock count, from the snapshot of its variant."""
         if target.variant_id not in seen.levels:
             reason = "the platform shows no such variant of the product"
@@ -209,12 +209,12 @@ class TargetWorker:
         expected = computation.level if self._sends_expected_stock() else None
         return Adjust(computation, expected, seen.levels)
 
-    def _not_understood(self, target: Target, reason: str) -> Wait | Settlement:
+    def _not_understood(self, target: Target, reason: str) -> Wait | Transition:
         if target.tries < len(ROUNDS_SECONDS):
             seconds = ROUNDS_SECONDS[target.tries]
             return Wait(reason, self._in(seconds), counts=True)
         said = f"{reason}, after {len(ROUNDS_SECONDS)} more rounds of reading"
-        return Settlement((Cause.UNDECIDABLE,), said)
+        return Transition((Cause.UNDECIDABLE,), said)
 
     def _in(self, seconds: float) -> str:
         return to_text(self._clock.now() + timedelta(seconds=seconds))
@@ -298,6 +298,6 @@ class TargetWorker:
         )
 
 
-def _parked(problem: str, computation: Computation) -> Settlement:
+def _parked(problem: str, computation: Computation) -> Transition:
     reason = f"{problem}; {computation.in_words()}"
-    return Settlement((Cause.UNDECIDABLE,), reason)
+    return Transition((Cause.UNDECIDABLE,), reason)

@@ -1,4 +1,4 @@
-"""Commands: planned, sent, and resolved where the outcome is unknown."""
+"""Commands: claimed, sent, and resolved if their outcome is uncertain."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command, MatchReader
 
 
-class Told(Struct, frozen=True):
-    """Whom an answer is about: an id, a digest of the e-mail, and it `without` them."""
+class MentionedCustomer(Struct, frozen=True):
+    """The customer that a response mentions, and `redacted`: it without them."""
 
     customer_id: str | None
-    address: bytes | None
-    without: Callable[[], bytes]
+    email_digest: bytes | None
+    redacted: Callable[[], bytes]
 
 
 class Attempt(Struct, frozen=True):
-    """One finished try at a command, as it is kept for a person."""
+    """One finished attempt at a command, as operators see it."""
 
     finished_at: str
     outcome: str
     status: int | None
     reason: str
     response: bytes | None
-    told: Told | None = None
+    customer: MentionedCustomer | None = None
 
 
-class Settlement(Struct, frozen=True):
-    """How a command moves on: one or more steps of the lifecycle's table.
+class Transition(Struct, frozen=True):
+    """How a command changes its state: one or more causes of the lifecycle's table.
 
-    `due_at` is set where it goes on later; `held` where it waits for its order;
-    `effect_id` names the adjustment or parcel that is proved to be the command's own.
+    `due_at` is when a planned command is sent again or an uncertain one is checked.
+    `held` puts the command on hold until its order changes. `effect_id` is the
+    adjustment or parcel that is proved to be the command's effect.
     """
 
     causes: tuple[Cause, ...]
@@ -52,14 +53,14 @@ class Settlement(Struct, frozen=True):
     effect_id: str | None = None
 
 
-class Doubt(Struct, frozen=True):
-    """A command whose fate is not known, with what it can be told from.
+class UncertainCommand(Struct, frozen=True):
+    """An uncertain command, with what its outcome can be determined from.
 
-    It was planned at `planned_at`. `request` are the exact bytes sent at `sent_at` with
-    the key of `key_fingerprint`; `first_sent_at` is when its idempotency key was used
-    first, `answer` how its last attempt ended, `baseline` what the mirror knew of the
-    object before the first send that may yet take effect; `looks` counts those taken;
-    `is_overtaken` where it must not be sent again, whatever protects it.
+    `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`.
+    `first_sent_at` is the first use of its idempotency key, `answer` how its last
+    attempt ended, and `baseline` what the mirror knew of the object before the first
+    send that may still take effect. `checks` counts the checks so far. A command with
+    `is_superseded` must not be sent again, whatever protects it.
     """
 
     command: Command
@@ -69,16 +70,16 @@ class Doubt(Struct, frozen=True):
     planned_at: str
     sent_at: str
     first_sent_at: str
-    looks: int
-    is_overtaken: bool = False
+    checks: int
+    is_superseded: bool = False
     answer: str = ""
 
 
-class Look(Struct, frozen=True):
-    """One look at the platform for the fate of a command, as it is kept for a person.
+class Check(Struct, frozen=True):
+    """One check of an uncertain command at the platform, as operators see it.
 
-    `read` is what was read, as plain JSON; a look that could tell nothing does not
-    count.
+    `read` is what the check read, as plain JSON. A check that could not determine
+    anything does not count.
     """
 
     at: str
@@ -89,9 +90,9 @@ class Look(Struct, frozen=True):
 
 
 class Sendable(Struct, frozen=True):
-    """What `claim` needs to commit before the first byte leaves.
+    """What `claim` commits before the first byte leaves.
 
-    `payload` replaces the command's own, None leaves it.
+    `payload` replaces the command's own; None keeps it.
     """
 
     request: bytes
@@ -99,118 +100,164 @@ class Sendable(Struct, frozen=True):
     payload: dict[str, Any] | None = None
 
 
-Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Settlement]"
+Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Transition]"
 
 
 class Commands(Protocol):
-    """The outbox."""
+    """The commands that wait to be sent, and their attempts."""
 
     async def claim(
-        self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
+        self, store: str, windows: Mapping[str, str], limit: int, prepare: Prepare
     ) -> list[tuple[Command, Sendable]]:
-        """Move due commands with a free lane to `sending`, durably, and return them.
+        """Move due commands with a free ordering key to `sending`, and return them.
 
-        `gates` says, in order of priority, which kinds may leave and up to which time
-        of planning. `prepare` gives the exact bytes to be sent, or
-        settles the command unsent. Raises AlreadyRunning once another daemon has begun
-        an epoch.
+        `windows` names the kinds that may leave, in order of priority, each with the
+        time by which a command must be planned. `prepare` returns the exact bytes to
+        send, or a transition for a command that is not sent. Raises AlreadyRunning once
+        another daemon has begun an epoch.
         """
         ...
 
-    async def resume(self, store: str, rehearsed: Sequence[str]) -> int:
-        """Take back some of which the dry run is over; return how many these were.
+    async def release_dry_run(self, store: str, dry_run: Sequence[str]) -> int:
+        """Release some commands of dry runs that have ended; return their number.
 
-        None may leave before it is 0, or one would leave before an older one of its
-        lane. `rehearsed` names the connectors of which nothing is sent, `*` all.
+        Send nothing before it is 0, or a newer command could leave before an older one
+        of its ordering key. `dry_run` names the connections still in a dry run; `*`
+        means all.
         """
         ...
 
-    async def settle(
-        self, command: Command, attempt: Attempt, settlement: Settlement
+    async def record_attempt(
+        self, command: Command, attempt: Attempt, transition: Transition
     ) -> State:
-        """Record an attempt and move its command. Returns where it stands now."""
+        """Record an attempt and apply its transition. Returns the new state."""
         ...
 
     async def next_due(self, store: str, after: str) -> str | None:
-        """Return when, after that moment, the next command comes due that may leave."""
+        """Return when the next command is due after a time; None without any.
+
+        `after` is the time of the last claim, so that no command due since is missed.
+        """
         ...
 
-    async def doubt_interrupted(self, settlement: Settlement) -> list[str]:
-        """After a start, move every `sending` command on. Returns their ids."""
+    async def mark_interrupted_uncertain(self, transition: Transition) -> list[str]:
+        """After a start, apply a transition to every `sending` command.
+
+        Returns the ids of these commands.
+        """
         ...
 
 
-class Doubts(Protocol):
-    """The commands in doubt of the outbox."""
+class AllCommands(Commands, Protocol):
+    """The commands, with those of a dry run."""
 
-    async def due(self, store: str, limit: int) -> list[Doubt]:
-        """Return what is to be looked at now, the longest due first.
+    async def begin_epoch(self) -> None:
+        """Let only this daemon send from the database, and none that started before.
 
-        Of a lane that is one, and none while another of it is being sent.
+        The lock file separates two daemons on one machine, but not two machines that
+        share the folder and do not see each other's locks.
+        """
+        ...
+
+    async def claim(
+        self,
+        store: str,
+        windows: Mapping[str, str],
+        limit: int,
+        prepare: Prepare,
+        dry_run: Sequence[str] = (),
+    ) -> list[tuple[Command, Sendable]]:
+        """Claim commands, but none of the connections in `dry_run`; `*` means all."""
+        ...
+
+    async def hold_for_dry_run(
+        self, store: str, windows: Mapping[str, str], limit: int, dry_run: Sequence[str]
+    ) -> list[Command]:
+        """Put due commands of a dry run on hold, and return them.
+
+        The arguments are those of `claim`; `release_dry_run` ends the hold.
+        """
+        ...
+
+
+class UncertainCommands(Protocol):
+    """The uncertain commands, and the checks of them."""
+
+    async def due(self, store: str, limit: int) -> list[UncertainCommand]:
+        """Return the commands whose check is due, the longest due first.
+
+        At most one of an ordering key, and none while another of it is being sent.
         """
         ...
 
     async def next_due(self, store: str) -> str | None:
-        """Return when the next look is due (it may be past); None without any."""
+        """Return when the next check is due, which may be past; None without any."""
         ...
 
-    async def settle(self, doubt: Doubt, look: Look, settlement: Settlement) -> State:
-        """Keep a look and move its command on. Returns where it stands now.
+    async def record_check(
+        self, uncertain: UncertainCommand, check: Check, transition: Transition
+    ) -> State:
+        """Record a check and apply its transition. Returns the command's state.
 
-        A command that a person has moved meanwhile stays where it is.
+        A command keeps its state if an operator has moved it, or it was sent again,
+        since: the check was of its earlier attempt.
         """
         ...
 
-    async def stands(self, doubt: Doubt) -> bool:
-        """Tell whether that attempt is in doubt still: a person may decide any time."""
+    async def is_still_uncertain(self, uncertain: UncertainCommand) -> bool:
+        """Return True if that attempt is still uncertain; operators decide any time."""
         ...
 
-    async def beside(self, command: Command) -> list[Command]:
-        """Return the order's other fulfillments that may own a parcel nobody knows of.
+    async def sibling_fulfillments(self, command: Command) -> list[Command]:
+        """Return other fulfillments of the order that may own an unknown parcel.
 
-        They are in doubt as well, or were and were given up or called done unseen.
+        They are uncertain, or were and ended without a known parcel. Damaged ones are
+        left out; those that are uncertain are parked.
         """
         ...
 
     async def known_before(self, command: Command) -> dict[str, Any] | None:
         """Return what was known before the first attempt that may have taken effect.
 
-        None where none may have. The attempt whose answer is being judged is not
-        counted, unless that was to the same bytes sent again.
+        None if no attempt may have. The attempt being classified does not count, unless
+        it sent the same bytes again.
         """
         ...
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
     ) -> Mapping[str, EffectOwner]:
-        """Return the command of each adjustment that is ours, and how it was sent."""
+        """Return the command behind each adjustment of ours, and how it was sent."""
         ...
 
     async def last_adjusted(self, store: str) -> str | None:
-        """Return the product of the newest adjustment that is known to be ours."""
+        """Return the product of our newest known adjustment."""
         ...
 
     async def postpone(
         self, store: str, seconds: float, longest_seconds: float
     ) -> None:
-        """Put off looks by as much as the clock was set forward.
+        """Postpone checks by as much as the clock was set forward.
 
-        A look that is due later than `longest_seconds`, the longest wait there is,
-        after the time by the clock of before stays: it was put off by the new one.
+        A check due more than `longest_seconds`, the longest wait, after the previous
+        time stays: it was planned with the new clock.
         """
         ...
 
-    async def rivals(self, command: Command, landed_at: str) -> int:
-        """Count the adjustments that may have made a change that looks like its own.
+    async def count_competing_adjustments(
+        self, command: Command, effective_at: str
+    ) -> int:
+        """Count other adjustments that may have made a change like this command's.
 
-        Those are without a known effect, and were sent at least once. `landed_at` is
-        the change's time on the platform, "" where that is not known.
+        These were sent at least once, and have no known effect. `effective_at` is the
+        platform's time of the change, "" if unknown: an adjustment that was given up
+        long before it does not count.
         """
         ...
 
 
-class Tagged(Struct, frozen=True):
-    """An adjustment on the platform that bears a command's tag; `moves` as read."""
+class TaggedAdjustment(Struct, frozen=True):
+    """An adjustment on the platform with a command's reference tag."""
 
     command: str
     adjustment_id: str
@@ -218,56 +265,57 @@ class Tagged(Struct, frozen=True):
 
 
 def restored_mark(store: str) -> str:
-    """Name the mark of when a database was found, or made, older than its sends."""
+    """Return the name under which the time of a database's last restore is kept."""
     return f"restored:{store}"
 
 
 def audited_mark(store: str) -> str:
-    """Name the mark of up to when the platform's history was read."""
+    """Return the name under which the end of the last history audit is kept."""
     return f"audited:{store}"
 
 
-class Tags(Protocol):
-    """What the platform's history tells of commands, by their tags."""
+class HistoryTags(Protocol):
+    """What the platform's stock history shows about commands, by their tags."""
 
-    async def sighted(
-        self, store: str, found: Sequence[Tagged], *, adopt: bool
+    async def record_tags(
+        self, store: str, found: Sequence[TaggedAdjustment], *, adopt: bool
     ) -> list[TagMeaning]:
-        """Take in, in one transaction, what adjustments with our tags mean.
+        """Record what adjustments with our tags mean, in one transaction.
 
-        What landed is applied, what is too much is kept with its command; so is what
-        landed behind a count, once that one's step is under way no more. `adopt`
-        takes what is foreign for our own from before a restore: it is kept, and all
-        that is open is put in doubt. Otherwise what is foreign changes nothing.
+        A command that took effect becomes applied; a duplicate effect is kept in its
+        evidence, and so is an effect behind a count whose adjustment has ended. With
+        `adopt`, foreign adjustments are taken for our own from before a restore: they
+        are kept, and every open command becomes uncertain. Otherwise they change
+        nothing.
         """
         ...
 
-    async def parcels_twice(self, store: str) -> list[tuple[str, str]]:
-        """Keep which parcels left twice by commands that were sent again.
+    async def record_double_parcels(self, store: str) -> list[tuple[str, str]]:
+        """Record parcels that left twice by commands that were sent again.
 
-        Returns each command with the parcel too many, once. A parcel without a tracking
-        number cannot be told from one that a person sent.
+        Returns each command with its extra parcel, once. Parcels without a tracking
+        number are left out: an operator may have sent them.
         """
         ...
 
     async def shift(self, store: str, seconds: float, longest_seconds: float) -> None:
         """Move the times of open commands back by as much as the clock went back.
 
-        A look due within `longest_seconds`, the longest wait there is, stays.
+        A check due within `longest_seconds`, the longest wait, stays.
         """
         ...
 
     async def catch_up(self, store: str, longest_seconds: float) -> None:
-        """Let no open command wait for a clock that was set back while nobody looked.
+        """Limit the waits of open commands after the clock was set back unnoticed.
 
-        No wait is longer than `longest_seconds`. What is in doubt is looked for late
+        No wait is longer than `longest_seconds`. An uncertain command is checked late
         rather than early.
         """
         ...
 
 
 LONGEST_REASON = 500
-"""In characters: a reason stands in lists."""
+"""In characters, because lists show reasons."""
 VERBS: Mapping[str, Cause] = {
     "settle": Cause.PERSON_ASKS,
     "settle --applied": Cause.PERSON_CONFIRMS,
@@ -275,21 +323,21 @@ VERBS: Mapping[str, Cause] = {
     "resend": Cause.PERSON_RESENDS,
     "drop": Cause.PERSON_DROPS,
 }
-"""Each decision, under the name that the audit log keeps, and what it does."""
-TYPED: Mapping[str, str] = {
+"""Each decision, by its name in the audit log, with its cause."""
+CLI_WORDS: Mapping[str, str] = {
     "settle": "resolve",
     "settle --applied": "resolve --applied",
     "drop": "discard",
 }
-"""The decisions that `backhaul commands` calls by another word."""
+"""The decisions that `backhaul commands` names differently."""
 
 
 RESTOCK_UNSHIPPED = "resend --restock-unshipped"
-"""What one says of a cancellation to put back only what has not shipped."""
+"""The decision to send a cancellation that restocks only what has not shipped."""
 
 
 def cause_of(verb: str) -> Cause:
-    """Return what a verb does to a command. Raises KeyError."""
+    """Return the cause of a decision. Raises KeyError."""
     return Cause.PERSON_RESENDS if verb == RESTOCK_UNSHIPPED else VERBS[verb]
 
 
@@ -299,30 +347,30 @@ def can_restock_unshipped(kind: str, state: State, payload: Mapping[str, Any]) -
     return can_resend and kind == "cancel" and bool(payload.get("restock"))
 
 
-def possible(state: State) -> list[str]:
-    """Return what a person may say of a command that stands there."""
+def possible_verbs(state: State) -> list[str]:
+    """Return the decisions that are possible in a state."""
     return [verb for verb, cause in VERBS.items() if (state, cause) in TRANSITIONS]
 
 
-def typed(verb: str) -> str:
+def cli_words(verb: str) -> str:
     """Return the words of `backhaul commands` for a decision."""
-    return TYPED.get(verb, verb)
+    return CLI_WORDS.get(verb, verb)
 
 
-def require(command: Command, verb: str) -> None:
-    """Raise BackhaulError that says what is possible instead."""
-    may = possible(command.state)
+def require_possible(command: Command, verb: str) -> None:
+    """Raise BackhaulError with the possible decisions if this one is not."""
+    verbs = possible_verbs(command.state)
     if can_restock_unshipped(command.kind, command.state, command.payload):
-        may.append(RESTOCK_UNSHIPPED)
-    if verb not in may:
+        verbs.append(RESTOCK_UNSHIPPED)
+    if verb not in verbs:
         raise BackhaulError(
-            f"command {command.id[:8]} is {command.state}, so {typed(verb)} cannot be "
-            f"done; what can: {', '.join(map(typed, may)) or 'nothing'}"
+            f"command {command.id[:8]} is {command.state}, so {cli_words(verb)} cannot "
+            f"be done; what can: {', '.join(map(cli_words, verbs)) or 'nothing'}"
         )
 
 
 class Decision(Struct, frozen=True):
-    """What a person says of the command with this whole id.
+    """What an operator decides about the command with this whole id.
 
     `verb` is one of VERBS, or RESTOCK_UNSHIPPED.
     """
@@ -334,23 +382,23 @@ class Decision(Struct, frozen=True):
 
 
 class Decisions(Protocol):
-    """The moves that people make."""
+    """The transitions that operators decide."""
 
     async def find(self, command: str) -> Command:
         """Return the command with this whole id. Raises BackhaulError."""
         ...
 
     async def decide(self, decision: Decision, shown: State | None = None) -> Command:
-        """Move a command and write down who did it, in one step; return it as moved.
+        """Apply a decision and add its audit entry; return the command as it is then.
 
-        `shown` is where it stood when the person looked. Raises BackhaulError where it
-        stands elsewhere by now, or where the lifecycle has no such move.
+        `shown` is the state that the operator saw. Raises BackhaulError if the state
+        has changed since, or the lifecycle has no such transition.
         """
         ...
 
 
 class Incident(Struct, frozen=True):
-    """One incident of an order; `says` is what happened, in a sentence.
+    """One incident of an order; `says` describes it in a sentence.
 
     `resolution` is what an operator wrote, None while the incident is open.
     """

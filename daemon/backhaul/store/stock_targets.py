@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.lifecycle import State
     from backhaul.core.stock import Computation, Count, StockSnapshot
-    from backhaul.store.commands import Settlement
+    from backhaul.store.commands import Transition
     from backhaul.store.matching import Command
     from backhaul.store.operations import AuditEntry
 
@@ -49,7 +49,7 @@ class Wait(Struct, frozen=True):
     counts: bool
 
 
-Decide: TypeAlias = "Callable[[StockSnapshot], Adjust | Wait | Settlement]"
+Decide: TypeAlias = "Callable[[StockSnapshot], Adjust | Wait | Transition]"
 
 
 class Reading(Struct, frozen=True):

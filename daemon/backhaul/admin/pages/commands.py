@@ -8,7 +8,11 @@ from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import CURSOR, cursor_of, paginate
 from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
-from backhaul.store.commands import RESTOCK_UNSHIPPED, can_restock_unshipped, possible
+from backhaul.store.commands import (
+    RESTOCK_UNSHIPPED,
+    can_restock_unshipped,
+    possible_verbs,
+)
 from backhaul.store.operations import Role
 from backhaul.store.sql.commands.queries import Wanted
 from backhaul.store.sql.documents import document_of
@@ -80,7 +84,7 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
     command = await _command_of(context, page_request)
     verbs = [
         verb
-        for verb in possible(State(command["state"]))
+        for verb in possible_verbs(State(command["state"]))
         if _makes_sense(verb, command)
     ]
     payload = document_of(command["payload"])

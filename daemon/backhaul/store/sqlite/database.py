@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
-from backhaul.store.sql.commands.history_tags import SqlTags
+from backhaul.store.sql.commands.history_tags import SqlHistoryTags
 from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
 from backhaul.store.sql.commands.repository import SqlCommands
-from backhaul.store.sql.commands.uncertain import SqlDoubts
+from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.deliveries.repository import SqlDeliveries
 from backhaul.store.sql.inbox.append import SqlInbox, append_batch
@@ -60,8 +60,8 @@ class SqliteStore:
         self.deliveries = SqlDeliveries(self._writer, clock)
         self.quarantine = SqlQuarantine(self._writer, clock)
         self.commands = SqlCommands(self._writer, clock)
-        self.doubts = SqlDoubts(self._writer, clock)
-        self.tags = SqlTags(self._writer, clock)
+        self.uncertain = SqlUncertainCommands(self._writer, clock)
+        self.tags = SqlHistoryTags(self._writer, clock)
         self.targets = SqlTargets(self._writer, clock)
         self.decisions = SqlDecisions(self._writer, clock)
         self.incidents = SqlIncidents(self._writer, clock)

@@ -244,7 +244,7 @@ def _begin_again(fresh: Path, stores: Iterable[str], clock: Clock) -> None:
     with closing(sqlite3.connect(fresh)) as connection:
         with connection:
             for store in stores:
-                history_tags.begin_again(connection, store, to_text(clock.now()))
+                history_tags.mark_restored(connection, store, to_text(clock.now()))
         connection.execute("PRAGMA journal_mode=DELETE")  # not in a transaction
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.core.lifecycle import State
-    from backhaul.store.commands import Attempt, Settlement
+    from backhaul.store.commands import Attempt, Transition
     from backhaul.store.matching import Command
 
 
@@ -140,7 +140,7 @@ def merged_evidence(
     connection: sqlite3.Connection,
     command: Command,
     state: State,
-    settlement: Settlement,
+    settlement: Transition,
 ) -> str | None:
     """Return the evidence of a command that moves on from `state`, None for as it is.
 
@@ -181,9 +181,11 @@ def redacted(
 
     Whoever forgets somebody goes through the answers once; this one came after.
     """
-    told = attempt.told
-    if told is None:
+    customer = attempt.customer
+    if customer is None:
         return attempt.response
-    row = connection.execute(FORGETS, (store, told.customer_id, told.address))
+    row = connection.execute(
+        FORGETS, (store, customer.customer_id, customer.email_digest)
+    )
     (forgets,) = row.fetchone()
-    return told.without() if forgets else attempt.response
+    return customer.redacted() if forgets else attempt.response

@@ -26,7 +26,7 @@ _HEAR = """
 """
 
 
-def hear(
+def record_effect(
     connection: sqlite3.Connection,
     store: str,
     lane: str,
@@ -46,7 +46,7 @@ def hear(
     return added.rowcount > 0, instance
 
 
-def fed(
+def link_change(
     connection: sqlite3.Connection, store: str, effects: Sequence[str], change: int
 ) -> None:
     """Keep which row of the change feed told of these effects."""
@@ -56,7 +56,7 @@ def fed(
     )
 
 
-def recognize(connection: sqlite3.Connection, command: Command, effect: str) -> None:
+def claim_effect(connection: sqlite3.Connection, command: Command, effect: str) -> None:
     """Link what was heard before it was known to be the command's own."""
     owner = connection.execute(_OWNER, (command.store, effect)).fetchone()
     if owner is None or owner[0] != command.id:
@@ -73,7 +73,7 @@ def recognize(connection: sqlite3.Connection, command: Command, effect: str) -> 
     )
 
 
-def forget_unclaimed(connection: sqlite3.Connection, command: Command) -> None:
+def drop_unclaimed(connection: sqlite3.Connection, command: Command) -> None:
     """Drop what was heard of a lane and proved to be nobody's own."""
     connection.execute(
         "DELETE FROM echoes WHERE store = ? AND lane = ? AND command_id IS NULL",

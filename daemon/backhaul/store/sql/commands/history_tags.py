@@ -15,7 +15,7 @@ from backhaul.core.effect_proof import (
 )
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.parcels import fits_lines
-from backhaul.store.commands import Settlement
+from backhaul.store.commands import Transition
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.repository import (
     COLUMNS,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.commands import Tagged
+    from backhaul.store.commands import TaggedAdjustment
     from backhaul.store.sqlite.writer import Writer
 
 RESTORED = "the database was restored: it may have been sent in a life it forgot"
@@ -122,15 +122,15 @@ NOTICED_SECONDS = 60.0
 """Within this time a clock that went back is noticed."""
 
 
-class SqlTags:
+class SqlHistoryTags:
     """Each verb is one transaction."""
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
 
-    async def sighted(
-        self, store: str, found: Sequence[Tagged], *, adopt: bool
+    async def record_tags(
+        self, store: str, found: Sequence[TaggedAdjustment], *, adopt: bool
     ) -> list[TagMeaning]:
         """Take in, in one transaction, what adjustments with our tags mean.
 
@@ -146,12 +146,12 @@ class SqlTags:
                 _sight(connection, store, tagged, now, adopt=adopt) for tagged in found
             ]
             if adopt and FOREIGN & set(meanings):
-                begin_again(connection, store, now)
+                mark_restored(connection, store, now)
             return meanings
 
         return await self._writer.urgent(unit)
 
-    async def parcels_twice(self, store: str) -> list[tuple[str, str]]:
+    async def record_double_parcels(self, store: str) -> list[tuple[str, str]]:
         """Keep which parcels left twice by commands that were sent again.
 
         Returns each command with the parcel too many, once. A parcel without a tracking
@@ -221,7 +221,7 @@ def _is_alike(payload: bytes, shown: bytes | None) -> bool:
     return fits_lines(document_of(shown).get("items"), lines)
 
 
-def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:
+def mark_restored(connection: sqlite3.Connection, store: str, now: str) -> None:
     """Take the database for older than what was sent from it: all may be done."""
     restore_adoption.remember_restore(connection, store, now)
     _doubt_all(connection, store, now)
@@ -249,7 +249,7 @@ def _known(
 def _sight(
     connection: sqlite3.Connection,
     store: str,
-    tagged: Tagged,
+    tagged: TaggedAdjustment,
     now: str,
     *,
     adopt: bool,
@@ -276,7 +276,7 @@ def _sight(
 def _take_in(
     connection: sqlite3.Connection,
     store: str,
-    tagged: Tagged,
+    tagged: TaggedAdjustment,
     meant: TagMeaning,
     now: str,
 ) -> None:
@@ -285,40 +285,42 @@ def _take_in(
     elif meant is TagMeaning.DOUBLED:
         _keep_double(connection, store, tagged, now)
     elif meant is TagMeaning.UNKNOWN:
-        evidence = restore_adoption.landed(tagged.adjustment_id, tagged.moves)
+        evidence = restore_adoption.effect_evidence(tagged.adjustment_id, tagged.moves)
         restore_adoption.adopt(connection, store, tagged.command, evidence, now)
 
 
-def _land(connection: sqlite3.Connection, store: str, tagged: Tagged, now: str) -> None:
+def _land(
+    connection: sqlite3.Connection, store: str, tagged: TaggedAdjustment, now: str
+) -> None:
     row = connection.execute(
         f"SELECT {COLUMNS} FROM commands WHERE id = ? AND store = ?",  # noqa: S608 - constants
         (tagged.command, store),
     ).fetchone()
     command = to_command(row)
     confirmed = command.state is State.APPLIED
-    step = Settlement(
+    step = Transition(
         causes=() if confirmed else (Cause.PROVED_APPLIED,),
         reason=_LATE,
-        evidence=restore_adoption.landed(tagged.adjustment_id, tagged.moves),
+        evidence=restore_adoption.effect_evidence(tagged.adjustment_id, tagged.moves),
         effect_id=tagged.adjustment_id,
     )
     move_on(connection, command, command.state, step, now)
 
 
 def _keep_double(
-    connection: sqlite3.Connection, store: str, tagged: Tagged, now: str
+    connection: sqlite3.Connection, store: str, tagged: TaggedAdjustment, now: str
 ) -> None:
     changed = connection.execute(
         _KEEP_DOUBLE, (tagged.adjustment_id, tagged.command, store)
     )
     if not changed.rowcount:
-        evidence = restore_adoption.landed(tagged.adjustment_id, tagged.moves)
+        evidence = restore_adoption.effect_evidence(tagged.adjustment_id, tagged.moves)
         restore_adoption.adopt(connection, store, tagged.command, evidence, now)
 
 
 def _doubt_all(connection: sqlite3.Connection, store: str, now: str) -> None:
     """Put all that is open in doubt: it may have been sent meanwhile."""
-    step = Settlement((Cause.UNKNOWN,), RESTORED, due_at=now)
+    step = Transition((Cause.UNKNOWN,), RESTORED, due_at=now)
     for row in connection.execute(_OPEN, (store,)).fetchall():
         if is_usable(connection, row[0], State.PLANNED, now):
             move_on(connection, to_command(row), State.PLANNED, step, now)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.core.resources import Order
-    from backhaul.store.commands import Settlement
+    from backhaul.store.commands import Transition
     from backhaul.store.matching import Command
     from backhaul.store.sqlite.writer import Writer
 
@@ -56,8 +56,8 @@ _LEFT = """
 """
 
 
-def of_command(
-    connection: sqlite3.Connection, command: Command, settlement: Settlement, now: str
+def add_of_command(
+    connection: sqlite3.Connection, command: Command, settlement: Transition, now: str
 ) -> None:
     """Add the incident that the proof of an applied command shows, if any."""
     if crossed := settlement.evidence.get("crossed"):
@@ -67,7 +67,7 @@ def of_command(
 
 
 def _of_cancellation(
-    connection: sqlite3.Connection, command: Command, settlement: Settlement, now: str
+    connection: sqlite3.Connection, command: Command, settlement: Transition, now: str
 ) -> None:
     payload, place = command.payload, (command.store, command.target)
     is_own = bool(settlement.effect_id) or Cause.PERSON_CONFIRMS in settlement.causes
@@ -89,7 +89,7 @@ def _of_cancellation(
         _add(connection, command, "restocked", _named(connection, *place, says), now)
 
 
-def of_order(
+def add_of_order(
     connection: sqlite3.Connection, store: str, order: Order, now: str
 ) -> None:
     """Add an incident for each parcel of ours that a new cancellation crossed."""

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
-from backhaul.store.commands import RESTOCK_UNSHIPPED, Settlement, cause_of, require
+from backhaul.store.commands import (
+    RESTOCK_UNSHIPPED,
+    Transition,
+    cause_of,
+    require_possible,
+)
 from backhaul.store.sql.commands import planning
 from backhaul.store.sql.commands.repository import COLUMNS, move_on, to_command
 from backhaul.store.sql.stock_targets import adjustments
@@ -45,7 +50,7 @@ class SqlDecisions:
         def unit(connection: sqlite3.Connection) -> Command:
             now = to_text(self._clock.now())
             command = _find(connection, decision.command)
-            require(command, decision.verb)
+            require_possible(command, decision.verb)
             _require_still(command, shown)
             adjustments.require_no_open_adjustment(connection, command)
             _move(connection, command, decision, now)
@@ -82,10 +87,10 @@ def _move(
         _accept(connection, command)
     if decision.verb == RESTOCK_UNSHIPPED:
         payload = {**command.payload, "restock": False, "restock_unshipped": True}
-        planning.rewrite(connection, command, payload)
+        planning.rewrite_payload(connection, command, payload)
     said = f": {decision.reason}" if decision.reason else ""
     reason = f"{decision.verb} by {decision.who}{said}"
-    move_on(connection, command, command.state, Settlement((cause,), reason, now), now)
+    move_on(connection, command, command.state, Transition((cause,), reason, now), now)
     if cause is Cause.PERSON_RESENDS and command.kind == adjustments.KIND:
         adjustments.recalculate_resent(connection, command.id, reason, now)
     if cause in _BEGIN_ANEW:

@@ -9,13 +9,13 @@ import msgspec
 from backhaul.core.identity import command_id, digest_of
 from backhaul.core.lifecycle import Cause
 from backhaul.store.matching import NewCommand
-from backhaul.store.sql.commands.restore_adoption import beginning
+from backhaul.store.sql.commands.restore_adoption import initial_state
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.commands import Settlement
+    from backhaul.store.commands import Transition
     from backhaul.store.matching import Command
 
 RESTOCK_REASON = "RESTOCK"
@@ -37,7 +37,7 @@ def plan(
     now: str,
 ) -> None:
     """Write a new command; one that is known stays as it is."""
-    begins = beginning(connection, store, command, now)
+    begins = initial_state(connection, store, command, now)
     payload = msgspec.json.encode(command.payload).decode()
     connection.execute(
         """
@@ -69,7 +69,7 @@ def plan(
     )
 
 
-def rewrite(
+def rewrite_payload(
     connection: sqlite3.Connection, command: Command, payload: dict[str, Any]
 ) -> None:
     """Change what a command asks for, which was not sent as it is."""
@@ -82,7 +82,7 @@ def rewrite(
 
 
 def restock_unshipped(
-    connection: sqlite3.Connection, command: Command, settlement: Settlement, now: str
+    connection: sqlite3.Connection, command: Command, settlement: Transition, now: str
 ) -> None:
     """Plan the adjustments that put back what an applied cancellation left out.
 

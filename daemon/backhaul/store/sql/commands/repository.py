@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import digest_of, is_intact
-from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, transition
+from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, next_state
 from backhaul.errors import AlreadyRunning
-from backhaul.store.commands import Sendable, Settlement
+from backhaul.store.commands import Sendable, Transition
 from backhaul.store.matching import Command
 from backhaul.store.sql.commands import (
     command_evidence,
@@ -127,16 +127,16 @@ class SqlCommands:
     async def claim(
         self,
         store: str,
-        gates: Mapping[str, str],
+        windows: Mapping[str, str],
         limit: int,
         prepare: Prepare,
-        rehearsed: Sequence[str] = (),
+        named: Sequence[str] = (),
     ) -> list[tuple[Command, Sendable]]:
         """Move due commands with a free lane to `sending`, durably, and return them.
 
-        `gates` says, in order of priority, which kinds may leave and up to which time
+        `windows` says, in order of priority, which kinds may leave and up to which time
         of planning. `prepare` gives the exact bytes to be sent, or settles the command
-        unsent. What the connectors in `rehearsed` ask for stays; `*` stands for all of
+        unsent. What the connectors in `named` ask for stays; `*` stands for all of
         them. Raises AlreadyRunning once another daemon has begun an epoch.
         """
 
@@ -145,8 +145,8 @@ class SqlCommands:
             now = to_text(self._clock.now())
             mirror = MirrorReader(connection)
             claimed = []
-            query = _DUE_IN_A_DRY_RUN if rehearsed else _DUE
-            due = _due(connection, query, store, gates, now, limit, rehearsed)
+            query = _DUE_IN_A_DRY_RUN if named else _DUE
+            due = _due(connection, query, store, windows, now, limit, named)
             for command in due:
                 step = _begun(connection, command, prepare, mirror, now)
                 if isinstance(step, Sendable):
@@ -171,8 +171,8 @@ class SqlCommands:
                 " machine, and run one daemon"
             )
 
-    async def rehearse(
-        self, store: str, gates: Mapping[str, str], limit: int, rehearsed: Sequence[str]
+    async def hold_for_dry_run(
+        self, store: str, windows: Mapping[str, str], limit: int, named: Sequence[str]
     ) -> list[Command]:
         """Set aside what would leave now but for a dry run, and return it.
 
@@ -181,27 +181,27 @@ class SqlCommands:
 
         def unit(connection: sqlite3.Connection) -> list[Command]:
             now = to_text(self._clock.now())
-            due = _due(connection, _TO_REHEARSE, store, gates, now, limit, rehearsed)
+            due = _due(connection, _TO_REHEARSE, store, windows, now, limit, named)
             dry_run.set_aside(connection, due)
             return due
 
         return await self._writer.urgent(unit)
 
-    async def resume(self, store: str, rehearsed: Sequence[str]) -> int:
+    async def release_dry_run(self, store: str, named: Sequence[str]) -> int:
         """Take back some of which the dry run is over; return how many these were."""
         return await self._writer.urgent(
-            lambda connection: dry_run.resume(connection, store, rehearsed)
+            lambda connection: dry_run.resume(connection, store, named)
         )
 
-    async def settle(
-        self, command: Command, attempt: Attempt, settlement: Settlement
+    async def record_attempt(
+        self, command: Command, attempt: Attempt, transition: Transition
     ) -> State:
         """Record an attempt and move its command. Returns where it stands now."""
 
         def unit(connection: sqlite3.Connection) -> State:
             now = to_text(self._clock.now())
             _finish_attempt(connection, command, attempt)
-            return move_on(connection, command, State.SENDING, settlement, now)
+            return move_on(connection, command, State.SENDING, transition, now)
 
         return await self._writer.urgent(unit)
 
@@ -220,7 +220,7 @@ class SqlCommands:
 
         return await self._writer.urgent(unit)
 
-    async def doubt_interrupted(self, settlement: Settlement) -> list[str]:
+    async def mark_interrupted_uncertain(self, transition: Transition) -> list[str]:
         """After a start, move every `sending` command on. Returns their ids."""
 
         def unit(connection: sqlite3.Connection) -> list[str]:
@@ -234,7 +234,7 @@ class SqlCommands:
                 if is_usable(connection, seq, State.SENDING, now)
             ]
             for command in usable:
-                move_on(connection, command, State.SENDING, settlement, now)
+                move_on(connection, command, State.SENDING, transition, now)
             return [command.id for command in usable]
 
         return await self._writer.urgent(unit)
@@ -244,15 +244,15 @@ def _due(
     connection: sqlite3.Connection,
     query: str,
     store: str,
-    gates: Mapping[str, str],
+    windows: Mapping[str, str],
     now: str,
     limit: int,
-    rehearsed: Sequence[str],
+    named: Sequence[str],
 ) -> list[Command]:
     due: list[Command] = []
     values = {"store": store, "now": now}
-    values["rehearsed"] = msgspec.json.encode(rehearsed).decode()
-    for kind, planned_by in gates.items():
+    values["rehearsed"] = msgspec.json.encode(named).decode()
+    for kind, planned_by in windows.items():
         gate = {"kind": kind, "planned_by": planned_by, "limit": limit - len(due)}
         for seq, *parts, digest in connection.execute(query, values | gate).fetchall():
             if _is_whole(digest, parts):
@@ -281,14 +281,14 @@ def _begun(
     prepare: Prepare,
     mirror: MirrorReader,
     now: str,
-) -> Sendable | Settlement:
+) -> Sendable | Transition:
     """Begin a command; one that cannot be is a person's, and in nobody's way."""
     connection.execute("SAVEPOINT prepare")
     try:
         step = prepare(command, mirror)
         if isinstance(step, Sendable):
             if step.payload is not None:
-                planning.rewrite(connection, command, step.payload)
+                planning.rewrite_payload(connection, command, step.payload)
             _begin(connection, command, step, now)
     except _DAMAGE as error:
         if concerns_the_file(error):
@@ -298,7 +298,7 @@ def _begun(
         logger.bind(action="command.unprepared", command=command.id).opt(
             exception=error
         ).error("command {} {}", command.id, reason)
-        step = Settlement((Cause.UNDECIDABLE,), reason)
+        step = Transition((Cause.UNDECIDABLE,), reason)
     connection.execute("RELEASE prepare")
     return step
 
@@ -317,7 +317,7 @@ def park_damaged(
     connection: sqlite3.Connection, seq: int, state: State, now: str
 ) -> None:
     """Leave a row to a person that is not as it was written; nothing of it is sent."""
-    parked = transition(state, Cause.UNDECIDABLE)
+    parked = next_state(state, Cause.UNDECIDABLE)
     (id_,) = connection.execute(
         "UPDATE commands SET state = ?, reason = ?, settled_at = ? WHERE seq = ?"
         " RETURNING CAST(id AS BLOB)",
@@ -339,7 +339,7 @@ def _begin(
         WHERE seq = ?
         """,
         (
-            transition(command.state, Cause.SEND),
+            next_state(command.state, Cause.SEND),
             step.request,
             digest_of((step.request,)),
             step.key_fingerprint,
@@ -379,13 +379,13 @@ def move_on(
     connection: sqlite3.Connection,
     command: Command,
     state: State,
-    settlement: Settlement,
+    transition: Transition,
     now: str,
 ) -> State:
-    evidence = command_evidence.merged_evidence(connection, command, state, settlement)
-    for cause in settlement.causes:
-        state = transition(state, cause)
-    held = settlement.held and not _order_changed(connection, command)
+    evidence = command_evidence.merged_evidence(connection, command, state, transition)
+    for cause in transition.causes:
+        state = next_state(state, cause)
+    held = transition.held and not _order_changed(connection, command)
     connection.execute(
         """
         UPDATE commands SET state = ?, reason = ?, settled_at = ?, held = ?,
@@ -396,27 +396,27 @@ def move_on(
         (
             state,
             adjustments.name_affected_count(
-                connection, command, state, settlement.reason
+                connection, command, state, transition.reason
             ),
             None if state in OPEN else now,
             held,
-            settlement.due_at,
-            settlement.counts_as_failure,
+            transition.due_at,
+            transition.counts_as_failure,
             evidence,
             command.seq,
         ),
     )
-    if settlement.effect_id is not None:
-        _link(connection, command, settlement.effect_id)
-        echoes.recognize(connection, command, settlement.effect_id)
+    if transition.effect_id is not None:
+        _link(connection, command, transition.effect_id)
+        echoes.claim_effect(connection, command, transition.effect_id)
     if state not in {State.SENDING, State.UNCERTAIN}:
-        echoes.forget_unclaimed(connection, command)
+        echoes.drop_unclaimed(connection, command)
     if command.kind == "adjust":
-        adjustments.follow(connection, command.id, state, settlement.reason, now)
+        adjustments.follow(connection, command.id, state, transition.reason, now)
     if state is State.APPLIED:
-        incidents.of_command(connection, command, settlement, now)
+        incidents.add_of_command(connection, command, transition, now)
         if command.kind == "cancel":
-            planning.restock_unshipped(connection, command, settlement, now)
+            planning.restock_unshipped(connection, command, transition, now)
     return state
 
 

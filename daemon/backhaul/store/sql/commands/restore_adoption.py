@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = timedelta(days=30)
 """How long after a restore a record may come in again that was worked off before."""
-EARLIER_ROUNDS = 20
+MOST_EARLIER_ROUNDS = 20
 """How often, at most, a count was reckoned anew in a life that is not remembered."""
 ADOPTED = "the platform's history showed our tag before this record came in again"
 # What was told another reason was no step of a count; what is not in the ledger yet may
@@ -53,7 +53,7 @@ _COUNTS = """
 LOOKED_AT = "the database was restored: the order is read before anything is sent"
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class InitialState(msgspec.Struct, frozen=True):
     """The columns of a new command that are not its own to say.
 
     `sent_at` is the last moment at which it may have been sent in a life that this
@@ -68,12 +68,12 @@ class Beginning(msgspec.Struct, frozen=True):
     evidence: str | None = None
 
 
-def beginning(
+def initial_state(
     connection: sqlite3.Connection, store: str, command: NewCommand, now: str
-) -> Beginning:
+) -> InitialState:
     """Return how a command begins that is planned now."""
     if (evidence := adopted(connection, store, command.id)) is not None:
-        return Beginning(
+        return InitialState(
             State.APPLIED,
             ADOPTED,
             settled_at=now,
@@ -83,8 +83,8 @@ def beginning(
     restored_at = _restored_at(connection, store, now)
     # Only a parcel can be made twice and bears no tag.
     if restored_at is not None and command.kind == "fulfill":
-        return Beginning(State.UNCERTAIN, LOOKED_AT, sent_at=restored_at)
-    return Beginning()
+        return InitialState(State.UNCERTAIN, LOOKED_AT, sent_at=restored_at)
+    return InitialState()
 
 
 def adopted(
@@ -104,16 +104,20 @@ def adopted(
     return {**first, **({"doubled": doubled} if doubled else {})}
 
 
-def steps_of(connection: sqlite3.Connection, values: Mapping[str, object]) -> set[str]:
+def possible_adjustments(
+    connection: sqlite3.Connection, values: Mapping[str, object]
+) -> set[str]:
     """Return the ids of all steps that known counts of a `variant` may have made."""
     return {
         step_id(store, instance, target, number)
         for store, instance, target, rounds in connection.execute(_COUNTS, values)
-        for number in range(rounds + EARLIER_ROUNDS)
+        for number in range(rounds + MOST_EARLIER_ROUNDS)
     }
 
 
-def forgotten(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
+def unknown_adjustment(
+    connection: sqlite3.Connection, values: Mapping[str, object]
+) -> str:
     """Name a command of ours of which only its effect since a count is known.
 
     It may have been the step of a newer count, which that one must not make good again:
@@ -122,7 +126,7 @@ def forgotten(connection: sqlite3.Connection, values: Mapping[str, object]) -> s
     """
     about = {**values, "reason": ADJUSTMENT_REASON}
     found = [row[0] for row in connection.execute(_FORGOTTEN, about)]
-    known = steps_of(connection, values) if found else set()
+    known = possible_adjustments(connection, values) if found else set()
     return next((command for command in found if command not in known), "")
 
 
@@ -132,7 +136,7 @@ def last_round(
     """Return the last round, from `since` on, whose step of a count was adopted."""
     steps = {
         step_id(store, instance, target, number): number
-        for number in range(since, since + EARLIER_ROUNDS)
+        for number in range(since, since + MOST_EARLIER_ROUNDS)
     }
     found = connection.execute(
         "SELECT command_id FROM adopted WHERE store = ?"
@@ -163,7 +167,7 @@ def adopt(
     )
 
 
-def landed(adjustment_id: str, moves: Sequence[Move]) -> dict[str, Any]:
+def effect_evidence(adjustment_id: str, moves: Sequence[Move]) -> dict[str, Any]:
     """Return what proves an effect, as evidence."""
     return {"adjustment_id": adjustment_id, "moves": msgspec.to_builtins(list(moves))}
 

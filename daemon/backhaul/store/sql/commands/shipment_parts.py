@@ -75,7 +75,7 @@ def add_record_parts(db: Database) -> None:
     )
 
 
-def split(
+def split_shipment(
     connection: sqlite3.Connection, instance: str, new: NewRecord
 ) -> Split | None:
     """Return what is left of a shipment; None for a record that is one cause alone."""
@@ -90,7 +90,7 @@ def split(
     return _Splitting(connection, instance, new, record, parts).split()
 
 
-def remember(
+def record_parts(
     connection: sqlite3.Connection, instance: str, id_: int, payload: bytes
 ) -> None:
     """Keep which record has which parts."""

@@ -1,4 +1,4 @@
-"""Commands in doubt: what is known to tell their fate from, and each look at them."""
+"""Uncertain commands: what their outcome is determined from, and each check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.effect_proof import EffectOwner
 from backhaul.core.identity import is_intact, tag
 from backhaul.core.lifecycle import Cause, State
-from backhaul.store.commands import Doubt
+from backhaul.store.commands import UncertainCommand
 from backhaul.store.sql.commands.command_evidence import known_before
 from backhaul.store.sql.commands.repository import (
     COLUMNS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.commands import Look, Settlement
+    from backhaul.store.commands import Check, Transition
     from backhaul.store.matching import Command
     from backhaul.store.sqlite.writer import Writer
 
@@ -45,8 +45,8 @@ _DOUBT = f"""
     FROM commands WHERE seq = ?
 """  # noqa: S608 - constants
 # What is there may be the effect of any command of its lane: two looks at once would
-# both take it for theirs, and so would a look beside a request under way. Several of a
-# lane are in doubt after a restore, or where a person asks for what was given up.
+# both take it for theirs, and so would a check beside a request under way. Several of a
+# lane are uncertain after a restore, or where a person asks for what was given up.
 _ALONE = """
     NOT EXISTS (
       SELECT 1 FROM commands o INDEXED BY commands_flying
@@ -63,8 +63,8 @@ _NEXT_DUE = f"""
     SELECT min(due_at) FROM commands c
     WHERE state = 'uncertain' AND store = :store AND {_ALONE}
 """  # noqa: S608 - constants
-# What was never in doubt has no parcel, or one that is known.
-BESIDE = f"""
+# What was never uncertain has no parcel, or one that is known.
+SIBLINGS = f"""
     SELECT {COLUMNS} FROM commands INDEXED BY idx_commands_target
     WHERE store = ? AND target = ? AND kind = 'fulfill' AND seq != ?
       AND effect_id IS NULL AND (state = 'uncertain' OR state != 'sending' AND EXISTS (
@@ -101,17 +101,17 @@ LAST_ADJUSTED = """
 """
 
 
-class SqlDoubts:
+class SqlUncertainCommands:
     """Reads and settles commands whose fate is not known."""
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
 
-    async def due(self, store: str, limit: int) -> list[Doubt]:
+    async def due(self, store: str, limit: int) -> list[UncertainCommand]:
         """Return what is to be looked at now, the longest due first, one of a lane."""
 
-        def unit(connection: sqlite3.Connection) -> list[Doubt]:
+        def unit(connection: sqlite3.Connection) -> list[UncertainCommand]:
             now = to_text(self._clock.now())
             values = {"store": store, "now": now, "limit": limit}
             due = connection.execute(_DUE, values).fetchall()
@@ -126,7 +126,7 @@ class SqlDoubts:
         return await self._writer.urgent(unit)
 
     async def next_due(self, store: str) -> str | None:
-        """Return when the next look is due (it may be past); None without any."""
+        """Return when the next check is due (it may be past); None without any."""
 
         def unit(connection: sqlite3.Connection) -> str | None:
             values = {"store": store, "now": to_text(self._clock.now())}
@@ -140,7 +140,7 @@ class SqlDoubts:
     ) -> None:
         """Put off looks by as much as the clock was set forward.
 
-        A look that is due later than `longest_seconds`, the longest wait there is,
+        A check that is due later than `longest_seconds`, the longest wait there is,
         after the time by the clock of before stays: it was put off by the new one.
         """
         values = {
@@ -155,43 +155,47 @@ class SqlDoubts:
             lambda connection: connection.execute(_POSTPONE, values).rowcount
         )
 
-    async def settle(self, doubt: Doubt, look: Look, settlement: Settlement) -> State:
-        """Keep a look and move its command on. Returns where it stands now.
+    async def record_check(
+        self, uncertain: UncertainCommand, check: Check, transition: Transition
+    ) -> State:
+        """Keep a check and move its command on. Returns where it stands now.
 
         A command that a person has moved meanwhile stays where it is, and so does one
-        that was even sent again: the look was at its earlier attempt.
+        that was even sent again: the check was at its earlier attempt.
         """
 
         def unit(connection: sqlite3.Connection) -> State:
-            state, stands = _stand(connection, doubt)
-            if look.counts:
-                _keep(connection, doubt, look)
+            state, stands = _stand(connection, uncertain)
+            if check.counts:
+                _keep(connection, uncertain, check)
             if not stands:
                 return state
             now = to_text(self._clock.now())
-            _count_look(connection, doubt, look, settlement)
-            return move_on(connection, doubt.command, State.UNCERTAIN, settlement, now)
+            _count_look(connection, uncertain, check, transition)
+            return move_on(
+                connection, uncertain.command, State.UNCERTAIN, transition, now
+            )
 
         return await self._writer.urgent(unit)
 
-    async def stands(self, doubt: Doubt) -> bool:
-        """Tell whether that attempt is in doubt still: a person may decide any time."""
+    async def is_still_uncertain(self, uncertain: UncertainCommand) -> bool:
+        """Tell whether that attempt is uncertain still: an operator may decide."""
         _, stands = await self._writer.urgent(
-            lambda connection: _stand(connection, doubt)
+            lambda connection: _stand(connection, uncertain)
         )
         return stands
 
-    async def beside(self, command: Command) -> list[Command]:
+    async def sibling_fulfillments(self, command: Command) -> list[Command]:
         """Return the order's other fulfillments that may own a parcel nobody knows of.
 
-        They are in doubt, or were and were given up or called done. One that is damaged
-        is passed over; where it is in doubt, it is parked.
+        They are uncertain, or were and were given up or called done. A damaged one
+        is passed over; where it is uncertain, it is parked.
         """
 
         def unit(connection: sqlite3.Connection) -> list[Command]:
             now = to_text(self._clock.now())
             values = (command.store, command.target, command.seq)
-            found = map(to_command, connection.execute(BESIDE, values).fetchall())
+            found = map(to_command, connection.execute(SIBLINGS, values).fetchall())
             return [
                 each
                 for each in found
@@ -241,7 +245,9 @@ class SqlDoubts:
 
         return await self._writer.urgent(unit)
 
-    async def rivals(self, command: Command, landed_at: str) -> int:
+    async def count_competing_adjustments(
+        self, command: Command, effective_at: str
+    ) -> int:
         """Count the adjustments that may have made a change that looks like its own.
 
         Those are without a known effect, were sent at least once, and stood open within
@@ -257,7 +263,7 @@ class SqlDoubts:
                 "variant": command.payload["variant_id"],
                 "delta": command.payload["delta"],
                 "form": _FORM,
-                "landed_at": landed_at,
+                "landed_at": effective_at,
                 "on_its_way": f"-{ON_ITS_WAY.days} days",
             }
             (count,) = connection.execute(_RIVALS, values).fetchone()
@@ -272,11 +278,13 @@ def sent_tag(command_id: str, request: bytes | None) -> str | None:
     return own if request and own.encode() in request else None
 
 
-def _stand(connection: sqlite3.Connection, doubt: Doubt) -> tuple[State, bool]:
-    """Return where a command stands, and whether that attempt is in doubt still."""
+def _stand(
+    connection: sqlite3.Connection, uncertain: UncertainCommand
+) -> tuple[State, bool]:
+    """Return where a command stands, and whether that attempt is uncertain still."""
     query = "SELECT state, attempts FROM commands WHERE seq = ?"
-    row = connection.execute(query, (doubt.command.seq,)).fetchone()
-    return State(row[0]), row == (State.UNCERTAIN, doubt.command.attempts)
+    row = connection.execute(query, (uncertain.command.seq,)).fetchone()
+    return State(row[0]), row == (State.UNCERTAIN, uncertain.command.attempts)
 
 
 def _is_sound(
@@ -296,10 +304,10 @@ def _is_sound(
     return sound
 
 
-def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
+def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> UncertainCommand:
     *columns, request, key, baseline, planned_at, sent_at, looks, sends, answer = row
     command = to_command(tuple(columns))
-    return Doubt(
+    return UncertainCommand(
         command=command,
         request=request or b"",
         key_fingerprint=key or "",
@@ -307,8 +315,8 @@ def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
         planned_at=planned_at,
         sent_at=sent_at,
         first_sent_at=_first_sent(sent_at, *msgspec.json.decode(sends)),
-        looks=looks,
-        is_overtaken=has_later_adjustment(connection, command),
+        checks=looks,
+        is_superseded=has_later_adjustment(connection, command),
         answer=answer or "",
     )
 
@@ -325,26 +333,35 @@ def _first_sent(sent_at: str, first: str | None, last: str | None) -> str:
     return to_text(from_text(sent_at) - between)
 
 
-def _keep(connection: sqlite3.Connection, doubt: Doubt, look: Look) -> None:
+def _keep(
+    connection: sqlite3.Connection, uncertain: UncertainCommand, check: Check
+) -> None:
     connection.execute(
         "INSERT INTO looks (command_id, number, at, found, reason, read)"
         " VALUES (?, ?, ?, ?, ?, ?)",
         (
-            doubt.command.id,
-            doubt.looks + 1,
-            look.at,
-            look.found,
-            look.reason,
-            msgspec.json.encode(look.read).decode() if look.read else None,
+            uncertain.command.id,
+            uncertain.checks + 1,
+            check.at,
+            check.found,
+            check.reason,
+            msgspec.json.encode(check.read).decode() if check.read else None,
         ),
     )
 
 
 def _count_look(
-    connection: sqlite3.Connection, doubt: Doubt, look: Look, settlement: Settlement
+    connection: sqlite3.Connection,
+    uncertain: UncertainCommand,
+    check: Check,
+    transition: Transition,
 ) -> None:
-    """Count a look that could tell; a proved absence begins anew."""
-    looks = 0 if Cause.PROVED_ABSENT in settlement.causes else doubt.looks + look.counts
+    """Count a check that could tell; a proved absence begins anew."""
+    looks = (
+        0
+        if Cause.PROVED_ABSENT in transition.causes
+        else uncertain.checks + check.counts
+    )
     connection.execute(
-        "UPDATE commands SET looks = ? WHERE seq = ?", (looks, doubt.command.seq)
+        "UPDATE commands SET looks = ? WHERE seq = ?", (looks, uncertain.command.seq)
     )

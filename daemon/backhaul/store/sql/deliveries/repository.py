@@ -9,7 +9,7 @@ from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import cancellation
-from backhaul.core.lifecycle import Cause, State, transition
+from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Outgoing
 from backhaul.store.operations import AuditEntry
@@ -107,7 +107,7 @@ class SqlDeliveries:
                 "UPDATE deliveries SET state = ?, reason = ?, due_at = ?"
                 " WHERE instance = ? AND state = 'sending'",
                 (
-                    transition(State.SENDING, Cause.UNKNOWN),
+                    next_state(State.SENDING, Cause.UNKNOWN),
                     _INTERRUPTED,
                     now,
                     subscriber.instance,
@@ -398,7 +398,7 @@ def _move(
     """Move a delivery through the table of moves; return where it stands then."""
     before = _state(connection, seq)
     try:
-        state = transition(before, cause)
+        state = next_state(before, cause)
     except ValueError:
         raise BackhaulError(
             f"delivery {seq} is {before}; that cannot be done to it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.lifecycle import Cause, State, transition
+from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.store.sql.commands.planning import plan
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _came_back(
     connection.execute(
         "UPDATE commands SET state = ?, reason = ? WHERE id = ? AND state = ?",
         (
-            transition(State.PLANNED, Cause.PERSON_PARKS),
+            next_state(State.PLANNED, Cause.PERSON_PARKS),
             reason,
             cancel.id,
             State.PLANNED,

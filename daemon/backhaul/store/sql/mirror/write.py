@@ -248,7 +248,7 @@ class MirrorTransaction:
         )
         self._put_children(store, order, is_new=is_new)
         self._release(store, f"order:{order.id}")
-        incidents.of_order(self._connection, store, order, self.now)
+        incidents.add_of_order(self._connection, store, order, self.now)
 
     def _release(self, store: str, lane: str) -> None:
         """Let go what waits in a lane."""
@@ -384,7 +384,7 @@ class MirrorTransaction:
             (store, kind, object_id, change, self.now, event, cause),
         )
         if heard:
-            echoes.fed(self._connection, store, [*heard], added.lastrowid or 0)
+            echoes.link_change(self._connection, store, [*heard], added.lastrowid or 0)
 
     def record_effects(
         self, store: str, lane: str, effects: Sequence[str], event: int
@@ -393,7 +393,9 @@ class MirrorTransaction:
         heard = {}
         for effect in effects:
             place = (store, lane, effect, event)
-            is_first, instance = echoes.hear(self._connection, *place, self.now)
+            is_first, instance = echoes.record_effect(
+                self._connection, *place, self.now
+            )
             if is_first:
                 heard[effect] = instance
         self._heard = {event: heard}

@@ -19,7 +19,11 @@ from backhaul.store.records import (
     Unmatched,
 )
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.commands.shipment_parts import MERGED, remember, split
+from backhaul.store.sql.commands.shipment_parts import (
+    MERGED,
+    record_parts,
+    split_shipment,
+)
 from backhaul.store.sql.inbox.quarantine_rows import set_aside
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.parcel_tracking import track
@@ -214,7 +218,7 @@ def _accept(
     match_one: MatchOne,
 ) -> RecordOutcome:
     """Take a record, or what is new of one whose parts others brought."""
-    found = None if new.payload is None else split(connection, instance, new)
+    found = None if new.payload is None else split_shipment(connection, instance, new)
     if found is None:
         return _accept_one(connection, instance, store, new, now, match_one)
     outcomes: list[RecordOutcome] = []
@@ -246,7 +250,7 @@ def _accept_one(
     if id_ is None:
         return _accept_again(connection, record, new, match_one)
     record = record._replace(id=id_)
-    remember(connection, instance, id_, payload)
+    record_parts(connection, instance, id_, payload)
     if new.payload is None:
         _set_aside(connection, record, new.raw, new.reason, now)
         return RecordOutcome(record, "quarantined", new.reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.lifecycle import Cause, State, transition
+from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
@@ -135,7 +135,7 @@ def follow(
         _recalculate_later(connection, target, reason, now)
     elif (cause := _FOLLOWS.get(state, {}).get(stands)) is not None:
         told = _target_reason(connection, target, state, reason)
-        _move(connection, target, transition(stands, cause), told, now)
+        _move(connection, target, next_state(stands, cause), told, now)
         _read_back(connection, target, needed=state is State.APPLIED)
 
 
@@ -177,7 +177,7 @@ def _recalculate_later(
         "SELECT round FROM stock_targets WHERE command_id = ?", (target,)
     ).fetchone()
     if rounds >= MOST_ROUNDS:
-        parked = transition(State.PLANNED, Cause.UNDECIDABLE)
+        parked = next_state(State.PLANNED, Cause.UNDECIDABLE)
         told = f"the store refused its step {rounds} times, the last time: {reason}"
         _move(connection, target, parked, told, now)
         return
@@ -311,7 +311,7 @@ def has_later_adjustment(connection: sqlite3.Connection, command: Command) -> bo
     ):
         return True
     at_hand = {"store": store, "product": product, "variant": variant, "as_of": as_of}
-    return bool(restore_adoption.forgotten(connection, at_hand))
+    return bool(restore_adoption.unknown_adjustment(connection, at_hand))
 
 
 def _counted_reason(connection: sqlite3.Connection, command: Command) -> str | None:
@@ -349,7 +349,7 @@ def supersede_adjustment(
     dropped = connection.execute(
         "UPDATE commands SET state = ?, reason = ?, settled_at = due_at"
         " WHERE id = ? AND state = 'planned' RETURNING due_at",
-        (transition(State.PLANNED, Cause.REPLACED), reason, correction),
+        (next_state(State.PLANNED, Cause.REPLACED), reason, correction),
     ).fetchone()
     if dropped is None:
         return
@@ -368,7 +368,7 @@ def supersede(
         return
     if step is not None and step[1] is State.PLANNED:
         supersede_adjustment(connection, step[0], reason)
-    _move(connection, target, transition(State.PLANNED, Cause.REPLACED), reason, now)
+    _move(connection, target, next_state(State.PLANNED, Cause.REPLACED), reason, now)
 
 
 def stop_reasons(connection: sqlite3.Connection) -> dict[str, str]:

@@ -19,7 +19,7 @@ from backhaul.store.sql.stock_targets.adjustments import OUTDATED
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.commands import Tagged
+    from backhaul.store.commands import TaggedAdjustment
 
 MAY_BE_LATE = frozenset({TagMeaning.LATE, TagMeaning.LINKED, TagMeaning.OWN})
 """What may have landed behind a count: also what a look found before the audit did."""
@@ -78,7 +78,7 @@ class AffectedCount(Struct, frozen=True):
 
 
 def affected_count(
-    connection: sqlite3.Connection, store: str, tagged: Tagged
+    connection: sqlite3.Connection, store: str, tagged: TaggedAdjustment
 ) -> AffectedCount | None:
     """Return the count that an adjustment has landed behind."""
     for move in tagged.moves:

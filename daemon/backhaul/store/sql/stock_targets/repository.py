@@ -13,7 +13,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import ADJUSTMENT_REASON, Count
-from backhaul.store.commands import Settlement
+from backhaul.store.commands import Transition
 from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.planning import plan
@@ -289,7 +289,7 @@ def _decide(
         _wait(connection, target.command.id, Wait(busy, soon, counts=False))
         return
     step = decide(stock_snapshot.load_snapshot(connection, values, level))
-    if isinstance(step, Settlement):
+    if isinstance(step, Transition):
         move_on(connection, target.command, State.PLANNED, step, now)
     elif isinstance(step, Wait):
         _wait(connection, target.command.id, step)
@@ -337,7 +337,7 @@ def _correct(
         ),
     )
     if step.computation.delta == 0:
-        done = Settlement((Cause.PROVED_APPLIED,), words, evidence=evidence)
+        done = Transition((Cause.PROVED_APPLIED,), words, evidence=evidence)
         move_on(connection, target.command, State.PLANNED, done, now)
         return
     connection.execute(

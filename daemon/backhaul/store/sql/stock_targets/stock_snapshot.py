@@ -242,7 +242,7 @@ def _earlier_steps(
     adopted = dict(connection.execute(_ADOPTED, values).fetchall())
     if not adopted:
         return set()
-    steps = restore_adoption.steps_of(connection, values)
+    steps = restore_adoption.possible_adjustments(connection, values)
     return {effect for command, effect in adopted.items() if command in steps}
 
 
@@ -252,7 +252,7 @@ def _unreported(connection: sqlite3.Connection, values: Mapping[str, object]) ->
         row = connection.execute(query, values).fetchone()
         if row is not None:
             return str(row[0])
-    command = restore_adoption.forgotten(connection, values)
+    command = restore_adoption.unknown_adjustment(connection, values)
     return command and (
         f"command {command[:8]}, from before the database was restored, may be the"
         " adjustment of a newer count"
