@@ -10,7 +10,7 @@ BackhaulError
 │   ├── WriterFailed          70  the database's writer ended unexpectedly
 │   └── AlreadyRunning        75  another daemon holds the lock, or started later
 ├── Busy                      try again soon (HTTP 503 with Retry-After)
-├── ReadFailed                the database cannot be read now
+│   └── ReadFailed            the database cannot be read now
 └── Unusable                  one row or body is quarantined, the rest continues
     └── Unreadable            the same, for an object with a readable kind and id
 """
@@ -115,7 +115,7 @@ class Busy(BackhaulError):
         super().__init__(reason)
 
 
-class ReadFailed(BackhaulError):
+class ReadFailed(Busy):
     """The database cannot be read; the cause is the driver's error."""
 
 

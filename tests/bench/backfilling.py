@@ -57,12 +57,12 @@ async def backfill(client: PlatformClient, path: Path) -> tuple[float, float, in
     facts = {STORE: StoreFacts(currency="INR")}
     drain = FoldWorker(store.inbox, CLOCK, facts, lambda: None)
     repair = MirrorRepair(
-        STORE, store.look, store.inbox, lambda: "INR", drain.wake, drain.caught_up
+        STORE, store.mirror, store.inbox, lambda: "INR", drain.wake, drain.caught_up
     )
     absence = DeletionCheck(
         client,
         repair,
-        store.sweeps,
+        store.passes,
         store.refetch_queue,
         lambda: None,
         CLOCK,
@@ -73,7 +73,7 @@ async def backfill(client: PlatformClient, path: Path) -> tuple[float, float, in
         ORDERS,
         client,
         repair,
-        store.sweeps,
+        store.passes,
         absence,
         CLOCK,
         Priority.SWEEP,
@@ -85,7 +85,7 @@ async def backfill(client: PlatformClient, path: Path) -> tuple[float, float, in
         read = perf_counter() - began
         await drain.caught_up()
         folded = perf_counter() - began
-        mirrored = await store.look.count("order", STORE)
+        mirrored = await store.mirror.count("order", STORE)
         folding.cancel()
     await store.stop()
     return read, folded, ended.read, mirrored

@@ -157,8 +157,8 @@ async def _walk_twice(office: Office) -> None:
     async with started_store(path) as store:
         for note in ("", "403 no"):
             for kind in KINDS:
-                at = await store.sweeps.begin("main", "full", kind)
-                await store.sweeps.end(at.sweep, 0, note if kind == "orders" else "")
+                at = await store.passes.begin("main", "full", kind)
+                await store.passes.end(at.pass_id, 0, note if kind == "orders" else "")
 
 
 LIVE: dict[str, Any] = {

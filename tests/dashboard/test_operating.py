@@ -317,9 +317,9 @@ async def test_a_list_that_cannot_be_read_is_named_beside_the_time(
 ) -> None:
     for note in ("", "403 no"):
         for kind in KINDS:
-            at = await office.store.sweeps.begin("main", "full", kind)
+            at = await office.store.passes.begin("main", "full", kind)
             said = note if kind == "orders" else ""
-            await office.store.sweeps.end(at.sweep, 0, said)
+            await office.store.passes.end(at.pass_id, 0, said)
     browser = await office.browser("vera")
     for path in ("/", "/drift"):
         page = await browser.read(path)

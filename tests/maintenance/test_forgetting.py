@@ -223,8 +223,8 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
 
 async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
     await take(store, delivery("customers/create", customer()))
-    at = await store.sweeps.begin("main", "full", "customers")
-    await store.sweeps.advance(at, ["cus_1", "cus_2"], {})
+    at = await store.passes.begin("main", "full", "customers")
+    await store.passes.advance(at, ["cus_1", "cus_2"], {})
     await forget(store)
     seen = rows(store.path, "SELECT object_id FROM sightings")
     assert seen == [("cus_2",)]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 async def walk(store: SqliteStore, **notes: str) -> None:
     for kind in KINDS:
-        at = await store.sweeps.begin("main", "full", kind)
-        await store.sweeps.end(at.sweep, 0, notes.get(kind, ""))
+        at = await store.passes.begin("main", "full", kind)
+        await store.passes.end(at.pass_id, 0, notes.get(kind, ""))
 
 
 def proved(path: Path) -> dict[str, Any]:
@@ -59,10 +59,10 @@ async def test_when_a_store_was_first_read_is_told_before_anything_is_proved(
     async with started_store(tmp_path / "backhaul.db", clock) as store:
         assert await first_read(store) == {}
         begun = clock.now().timestamp()
-        await store.sweeps.begin("main", "backfill", "orders")
+        await store.passes.begin("main", "backfill", "orders")
         await clock.advance(3600)
         await walk(store)
-        await store.sweeps.begin("other", "incremental", "orders")
+        await store.passes.begin("other", "incremental", "orders")
         assert await first_read(store) == {"main": begun}
 
 
@@ -108,8 +108,8 @@ async def test_a_list_that_was_read_and_never_proved_proves_nothing(
     tmp_path: Path, job: str
 ) -> None:
     async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
-        at = await store.sweeps.begin("main", job, "orders")
-        await store.sweeps.end(at.sweep, 1)
+        at = await store.passes.begin("main", job, "orders")
+        await store.passes.end(at.pass_id, 1)
         await walk(store, orders=REFUSED)
         assert equal_since(store.path) is None
 
@@ -118,8 +118,8 @@ async def test_a_list_that_was_refused_amid_its_only_walk_proves_nothing(
     tmp_path: Path,
 ) -> None:
     async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
-        at = await store.sweeps.begin("main", "backfill", "orders")
-        await store.sweeps.advance(replace(at, page=1, read=100), [], {})
-        await store.sweeps.end(at.sweep, 0, REFUSED)
+        at = await store.passes.begin("main", "backfill", "orders")
+        await store.passes.advance(replace(at, page=1, read=100), [], {})
+        await store.passes.end(at.pass_id, 0, REFUSED)
         await walk(store, orders=REFUSED)
         assert equal_since(store.path) is None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.errors import Busy
-from backhaul.store.sql.mirror.sync_progress import SqliteLook
+from backhaul.store.sqlite.database import open_readable
 from scenes.databases import started_store
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 async def test_a_file_that_cannot_be_opened_is_looked_at_later(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
-    with closing(SqliteLook(path)) as look:
+    with open_readable(path) as store:
         with pytest.raises(Busy, match="unable to open database file"):
-            await look.count("product", "main")
+            await store.mirror.count("product", "main")
         async with started_store(path):
-            assert await look.count("product", "main") == 0
+            assert await store.mirror.count("product", "main") == 0

@@ -70,7 +70,7 @@ async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
     drain = FoldWorker(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
     repair = MirrorRepair(
         "main",
-        place.store.look,
+        place.store.mirror,
         place.store.inbox,
         lambda: "INR",
         drain.wake,
@@ -81,7 +81,7 @@ async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
         yield Reconciler(
             place.client,
             repair,
-            place.store.sweeps,
+            place.store.passes,
             place.store.refetch_queue,
             place.store.kv,
             place.clock,

@@ -17,7 +17,7 @@ from scenes.scripted_platform import Connection, Request, document, message, pro
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
-    from backhaul.store.mirror import Sweep
+    from backhaul.store.mirror import Pass
     from sync.conftest import Place
 
 GONE = problem(404, "NOT_FOUND")
@@ -39,7 +39,7 @@ async def hold(place: Place, *ids: str) -> None:
     place.platform.says("/orders", listed())
 
 
-async def walk(place: Place, kind: str = "orders") -> Sweep:
+async def walk(place: Place, kind: str = "orders") -> Pass:
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", [kind])
     return ended
@@ -49,7 +49,7 @@ async def rehearse(place: Place, kind: str = "orders") -> list[tuple[str, str]]:
     async def nothing() -> None:
         """Nothing is folded."""
 
-    mirror = Comparison("main", place.store.look, lambda: "INR", nothing)
+    mirror = Comparison("main", place.store.mirror, lambda: "INR", nothing)
     rehearsal = SyncDryRun(place.client, mirror, place.clock, 0.0)
     return [(found.id, found.drift) async for found in rehearsal.run(kind)]
 
@@ -67,7 +67,7 @@ async def test_an_object_that_is_refused_does_not_end_the_walk(
     if answer is GONE:
         place.platform.says("/orders", listed(), listed(), GONE, listed())
     ended = await walk(place)
-    assert (ended.note, ended.alien, ended.unrepaired) == ("", 2, 1)
+    assert (ended.note, ended.foreign, ended.unrepaired) == ("", 2, 1)
     assert {"/orders/ord_1", "/orders/ord_2", "/orders/ord_3"} <= set(asked(place))
 
 
@@ -93,7 +93,7 @@ async def test_an_id_cannot_lead_elsewhere(id_: str, place: Place) -> None:
         place.platform.says(path, show)
     assert await rehearse(place) == [(id_, "foreign")]
     ended = await walk(place)
-    assert (ended.alien, ended.unrepaired) == (1, 0)
+    assert (ended.foreign, ended.unrepaired) == (1, 0)
     assert requests == []
 
 
@@ -103,7 +103,7 @@ async def test_a_page_of_a_proxy_is_no_proof(place: Place) -> None:
     away = message(404, b"<html>", "text/html")
     place.platform.says("/orders", listed(), listed(), away)
     ended = await walk(place)
-    assert (ended.alien, ended.unrepaired) == (0, 1)
+    assert (ended.foreign, ended.unrepaired) == (0, 1)
 
 
 async def test_a_dry_run_does_not_call_an_unread_list_equal(place: Place) -> None:
@@ -136,8 +136,8 @@ async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
         more = {"total": 9, "hasMore": False}
         await connection.send(document({"data": products, "meta": more}))
 
-    begun = await place.store.sweeps.begin("main", "backfill", "levels")
-    await place.store.sweeps.advance(replace(begun, page=3, total=9), [], {})
+    begun = await place.store.passes.begin("main", "backfill", "levels")
+    await place.store.passes.advance(replace(begun, page=3, total=9), [], {})
     place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
     place.platform.says("/products", shown)
     async with reconciling(place) as reconciler:

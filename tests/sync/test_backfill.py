@@ -267,6 +267,6 @@ async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
     place.platform.says("/orders", come_in)
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
-    assert (ended.deleted, ended.alien, ended.unrepaired) == (0, 0, 0)
+    assert (ended.deleted, ended.foreign, ended.unrepaired) == (0, 0, 0)
     asked = {request.path for request in place.server.requests}
     assert asked == {"/orders"}

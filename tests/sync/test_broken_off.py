@@ -23,7 +23,7 @@ from sync.conftest import reconciling
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.store.mirror import Sweep
+    from backhaul.store.mirror import Pass
     from scenes.scripted_platform import Connection, Request
     from sync.conftest import Place
 
@@ -71,7 +71,7 @@ def show(place: Place, why: str) -> Orders:
     return orders
 
 
-async def walk(place: Place) -> Sweep:
+async def walk(place: Place) -> Pass:
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     return ended
@@ -145,7 +145,7 @@ async def test_more_rows_than_a_query_takes_are_looked_up(place: Place) -> None:
     ids = [f"absent_{n}" for n in range(most + 1)] + ["ord_1"]
     async with reconciling(place) as reconciler:
         await reconciler.repair.caught_up()
-        held = await place.store.look.versions("order", "main", ids)
+        held = await place.store.mirror.versions("order", "main", ids)
     assert list(held) == ["ord_1"]
 
 

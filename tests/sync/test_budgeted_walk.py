@@ -85,12 +85,12 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
         """Nothing is folded here."""
 
     repair = MirrorRepair(
-        "main", store.look, store.inbox, lambda: "INR", lambda: None, nothing
+        "main", store.mirror, store.inbox, lambda: "INR", lambda: None, nothing
     )
     absence = DeletionCheck(
         client,
         repair,
-        store.sweeps,
+        store.passes,
         store.refetch_queue,
         lambda: None,
         clock,
@@ -101,7 +101,7 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
         ORDERS,
         client,
         repair,
-        store.sweeps,
+        store.passes,
         absence,
         clock,
         Priority.SWEEP,

@@ -10,11 +10,11 @@ from scenes.scripted_platform import document
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
-    from backhaul.store.mirror import Sweep
+    from backhaul.store.mirror import Pass
     from sync.conftest import Place
 
 
-async def walked(place: Place) -> Sweep:
+async def walked(place: Place) -> Pass:
     """Walk over the orders; nobody reads again what is in doubt."""
     place.platform.says("/orders", document({"data": [payloads.order()]}))
     place.platform.says("/orders/ord_1", document({"data": payloads.order()}))

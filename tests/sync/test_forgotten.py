@@ -68,7 +68,7 @@ async def test_a_customer_who_was_forgotten_is_as_the_platform_has_it(
         assert await drift(reconciler, "customers") == [(0, 0), (0, 0)]
         rehearsal = SyncDryRun(
             place.client,
-            Comparison("main", place.store.look, lambda: "INR", nothing),
+            Comparison("main", place.store.mirror, lambda: "INR", nothing),
             place.clock,
             0.0,
         )

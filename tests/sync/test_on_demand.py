@@ -70,7 +70,7 @@ async def test_what_was_given_up_proves_nothing_until_it_has_ended(
     place.platform.says("/orders", orders)
     ((line,), _) = await ask(place, "orders")
     assert "503" in line["trouble"]
-    assert await place.store.look.sweeps("main") == []
+    assert await place.store.mirror.last_passes("main") == []
     away.clear()
     ((line,), _) = await ask(place, "orders")
     assert (line["id"], line["note"], line["unrepaired"]) == (1, "", 0)

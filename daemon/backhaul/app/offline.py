@@ -27,7 +27,7 @@ from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
-from backhaul.store.sql.mirror.sync_progress import SqliteLook
+from backhaul.store.sqlite.database import open_readable
 from backhaul.store.sqlite.opening import open_store, sole_writer
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
@@ -191,7 +191,6 @@ async def _working(
 async def open_dry_run(settings: Settings, name: str) -> AsyncIterator[SyncDryRun]:
     """Open the platform, and the database read-only, for a dry run."""
     transport, client = build_client(settings, name, CLOCK)
-    look = SqliteLook(settings.database_file)
 
     async def nothing() -> None:
         """Do nothing: a dry run folds no events, it only waits for the grace time."""
@@ -199,9 +198,10 @@ async def open_dry_run(settings: Settings, name: str) -> AsyncIterator[SyncDryRu
     try:
         facts = await client.facts()
         base_url, file = settings.stores[name].base_url, settings.database_file
-        require_same(name, base_url, await known_facts(name, look), facts, file)
-        mirror = Comparison(name, look, lambda: facts.currency, nothing)
-        yield SyncDryRun(client, mirror, CLOCK, settings.reconcile.grace)
+        with open_readable(file) as store:
+            known = await known_facts(name, store.mirror)
+            require_same(name, base_url, known, facts, file)
+            mirror = Comparison(name, store.mirror, lambda: facts.currency, nothing)
+            yield SyncDryRun(client, mirror, CLOCK, settings.reconcile.grace)
     finally:
-        look.close()
         await transport.close()

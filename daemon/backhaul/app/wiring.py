@@ -185,7 +185,7 @@ def build_repair(
     """Build the part that appends what is read of a store to its inbox."""
     return MirrorRepair(
         name,
-        store.look,
+        store.mirror,
         store.inbox,
         lambda: facts().currency,
         fold_worker.wake,
@@ -242,7 +242,7 @@ def build_reconciler(
     return Reconciler(
         client,
         repair,
-        store.sweeps,
+        store.passes,
         store.refetch_queue,
         store.kv,
         clock,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sqlite3
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -12,9 +11,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from backhaul.doctor.result import Result, fail, ok, warn
-from backhaul.errors import OtherStore, Unusable
+from backhaul.errors import OtherStore, ReadFailed, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.store.sql.mirror.sync_progress import SqliteLook
+from backhaul.store.sqlite.database import open_readable
 from backhaul.sync.store_identity import known_facts, require_same
 
 if TYPE_CHECKING:
@@ -223,11 +222,9 @@ async def _same(settings: Settings, name: str, facts: StoreFacts) -> Result:
     """Check that the API key belongs to the mirrored store."""
     known, mirror = None, settings.database_file
     if mirror.exists():
-        opened = SqliteLook(mirror)
         # Another check reports a database that cannot be read.
-        with suppress(sqlite3.Error):
-            known = await known_facts(name, opened)
-        opened.close()
+        with suppress(ReadFailed), open_readable(mirror) as store:
+            known = await known_facts(name, store.mirror)
     try:
         require_same(name, settings.stores[name].base_url, known, facts, mirror)
     except OtherStore as error:

@@ -1,4 +1,4 @@
-"""What reconciliation asks of a store."""
+"""The mirror as syncs and matching read it, and the passes of syncs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ if TYPE_CHECKING:
 
 
 class Progress(Struct, frozen=True):
-    """A walk over one list of one store, as far as it has come.
+    """How far a pass over one list of one store has come.
 
-    `page` is the last one whose rows are durable, 0 before the first; `total` is how
-    many rows the list had then, where the platform tells.
+    `page` is the last page whose rows are durable, 0 before the first. `total` is the
+    platform's number of rows in the list, if known.
     """
 
-    sweep: int
+    pass_id: int
     began_at: str
     page: int = 0
     total: int | None = None
     read: int = 0
 
 
-class Sweep(Struct, frozen=True):
-    """One walk that has ended, or is under way (`ended_at` is None)."""
+class Pass(Struct, frozen=True):
+    """A pass that has ended, or is under way (`ended_at` is None).
+
+    `note` says why a list cannot be read.
+    """
 
     id: int
     store: str
@@ -39,21 +42,24 @@ class Sweep(Struct, frozen=True):
     missed: int
     stale: int
     deleted: int
-    alien: int
+    foreign: int
     unrepaired: int
     note: str
 
     @property
     def found(self) -> int:
-        """How many rows were not as the platform has them."""
-        return self.missed + self.stale + self.deleted + self.alien
+        """Return how many rows differed from the platform."""
+        return self.missed + self.stale + self.deleted + self.foreign
 
 
-class Sweeps(Protocol):
-    """Walks over the platform's lists: progress that survives, and what they found."""
+class Passes(Protocol):
+    """Passes over the platform's lists: durable progress, and the differences found.
+
+    All methods may raise Busy.
+    """
 
     async def begin(self, store: str, job: str, kind: str) -> Progress:
-        """Begin a walk, or go on with the one that has not ended."""
+        """Begin a pass, or continue the one that has not ended."""
         ...
 
     async def advance(
@@ -63,71 +69,76 @@ class Sweeps(Protocol):
         drift: Mapping[Drift, int],
         events: Sequence[int] = (),
     ) -> None:
-        """Keep that the rows up to `progress.page` are durable, and which they were.
+        """Save the progress, the ids on its pages and the differences found there.
 
-        `events` are those by which the walk handed rows in.
+        `events` are the events by which the pass repaired differences.
         """
         ...
 
-    async def end(self, sweep: int, unrepaired: int, note: str = "") -> Sweep:
-        """End a walk; a clean incremental one leaves no row behind."""
+    async def end(self, pass_id: int, unrepaired: int, note: str = "") -> Pass:
+        """End a pass; the row of a poll that found nothing is deleted."""
         ...
 
-    async def open_doubts(self, store: str, kind: str) -> list[tuple[str, str]]:
-        """Return the (kind, id) of everything of a kind that is in doubt now."""
+    async def open_conflicts(self, store: str, kind: str) -> list[tuple[str, str]]:
+        """Return the (kind, id) of each object of a kind that waits for a refetch."""
         ...
 
-    async def pending_rereads(
+    async def pending_refetches(
         self, store: str, objects: Sequence[tuple[str, str]]
     ) -> list[tuple[str, str]]:
-        """Return which of these (kind, id) are still to be read again."""
+        """Return which of these (kind, id) still wait for a refetch."""
         ...
 
 
-class Look(Protocol):
-    """What the mirror holds, read beside the writer."""
+class Mirror(Protocol):
+    """Reads of the mirror, beside the writer. All methods may raise ReadFailed."""
 
     async def versions(
         self, kind: str, store: str, ids: Sequence[str]
     ) -> dict[str, Version]:
-        """Return the versions held of `product`, `order`, `customer` or `level`."""
+        """Return the mirror's versions of `product`, `order`, `customer` or `level`."""
         ...
 
-    async def forgets(
+    async def is_erased(
         self, store: str, customer_id: str | None, address: bytes | None
     ) -> bool:
-        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
+        """Return True if a customer is erased, by id or digest of the e-mail."""
         ...
 
-    async def unseen(self, kind: str, store: str, sweep: int) -> list[tuple[str, str]]:
-        """Return (id, product id or id) of what is held but was not seen in a walk."""
+    async def unseen(
+        self, kind: str, store: str, pass_id: int
+    ) -> list[tuple[str, str]]:
+        """Return the objects of the mirror that a pass did not read.
+
+        Each is (id, id to fetch it by), which is the product's id for a level.
+        """
         ...
 
     async def all_seen(
-        self, kind: str, store: str, sweep: int, ids: Sequence[str]
+        self, kind: str, store: str, pass_id: int, ids: Sequence[str]
     ) -> bool:
-        """Tell whether a walk saw each of these."""
+        """Return True if a pass read each of these."""
         ...
 
-    async def handed_in(self, sweep: int, after: int) -> list[tuple[int, bytes]]:
-        """Return (event, body) of what an open walk handed in, beyond an event.
+    async def repairs(self, pass_id: int, after: int) -> list[tuple[int, bytes]]:
+        """Return (event, body) of the next repairs of a pass, after an event.
 
-        The oldest come first, some at a time; a body is empty where it was erased.
+        The body is empty if it was erased.
         """
         ...
 
     async def count(self, kind: str, store: str) -> int:
-        """Return how many the mirror holds that are not deleted."""
+        """Return how many objects the mirror has that are not deleted."""
         ...
 
     async def unknown_moves(
         self, store: str, moves: Sequence[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        """Return which (adjustment id, variant id) the ledger lacks."""
+        """Return which (adjustment id, variant id) the stock ledger lacks."""
         ...
 
-    async def sweeps(self, store: str) -> list[Sweep]:
-        """Return the last ended walk of each job and kind."""
+    async def last_passes(self, store: str) -> list[Pass]:
+        """Return the last pass of each job and kind that has ended."""
         ...
 
 

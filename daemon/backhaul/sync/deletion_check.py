@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import PlatformClient
     from backhaul.store.inbox import RefetchQueue
-    from backhaul.store.mirror import Sweeps
+    from backhaul.store.mirror import Passes
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.resource_types import ListRow, ResourceType
 
@@ -85,7 +85,7 @@ class DeletionCheck:
         self,
         client: PlatformClient,
         repair: MirrorRepair,
-        sweeps: Sweeps,
+        passes: Passes,
         refetch_queue: RefetchQueue,
         wake_refetcher: Callable[[], None],
         clock: Clock,
@@ -93,19 +93,21 @@ class DeletionCheck:
     ) -> None:
         self._client = client
         self._repair = repair
-        self._sweeps = sweeps
+        self._passes = passes
         self._refetch_queue = refetch_queue
         self._wake_refetcher = wake_refetcher
         self._clock = clock
         self._priority = priority
 
-    async def check(self, kind: ResourceType, sweep: int) -> tuple[Counter[Drift], int]:
+    async def check(
+        self, kind: ResourceType, pass_id: int
+    ) -> tuple[Counter[Drift], int]:
         """Remove deleted objects; return how many, and how many stay unresolved."""
         lookup, store = self._repair.lookup, self._repair.store
         drift: Counter[Drift] = Counter()
         gone: list[str] = []
         unjudged = 0
-        for id_, asked in await lookup.unseen(kind.singular, store, sweep):
+        for id_, asked in await lookup.unseen(kind.singular, store, pass_id):
             try:
                 is_gone = await self._is_gone(kind, id_, asked)
             except Unusable as error:
@@ -189,7 +191,7 @@ class DeletionCheck:
         The wait is limited. New conflicts are not waited for.
         """
         store = self._repair.store
-        objects = pending = await self._sweeps.open_doubts(store, kind.singular)
+        objects = pending = await self._passes.open_conflicts(store, kind.singular)
         self._wake_refetcher()
         until = self._clock.monotonic() + PATIENCE_SECONDS
         while pending and self._clock.monotonic() < until:
@@ -207,9 +209,9 @@ class DeletionCheck:
     async def _unresolved(self, objects: Conflicts) -> Conflicts:
         """Return which of these still conflict after everything read is folded."""
         store = self._repair.store
-        if await self._sweeps.pending_rereads(store, objects) == []:
+        if await self._passes.pending_refetches(store, objects) == []:
             await self._repair.caught_up()
-        return await self._sweeps.pending_rereads(store, objects)
+        return await self._passes.pending_refetches(store, objects)
 
 
 def _target(kind: ResourceType, row: ListRow) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.fold import Version
     from backhaul.store.inbox import Inbox
-    from backhaul.store.mirror import Look
+    from backhaul.store.mirror import Mirror
     from backhaul.sync.resource_types import ListRow, ResourceType
 
 REMEMBERED = 10_000
@@ -53,7 +53,7 @@ class Comparison:
     def __init__(
         self,
         store: str,
-        lookup: Look,
+        lookup: Mirror,
         currency: Callable[[], str],
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:
@@ -89,7 +89,7 @@ class Comparison:
         if person is None:
             return row
         address = address_digest(self.store, person.email) if person.email else None
-        if not await self.lookup.forgets(self.store, person.id, address):
+        if not await self.lookup.is_erased(self.store, person.id, address):
             return row
         redacted = strict_json.encode(personal_data.redacted(kind.topic, document))
         return replace(row, body=redacted)
@@ -128,7 +128,7 @@ class MirrorRepair(Comparison):
     def __init__(
         self,
         store: str,
-        lookup: Look,
+        lookup: Mirror,
         inbox: Inbox,
         currency: Callable[[], str],
         arrived: Callable[[], None],

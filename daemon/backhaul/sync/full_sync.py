@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.mirror import Progress, Sweep, Sweeps
+    from backhaul.store.mirror import Pass, Passes, Progress
     from backhaul.sync.deletion_check import DeletionCheck
     from backhaul.sync.diff_repair import Difference, MirrorRepair
     from backhaul.sync.list_pass import ListPage
@@ -59,7 +59,7 @@ class FullSync(Struct):
     kind: ResourceType
     client: PlatformClient
     repair: MirrorRepair
-    sweeps: Sweeps
+    passes: Passes
     check: DeletionCheck
     clock: Clock
     priority: Priority
@@ -68,10 +68,10 @@ class FullSync(Struct):
     _furthest: int = 0
     _waiting: deque[_Page] = field(default_factory=deque)
 
-    async def run(self) -> Sweep:
+    async def run(self) -> Pass:
         """Read to the end, from where an earlier run was interrupted."""
         store = self.repair.store
-        at = await self.sweeps.begin(store, self.job, self.kind.name)
+        at = await self.passes.begin(store, self.job, self.kind.name)
         # Fold what an earlier run appended; otherwise it would be appended twice.
         await self.repair.caught_up()
         fetch = page_fetcher(self.kind, self.client, self.clock, self.priority)
@@ -137,20 +137,20 @@ class FullSync(Struct):
         at = replace(at, page=shown.page, total=shown.total, read=read)
         seen = [row.id for row in shown.rows if row.id] if self.job == FULL else []
         events = appended.events if self.job == FULL else []
-        await self.sweeps.advance(at, seen, appended.drift, events)
+        await self.passes.advance(at, seen, appended.drift, events)
         step = PassProgress(
             self.repair.store, self.kind.name, read, shown.total, shown.page
         )
         self.watch(step)
         return at
 
-    async def _not_applied(self, sweep: int) -> list[ListRow]:
+    async def _not_applied(self, pass_id: int) -> list[ListRow]:
         """Return the rows that this pass appended and the mirror did not apply."""
         await self.repair.caught_up()
         lookup, kind = self.repair.lookup, KINDS[self.kind.name]
         left: dict[str | bytes, ListRow] = {}
         after = 0
-        while some := await lookup.handed_in(sweep, after):
+        while some := await lookup.repairs(pass_id, after):
             after = some[-1][0]
             rows = [row for _, body in some for row in kind.rows(body, "")]
             # If an object was appended more than once, its newest row counts.
@@ -170,21 +170,21 @@ class FullSync(Struct):
             ids = [row.id for row in shown.rows if row.id]
             lookup = self.repair.lookup
             if shown.ids <= before or await lookup.all_seen(
-                self.kind.name, store, at.sweep, ids
+                self.kind.name, store, at.pass_id, ids
             ):
                 return at
             before = shown.ids
             await self._take(replace(shown, page=at.page, total=at.total))
             at = await self._flush(at, to_the_end=True)
 
-    async def _conclude(self, at: Progress) -> Sweep:
+    async def _conclude(self, at: Progress) -> Pass:
         unrepaired = 0
         if self.job == FULL:
-            drift, lost = await self.check.check(self.kind, at.sweep)
-            await self.sweeps.advance(at, [], drift)
-            open_ = await self._not_applied(at.sweep)
+            drift, lost = await self.check.check(self.kind, at.pass_id)
+            await self.passes.advance(at, [], drift)
+            open_ = await self._not_applied(at.pass_id)
             unrepaired = lost + await self.check.resolve(self.kind, open_)
-        ended = await self.sweeps.end(at.sweep, unrepaired)
+        ended = await self.passes.end(at.pass_id, unrepaired)
         store = self.repair.store
         self.watch(
             PassProgress(store, self.kind.name, ended.read, ended.read, ended=True)
@@ -202,9 +202,9 @@ class FullSync(Struct):
         )
 
 
-def log_result(ended: Sweep) -> None:
+def log_result(ended: Pass) -> None:
     """Log what a pass found: as a warning if the mirror differed."""
-    found = {drift.value: getattr(ended, _FIELDS[drift]) for drift in Drift}
+    found = {drift.value: getattr(ended, drift.value) for drift in Drift}
     words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
     drifted = ended.job != BACKFILL and bool(words)
     level = "WARNING" if drifted or ended.unrepaired else "INFO"
@@ -219,7 +219,6 @@ def log_result(ended: Sweep) -> None:
     )
 
 
-_FIELDS = {drift: drift.value for drift in Drift} | {Drift.ALIEN: "alien"}
 _WORDS = {BACKFILL: "backfilled", FULL: "synced", "incremental": "polled"}
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.schemas import Entry
-    from backhaul.store.mirror import Progress, Sweep, Sweeps
+    from backhaul.store.mirror import Pass, Passes, Progress
     from backhaul.store.operations import KeyValues
     from backhaul.sync.diff_repair import Difference, MirrorRepair
     from backhaul.sync.resource_types import ResourceType
@@ -65,27 +65,27 @@ class Poll:
 
     client: PlatformClient
     repair: MirrorRepair
-    sweeps: Sweeps
+    passes: Passes
     marks: KeyValues
     clock: Clock
     grace_seconds: float
     overlap_seconds: float
     _latest: str = field(default="", init=False)
 
-    async def updated(self, kind: ResourceType) -> Sweep:
+    async def updated(self, kind: ResourceType) -> Pass:
         """Read the rows that changed, with the filter `updatedSince`."""
         since = await self._since(kind.name)
         return await self._run(kind, self._since_pages(kind, since))
 
-    async def newest(self, kind: ResourceType) -> Sweep:
+    async def newest(self, kind: ResourceType) -> Pass:
         """Read the newest pages up to one without a change, if there is no filter."""
         self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
     async def _run(
         self, kind: ResourceType, pages: AsyncIterator[Sequence[Difference]]
-    ) -> Sweep:
-        at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
+    ) -> Pass:
+        at = await self.passes.begin(self.repair.store, POLL, kind.name)
         waiting: dict[str, Difference] = {}
         async for found in pages:
             # Pages overlap: of each object only the last row counts.
@@ -95,10 +95,10 @@ class Poll:
                 waiting = {}
         at = await self._append_confirmed(kind, list(waiting.values()), at)
         await self._remember(kind.name)
-        return await self._end(at.sweep)
+        return await self._end(at.pass_id)
 
-    async def _end(self, sweep: int) -> Sweep:
-        ended = await self.sweeps.end(sweep, 0)
+    async def _end(self, pass_id: int) -> Pass:
+        ended = await self.passes.end(pass_id, 0)
         if ended.found:
             await self.repair.caught_up()
             log_result(ended)
@@ -114,7 +114,7 @@ class Poll:
         found = await self.repair.still(kind, waiting)
         drift = (await self.repair.append(kind, found)).drift
         at = replace(at, read=at.read + drift.total())
-        await self.sweeps.advance(at, [], drift)
+        await self.passes.advance(at, [], drift)
         return at
 
     async def _since_pages(
@@ -162,7 +162,7 @@ class Poll:
                 return
             before = ids
 
-    async def moved(self) -> Sweep:
+    async def moved(self) -> Pass:
         """Read the stock history back to what an earlier poll read."""
         store = self.repair.store
         since = await self._since(LEVELS.name)
@@ -171,15 +171,15 @@ class Poll:
             await self.clock.sleep(self.grace_seconds)
             await self.repair.caught_up()
         unknown = await self._unknown(moves)
-        at = await self.sweeps.begin(store, POLL, LEVELS.name)
+        at = await self.passes.begin(store, POLL, LEVELS.name)
         drift = await self._count(unknown)
         for adjustment in adjustments(unknown):
             read_at = to_text(self.clock.now())
             body = strict_json.encode(adjustment)
             await self.repair.append_body("inventory/history", read_at, body)
-        await self.sweeps.advance(replace(at, read=len(moves)), [], drift)
+        await self.passes.advance(replace(at, read=len(moves)), [], drift)
         await self._remember(LEVELS.name)
-        return await self._end(at.sweep)
+        return await self._end(at.pass_id)
 
     async def _moves(self, since: str) -> list[HistoryMove]:
         """Return the moves since that time, the oldest first."""
@@ -248,14 +248,15 @@ class Poll:
 
         A pass with a start in the future is ignored: the clock was ahead then.
         """
-        ended, soon = await self.repair.lookup.sweeps(self.repair.store), self._soon()
+        ended = await self.repair.lookup.last_passes(self.repair.store)
+        soon = self._soon()
         began = [
-            sweep.began_at
-            for sweep in ended
-            if sweep.kind == kind
-            and sweep.job != POLL
-            and not (sweep.unrepaired or sweep.note)
-            and sweep.began_at <= soon
+            each.began_at
+            for each in ended
+            if each.kind == kind
+            and each.job != POLL
+            and not (each.unrepaired or each.note)
+            and each.began_at <= soon
         ]
         return from_text(max(began)) if began else self.clock.now()
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.store.mirror import Sweep
     from backhaul.sync.diff_repair import Comparison
     from backhaul.sync.full_sync import PassProgress
     from backhaul.sync.resource_types import ResourceType
@@ -111,18 +110,12 @@ class SyncEndpoint:
             except GivenUp as error:
                 send({"store": name, "kind": kinds[0], "trouble": str(error)})
                 return
-            for sweep in ended:
-                send(_shown(sweep))
+            for each in ended:
+                send(msgspec.to_builtins(each))
 
         # A list that cannot be read must not stop the others.
         parts = [kinds] if wanted.job == POLL else [(kind,) for kind in sorted(kinds)]
         await asyncio.gather(*(read(name, part) for name in names for part in parts))
-
-
-def _shown(ended: Sweep) -> Line:
-    found: Line = msgspec.to_builtins(ended)
-    found["foreign"] = found.pop("alien")
-    return found
 
 
 NO_PASS = 0

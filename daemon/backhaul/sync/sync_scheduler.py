@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient, StoreFacts
     from backhaul.settings import Reconcile
     from backhaul.store.inbox import RefetchQueue
-    from backhaul.store.mirror import Sweep, Sweeps
+    from backhaul.store.mirror import Pass, Passes
     from backhaul.store.operations import KeyValues
     from backhaul.sync.diff_repair import MirrorRepair
     from backhaul.sync.full_sync import PassProgress
@@ -55,7 +55,7 @@ class Reconciler:
         self,
         client: PlatformClient,
         repair: MirrorRepair,
-        sweeps: Sweeps,
+        passes: Passes,
         refetch_queue: RefetchQueue,
         marks: KeyValues,
         clock: Clock,
@@ -67,7 +67,7 @@ class Reconciler:
         self._store = repair.store
         self._client = client
         self.repair = repair
-        self._sweeps = sweeps
+        self._passes = passes
         self._refetch_queue = refetch_queue
         self._marks = marks
         self._clock = clock
@@ -78,7 +78,7 @@ class Reconciler:
         self._incremental = Poll(
             client,
             repair,
-            sweeps,
+            passes,
             marks,
             clock,
             settings.grace,
@@ -103,13 +103,13 @@ class Reconciler:
         """Start a poll soon; the scheduled job calls this."""
         self._poll_wanted.set()
 
-    async def poll(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
+    async def poll(self, kinds: Collection[str] = tuple(KINDS)) -> list[Pass]:
         """Read once what changed since the last poll; return the finished passes."""
         async with self._busy[POLL, ""]:
             return await self._poll_lists(kinds)
 
-    async def _poll_lists(self, kinds: Collection[str]) -> list[Sweep]:
-        ended: list[Sweep] = []
+    async def _poll_lists(self, kinds: Collection[str]) -> list[Pass]:
+        ended: list[Pass] = []
         # Levels first: reading a product refetches its levels too.
         for name in sorted(kinds, key=lambda name: name != LEVELS.name):
             try:
@@ -202,8 +202,8 @@ class Reconciler:
         if await self._marks.get(mark):
             return
         began = to_text(self._clock.now())
-        ended = await self.repair.lookup.sweeps(self._store)
-        done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
+        ended = await self.repair.lookup.last_passes(self._store)
+        done = {each.kind for each in ended if each.job == BACKFILL}
         self._mark_read(done)
         await asyncio.gather(*(self._fill(name) for name in KINDS.keys() - done))
         await self._marks.put(mark, began)
@@ -219,7 +219,7 @@ class Reconciler:
         kinds: Collection[str],
         watch: Callable[[PassProgress], None] = lambda _: None,
         patience_seconds: float = inf,
-    ) -> list[Sweep]:
+    ) -> list[Pass]:
         """Read whole lists concurrently; each is retried until it succeeds.
 
         Raises GivenUp if a list fails for `patience_seconds` without a new page.
@@ -237,7 +237,7 @@ class Reconciler:
         kind: ResourceType,
         watch: Callable[[PassProgress], None],
         patience_seconds: float,
-    ) -> Sweep:
+    ) -> Pass:
         failures, stalled = 0, StallTimer(self._clock)
 
         def see(step: PassProgress) -> None:
@@ -285,17 +285,17 @@ class Reconciler:
 
     async def _read_list(
         self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
-    ) -> Sweep:
+    ) -> Pass:
         """Read one list; at most one pass of a job and list runs at a time."""
         async with self._busy[job, kind.name]:
             return await self._read_offered(job, kind, watch)
 
     async def _read_offered(
         self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
-    ) -> Sweep:
+    ) -> Pass:
         """Read one list; if the platform does not offer it, end with a note."""
 
-        async def read(way: ResourceType) -> Sweep:
+        async def read(way: ResourceType) -> Pass:
             if way is not kind:
                 await self._restart_pass(job, kind)
             return await self._work(job, way, watch).run()
@@ -310,13 +310,13 @@ class Reconciler:
             kind.name,
             refused,
         )
-        at = await self._sweeps.begin(self._store, job, kind.name)
-        return await self._sweeps.end(at.sweep, 0, refused)
+        at = await self._passes.begin(self._store, job, kind.name)
+        return await self._passes.end(at.pass_id, 0, refused)
 
     async def _restart_pass(self, job: str, kind: ResourceType) -> None:
         """Go back to the first page: the other endpoint has different pages."""
-        at = await self._sweeps.begin(self._store, job, kind.name)
-        await self._sweeps.advance(replace(at, page=0, total=None), [], {})
+        at = await self._passes.begin(self._store, job, kind.name)
+        await self._passes.advance(replace(at, page=0, total=None), [], {})
 
     def _work(
         self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
@@ -325,7 +325,7 @@ class Reconciler:
         check = DeletionCheck(
             self._client,
             self.repair,
-            self._sweeps,
+            self._passes,
             self._refetch_queue,
             self._wake_refetcher,
             self._clock,
@@ -336,7 +336,7 @@ class Reconciler:
             kind,
             self._client,
             self.repair,
-            self._sweeps,
+            self._passes,
             check,
             self._clock,
             priority,
@@ -344,7 +344,7 @@ class Reconciler:
             watch,
         )
 
-    async def _poll_offered(self, kind: ResourceType) -> list[Sweep]:
+    async def _poll_offered(self, kind: ResourceType) -> list[Pass]:
         """Poll one list; return nothing if the platform does not offer it."""
         try:
             ended = [await self._poll_list(kind)]
@@ -356,7 +356,7 @@ class Reconciler:
             return []
         return ended
 
-    async def _poll_list(self, kind: ResourceType) -> Sweep:
+    async def _poll_list(self, kind: ResourceType) -> Pass:
         if kind is not LEVELS:
             by_update = FEATURE in self._facts().features
             read = self._incremental.updated if by_update else self._incremental.newest
@@ -396,5 +396,5 @@ class Reconciler:
         return held - listing.total
 
 
-def _summary(ended: Collection[Sweep]) -> str:
+def _summary(ended: Collection[Pass]) -> str:
     return f"read {len(ended)} of {len(KINDS)} lists"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from backhaul.core.clock import SystemClock
 from backhaul.store.sql.commands.history_tags import SqlHistoryTags
 from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
@@ -16,7 +18,7 @@ from backhaul.store.sql.inbox.append import SqlInbox, append_batch
 from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
 from backhaul.store.sql.inbox.refetch_queue import SqlRefetchQueue
 from backhaul.store.sql.inbox.reprocess import SqlReprocessing
-from backhaul.store.sql.mirror.sync_progress import SqliteLook, SqlSweeps
+from backhaul.store.sql.mirror.sync_progress import SqlMirror, SqlPasses
 from backhaul.store.sql.operations import orphaned_work
 from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
 from backhaul.store.sql.operations.alerts import SqlAlerts
@@ -34,7 +36,7 @@ from backhaul.store.sqlite.full_text import SqliteSearch
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -74,8 +76,8 @@ class SqliteStore:
         self.reprocessing = SqlReprocessing(self._writer, clock)
         self.refetch_queue = SqlRefetchQueue(self._writer, clock)
         self.alerts = SqlAlerts(self._writer, clock)
-        self.sweeps = SqlSweeps(self._writer, clock)
-        self.look = SqliteLook(path)
+        self.passes = SqlPasses(engine)
+        self.mirror = SqlMirror(engine)
         self.gauges = SqlGauges(path, clock)
         self.alert_conditions = SqlAlertConditions(path)
         self.users = SqlUsers(engine)
@@ -105,8 +107,17 @@ class SqliteStore:
     async def stop(self) -> None:
         """Finish what was handed in and close the file, without a log beside it."""
         await self._writer.stop()
-        self.look.close()
         self.gauges.close()
         self.alert_conditions.close()
         self.engine.close()
         await asyncio.to_thread(connections.end_log, self.path)
+
+
+@contextmanager
+def open_readable(path: Path) -> Iterator[SqliteStore]:
+    """Open a store for methods that only read; its writer is never started."""
+    store = SqliteStore(path, SystemClock())
+    try:
+        yield store
+    finally:
+        store.engine.close()

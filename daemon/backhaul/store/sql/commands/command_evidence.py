@@ -8,7 +8,7 @@ import msgspec
 
 from backhaul.core.lifecycle import OPEN, Cause
 from backhaul.store.sql.documents import document_of, intact
-from backhaul.store.sql.mirror.write import FORGETS
+from backhaul.store.sql.mirror.write import is_erased
 from backhaul.store.sql.stock_targets import adjustments
 
 if TYPE_CHECKING:
@@ -184,8 +184,6 @@ def redacted(
     customer = attempt.customer
     if customer is None:
         return attempt.response
-    row = connection.execute(
-        FORGETS, (store, customer.customer_id, customer.email_digest)
-    )
-    (forgets,) = row.fetchone()
-    return customer.redacted() if forgets else attempt.response
+    digest = customer.email_digest
+    erased = is_erased(connection, store, customer.customer_id, digest)
+    return customer.redacted() if erased else attempt.response

@@ -28,34 +28,36 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
+    from backhaul.store.sql.family import Connection
 
-_TABLES = {"product": "products", "order": "orders", "customer": "customers"}
-_VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
+TABLES = {"product": "products", "order": "orders", "customer": "customers"}
+VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
 _HELD = {
-    kind: f"SELECT {_VERSION} FROM {table} WHERE store = ? AND id = ?"  # noqa: S608 - constants
-    for kind, table in _TABLES.items()
+    kind: f"SELECT {VERSION} FROM {table} WHERE store = ? AND id = ?"  # noqa: S608 - constants
+    for kind, table in TABLES.items()
 }
 _HELD_LEVEL = (
-    f"SELECT {_VERSION} FROM inventory_levels WHERE store = ? AND variant_id = ?"  # noqa: S608 - constants
+    f"SELECT {VERSION} FROM inventory_levels WHERE store = ? AND variant_id = ?"  # noqa: S608 - constants
 )
 _CONFIRM = {
     kind: f"UPDATE {table} SET confirmed_at = ? WHERE store = ? AND id = ?"  # noqa: S608 - constants
-    for kind, table in _TABLES.items()
+    for kind, table in TABLES.items()
 }
 _CONFIRM["level"] = (
     "UPDATE inventory_levels SET confirmed_at = ? WHERE store = ? AND variant_id = ?"
 )
-FORGETS = """
-    SELECT EXISTS (SELECT 1 FROM forgotten WHERE store = ? AND customer_id = ?)
-        OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = ?)
+_IS_ERASED = """
+    SELECT EXISTS (SELECT 1 FROM forgotten
+                   WHERE store = :store AND customer_id = :customer_id)
+        OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = :address)
 """
 _TOMBSTONE = "kind = ? AND store = ? AND id = ?"
-_HELD_TOMBSTONE = f"SELECT {_VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
+_HELD_TOMBSTONE = f"SELECT {VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
 
 
 _PRODUCTS = table(
     "products",
-    f"handle, title, status, external_id, deleted_at, document, {_VERSION}",
+    f"handle, title, status, external_id, deleted_at, document, {VERSION}",
 )
 _VARIANTS = parts(
     "variants",
@@ -66,7 +68,7 @@ _ORDERS = table(
     "orders",
     "number, name, external_id, awaiting_confirmation, status, financial_status,"
     " fulfillment_status, placed_at, cancelled_at, total_minor, currency, customer_id,"
-    f" document, {_VERSION}",
+    f" document, {VERSION}",
 )
 _ITEMS = parts(
     "order_items",
@@ -77,10 +79,10 @@ _ITEMS = parts(
 _SHIPMENTS = parts(
     "shipments", "order_id", "tracking_company, tracking_number, shipped_at"
 )
-_CUSTOMERS = table("customers", f"name, email, phone, document, {_VERSION}")
-_LEVELS = table("inventory_levels", f"product_id, stock, {_VERSION}", key="variant_id")
+_CUSTOMERS = table("customers", f"name, email, phone, document, {VERSION}")
+_LEVELS = table("inventory_levels", f"product_id, stock, {VERSION}", key="variant_id")
 _PUT_TOMBSTONE = (
-    f"INSERT OR REPLACE INTO tombstones (kind, store, id, {_VERSION})"  # noqa: S608 - constants
+    f"INSERT OR REPLACE INTO tombstones (kind, store, id, {VERSION})"  # noqa: S608 - constants
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _RELEASE = """
@@ -313,7 +315,7 @@ class MirrorTransaction:
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
         """Take an `order` or `customer` out of the mirror; a tombstone stays."""
         self._connection.execute(
-            f"DELETE FROM {_TABLES[kind]} WHERE store = ? AND id = ?",  # noqa: S608 - constants
+            f"DELETE FROM {TABLES[kind]} WHERE store = ? AND id = ?",  # noqa: S608 - constants
             (store, object_id),
         )
         if kind == "order":
@@ -354,10 +356,7 @@ class MirrorTransaction:
         self, store: str, customer_id: str | None, address: bytes | None
     ) -> bool:
         """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
-        (found,) = self._connection.execute(
-            FORGETS, (store, customer_id, address)
-        ).fetchone()
-        return bool(found)
+        return is_erased(self._connection, store, customer_id, address)
 
     def replace_body(self, event: int, body: bytes) -> None:
         """Keep a body without its person instead of the one that came."""
@@ -444,6 +443,14 @@ class MirrorTransaction:
         conflict = Conflict(store, kind, object_id, reason, event)
         enqueue_refetch(self._connection, conflict, self.now, due_at)
         self.refetches += 1
+
+
+def is_erased(
+    connection: Connection, store: str, customer_id: str | None, address: bytes | None
+) -> bool:
+    """Return True if a customer is erased, by id or digest of the e-mail."""
+    values = {"store": store, "customer_id": customer_id, "address": address}
+    return bool(connection.execute(_IS_ERASED, values).fetchone()[0])
 
 
 def _columns(version: Version) -> tuple[str, int, bool, str, bytes, int, str]:
