@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from backhaul.alerting.conditions import causes
 from backhaul.core.clock import to_text
 from backhaul.settings.alerts import AlertSettings
-from backhaul.store.operations import AlertConditions, BackupState
+from backhaul.store.operations import (
+    AlertConditions,
+    BackupState,
+    CommandProblem,
+    OpenIncident,
+    ParkedDelivery,
+)
 
 NOW = 1_000_000.0
 AT = "2026-03-01T12:00:00.000Z"
@@ -39,21 +45,19 @@ def found(status: dict[str, Any] = WELL, needs: AlertConditions = NOTHING) -> li
     return list(causes(WANTED, status, needs, SILENCE, NOW, in_time))
 
 
-def commands(number: int) -> list[dict[str, str]]:
-    one = {"store": "main", "kind": "adjust", "target": "prod_1", "reason": "why"}
-    return [{**one, "id": f"{index:040x}"} for index in range(number)]
+def commands(number: int) -> list[CommandProblem]:
+    return [
+        CommandProblem(f"{index:040x}", "main", "adjust", "prod_1", "why")
+        for index in range(number)
+    ]
 
 
 def test_every_open_incident_has_its_own_alert() -> None:
-    incident: dict[str, Any] = {
-        "id": 7,
-        "store": "main",
-        "says": "order #1 was cancelled and put back",
-    }
+    incident = OpenIncident(7, "main", "order #1 was cancelled and put back")
     needs = replace(NOTHING, incidents=[incident])
     expected = causes(WANTED, WELL, needs, SILENCE, NOW, in_time)
-    assert incident["says"] in expected["incident 7"].says
-    assert "incidents resolve 7" in expected["incident 7"].mend
+    assert incident.text in expected["incident 7"].text
+    assert "incidents resolve 7" in expected["incident 7"].remedy
 
 
 def test_a_pause_alerts_with_its_end_and_its_reason() -> None:
@@ -62,7 +66,7 @@ def test_a_pause_alerts_with_its_end_and_its_reason() -> None:
     expected = causes(
         *(WANTED, WELL | {"stores": {"main": store}}, NOTHING, SILENCE, NOW, in_time)
     )
-    says = expected["paused main"].says
+    says = expected["paused main"].text
     assert pause["until"] in says
     assert pause["reason"] in says
 
@@ -74,32 +78,21 @@ def test_no_problem_gives_no_alert() -> None:
 def test_every_parked_command_has_its_own_alert() -> None:
     """Otherwise an old one that newer ones push off the list would seem resolved."""
     keys = found(needs=replace(NOTHING, parked=commands(50)))
-    assert keys == [f"parked {command['id']}" for command in commands(50)]
+    assert keys == [f"parked {command.id}" for command in commands(50)]
 
 
 def test_a_command_that_is_sent_repeatedly_has_one_alert() -> None:
     (command,) = commands(1)
-    expected = [
-        causes(
-            WANTED,
-            WELL,
-            replace(NOTHING, in_vain=[{**command, "times": times}]),
-            {},
-            NOW,
-            in_time,
-        )
-        for times in (5, 6)
-    ]
-    assert expected[0] == expected[1]
-    assert list(expected[0]) == [f"vain {command['id']}"]
+    needs = replace(NOTHING, repeated=[command])
+    assert found(needs=needs) == [f"vain {command.id}"]
 
 
 def test_a_send_switch_that_is_off_alerts_with_its_reason() -> None:
     stopped = WELL | {"stores": {"main": {"stopped": {"everything": "401"}}}}
     assert found(stopped) == ["stopped main everything"]
     (alert,) = causes(WANTED, stopped, NOTHING, {}, NOW, in_time).values()
-    assert alert.says == "Backhaul sends no commands to main: 401"
-    assert "restart" in alert.mend  # as the reason asks, where two daemons work
+    assert alert.text == "Backhaul sends no commands to main: 401"
+    assert "restart" in alert.remedy  # as the reason asks, where two daemons work
 
 
 def test_open_work_of_a_store_that_is_not_configured_alerts() -> None:
@@ -117,8 +110,8 @@ def test_an_order_that_no_read_shows_alerts(ago: float, expected: list[str]) -> 
     needs = replace(NOTHING, unreadable=[order, order | {"store": "gone"}])
     assert found(needs=needs) == expected
     for alert in causes(WANTED, WELL, needs, {}, NOW, in_time).values():
-        assert "order #1 (main)" in alert.says
-        assert "backhaul quarantine show 3" in alert.mend
+        assert "order #1 (main)" in alert.text
+        assert "backhaul quarantine show 3" in alert.remedy
 
 
 @pytest.mark.parametrize(
@@ -134,12 +127,14 @@ def test_webhooks_of_another_store_alert_until_a_day_without_any(
     ago: float, expected: list[str]
 ) -> None:
     at = to_text(datetime.fromtimestamp(NOW - ago, UTC))
-    needs = replace(NOTHING, strangers={"main": f"{at} sto 2", "gone": f"{at} sto_2"})
+    needs = replace(
+        NOTHING, foreign_webhooks={"main": f"{at} sto 2", "gone": f"{at} sto_2"}
+    )
     keys = found(needs=needs)
     assert keys == expected
     if keys:
         (alert,) = causes(WANTED, WELL, needs, {}, NOW, in_time).values()
-        assert "address of main receives webhooks of another store, sto 2" in alert.says
+        assert "address of main receives webhooks of another store, sto 2" in alert.text
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(2, []), (3, ["drift main"])])
@@ -165,13 +160,15 @@ def test_a_connection_that_is_down_alerts() -> None:
 
 
 def test_parked_deliveries_alert_for_configured_connections() -> None:
-    one = {"store": "main", "topic": "order.placed", "object_id": "o", "reason": "why"}
-    parked = [one | {"seq": 7, "instance": "erp"}, one | {"seq": 8, "instance": "gone"}]
-    needs = replace(NOTHING, news_parked=parked)
+    parked = [
+        ParkedDelivery(seq, name, "main", "order.placed", "o", "why")
+        for seq, name in ((7, "erp"), (8, "gone"))
+    ]
+    needs = replace(NOTHING, parked_deliveries=parked)
     (alert,) = causes(WANTED, WELL, needs, {}, NOW, in_time).values()
     assert alert.key == "news 7"
     assert (
-        alert.says == "The delivery of order.placed of o (main) to erp is parked: why"
+        alert.text == "The delivery of order.placed of o (main) to erp is parked: why"
     )
 
 
@@ -189,16 +186,16 @@ def test_deliveries_that_wait_for_an_hour_alert_except_in_a_dry_run(
     since: str, dry_run: tuple[str, ...], expected: list[str]
 ) -> None:
     """Also where the system is up: it may refuse one delivery and accept the rest."""
-    needs = replace(NOTHING, news_since={"erp": since, "gone": LONG_AGO})
+    needs = replace(NOTHING, deliveries_since={"erp": since, "gone": LONG_AGO})
     assert found(WELL | {"dry_run": dry_run}, needs) == expected
 
 
 def test_a_command_that_took_effect_twice_alerts_with_its_surplus() -> None:
     (command,) = commands(1)
-    doubled = replace(NOTHING, doubled=[{**command, "others": "adj_2, adj_3"}])
+    doubled = replace(NOTHING, doubled=[replace(command, detail="adj_2, adj_3")])
     (alert,) = causes(WANTED, WELL, doubled, {}, NOW, in_time).values()
-    assert alert.key == f"doubled {command['id']}"
-    assert alert.says.endswith("more than once; surplus effects: adj_2, adj_3")
+    assert alert.key == f"doubled {command.id}"
+    assert alert.text.endswith("more than once; surplus effects: adj_2, adj_3")
 
 
 def test_stopped_counts_alert_for_configured_stores() -> None:

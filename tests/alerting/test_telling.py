@@ -23,8 +23,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.settings.alerts import AlertSettings
 from backhaul.store.operations import Alert
-from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations.versions import migrations
 from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PARKED = Alert("parked a1", "adjust of prod_1 (main) is parked: why", "show a1")
@@ -129,8 +128,8 @@ async def test_a_cause_is_told_once_and_its_end_once(scene: Scene) -> None:
         await watch.notify()
     subjects = [str(mail["Subject"]) for mail in await scene.mails.until(2)]
     assert subjects == [
-        f"[backhaul] {PARKED.says}",
-        f"[backhaul] resolved: {PARKED.says}",
+        f"[backhaul] {PARKED.text}",
+        f"[backhaul] resolved: {PARKED.text}",
     ]
     first = scene.mails.messages[0]
     assert first["To"] == "ops@shop.example, boss@shop.example"
@@ -147,7 +146,7 @@ async def test_causes_of_one_look_share_a_message(scene: Scene) -> None:
     scene.ill(SILENT)
     await watch.notify()
     _, second = await scene.mails.until(2)
-    assert second["Subject"] == f"[backhaul] {SILENT.says} (and 1 more)"
+    assert second["Subject"] == f"[backhaul] {SILENT.text} (and 1 more)"
     assert re.search(r"Resolved:\r\n- adjust of prod_1", second.get_content())
 
 
@@ -162,7 +161,7 @@ async def test_many_causes_of_a_kind_are_counted_in_one_message(scene: Scene) ->
     assert begun.count("is parked") == over.count("is parked") == LISTED
     more = "- and 3 more (parked)"
     assert f"{more}\r\n  list them: backhaul commands list --state parked" in begun
-    assert SILENT.says in begun
+    assert SILENT.text in begun
     assert more in over
     assert [len(hook["data"]["over"]) for hook in scene.hooks.got] == [0, 8]
 
@@ -173,7 +172,9 @@ async def test_what_cannot_be_read_is_not_over(
     scene.ill(PARKED)
     await scene.watch().notify()
     with pytest.raises(Busy, match="cannot be read"):
-        await SqlAlertConditions(tmp_path / "absent.db").read([])
+        await SqliteStore(
+            tmp_path / "absent.db", SystemClock()
+        ).alert_conditions.current([])
     scene.unreadable = True
     running = asyncio.create_task(scene.watch(every="1ms").run())
     await until(lambda: logged[-1]["action"] == "alert.busy", "it could not look")

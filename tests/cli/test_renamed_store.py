@@ -13,7 +13,7 @@ from loguru import logger
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
+from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.daemon import in_process
@@ -141,12 +141,13 @@ def _line(message: Any) -> tuple[str, str, str]:
 async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
     """For which stores something is open is known without what the names are."""
     write(office, (("planned", "adjust"),), "shop")
-    needs = SqlAlertConditions(office.database)
-    assert (await needs.read([])).open_stores == {"main", "shop"}
+    store = SqliteStore(office.database, SystemClock())
+    needs = store.alert_conditions
+    assert (await needs.current([])).open_stores == {"main", "shop"}
     with closing(sqlite3.connect(office.database)) as connection, connection:
         connection.execute("UPDATE commands SET state = 'applied' WHERE store = 'main'")
-    assert (await needs.read([])).open_stores == {"shop"}
-    needs.close()
+    assert (await needs.current([])).open_stores == {"shop"}
+    store.engine.close()
 
 
 def test_once_each_is_decided_nothing_is_told_any_more(office: Office) -> None:

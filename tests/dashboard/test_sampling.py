@@ -26,7 +26,7 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path, clock) as store:
         sampler = Sampler(
-            store.metric_samples, lambda: store.gauges.read([]), metrics, clock
+            store.metric_samples, lambda: store.gauges.current([]), metrics, clock
         )
         running = asyncio.create_task(sampler.run())
         await minute(clock)

@@ -151,11 +151,11 @@ async def test_a_cancellation_without_a_restock_is_none(stage: Scene) -> None:
 async def test_an_incident_stays_until_an_operator_resolves_it(stage: Scene) -> None:
     await test_what_is_read_back_shows_it(stage)
     ((id_,),) = rows(stage.path, "SELECT id FROM incidents")
-    needs = await stage.store.alert_conditions.read(())
-    assert [each["id"] for each in needs.incidents] == [id_]
+    needs = await stage.store.alert_conditions.current(())
+    assert [each.id for each in needs.incidents] == [id_]
     done = await stage.store.incidents.resolve(id_, "otto", "adjusted by -2")
     assert (done.resolved_by, done.resolution) == ("otto", "adjusted by -2")
-    assert (await stage.store.alert_conditions.read(())).incidents == []
+    assert (await stage.store.alert_conditions.current(())).incidents == []
     audit = "SELECT who, action, detail FROM audit"
     found = [("otto", "incidents resolve", f"{id_}: adjusted by -2")]
     assert rows(stage.path, audit) == found

@@ -116,8 +116,8 @@ async def is_told(at: House, step: str, count: str) -> None:
     assert (step in told, effect in told) == (True, True)
     assert json.loads(at.column("evidence", step))["doubled"] == [effect]
     assert f"(target {count[:8]}), which was calculated without it" in at.reason(step)
-    (alerted,) = (await at.store.alert_conditions.read([])).doubled
-    assert (alerted["id"], alerted["others"]) == (step, effect)
+    (alerted,) = (await at.store.alert_conditions.current([])).doubled
+    assert (alerted.id, alerted.detail) == (step, effect)
 
 
 async def test_what_a_person_has_looked_for_is_told_all_the_same(

@@ -355,8 +355,8 @@ async def test_an_effect_that_landed_twice_is_told(stage: Scene) -> None:
     (told,) = stage.told("command.doubled")
     assert "adj_1" in told
     assert json.loads(stage.column("evidence", command))["doubled"] == ["adj_1"]
-    (found,) = (await stage.store.alert_conditions.read([])).doubled
-    assert (found["id"], found["others"]) == (command, "adj_1")
+    (found,) = (await stage.store.alert_conditions.current([])).doubled
+    assert (found.id, found.detail) == (command, "adj_1")
 
 
 async def test_a_tag_is_believed_without_a_look_at_another_product(

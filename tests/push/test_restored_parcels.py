@@ -42,7 +42,7 @@ def effects(stage: Scene) -> list[tuple[Any, ...]]:
 
 async def doubled(stage: Scene) -> list[str]:
     return [
-        each["others"] for each in (await stage.store.alert_conditions.read([])).doubled
+        each.detail for each in (await stage.store.alert_conditions.current([])).doubled
     ]
 
 

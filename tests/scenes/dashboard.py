@@ -202,7 +202,7 @@ async def open_office(
 
         sampler = Sampler(
             store.metric_samples,
-            lambda: store.gauges.read(["courier"]),
+            lambda: store.gauges.current(["courier"]),
             Metrics(),
             clock,
         )

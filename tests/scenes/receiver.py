@@ -92,7 +92,7 @@ class SecretsInMemory:
 
     async def last_used(self, store: str, name: str) -> str | None: ...
 
-    async def set_dropped(
+    async def set_revoked(
         self, store: str, name: str, dropped: bool, deed: AuditEntry
     ) -> set[str]:
         self._dropped ^= {name}

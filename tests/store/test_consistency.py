@@ -69,7 +69,7 @@ async def test_when_a_store_was_first_read_is_told_before_anything_is_proved(
 async def first_read(store: SqliteStore) -> dict[str, float]:
     return {
         labels[0]: round(value, 2)
-        for name, value, labels in await store.gauges.read([])
+        for name, value, labels in await store.gauges.current([])
         if name == "first_read_timestamp_seconds"
     }
 

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.settings.alerts import AlertSettings
-    from backhaul.store.operations import AlertConditions, BackupState
+    from backhaul.store.operations import (
+        AlertConditions,
+        BackupState,
+        CommandProblem,
+        OpenIncident,
+        ParkedDelivery,
+    )
 
 BACKUP = "backup"
 """The job that makes backups. It is not scheduled while an operator pauses it."""
@@ -31,7 +37,7 @@ EVERYTHING = "everything"
 def causes(
     settings: AlertSettings,
     status: Mapping[str, Any],
-    needs: AlertConditions,
+    found: AlertConditions,
     silence: Mapping[str, float],
     now: float,
     backups_missed: Callable[[datetime], bool],
@@ -42,56 +48,56 @@ def causes(
     seconds since 1970. `backups_missed` returns whether the schedule had two backups or
     more since a moment.
     """
-    found = [
-        *_parked(needs.parked),
-        *_incidents(needs.incidents),
-        *_sent_repeatedly(needs.in_vain),
+    alerts = [
+        *_parked(found.parked),
+        *_incidents(found.incidents),
+        *_sent_repeatedly(found.repeated),
         *_stopped(status),
         *_paused(status),
-        *_unrepaired(needs.unrepaired, settings.drift_rows),
-        *_silent(needs.last_records, silence, now),
+        *_unrepaired(found.unrepaired, settings.drift_rows),
+        *_silent(found.last_records, silence, now),
         *_down(status),
-        *_deliveries_parked(status, needs.news_parked),
-        *_deliveries_late(status, needs.news_since, now),
-        *_doubled(needs.doubled),
-        *_counts_stopped(status, needs.counts_stopped),
-        *_orphaned(status, needs.open_stores),
-        *_foreign_webhooks(status, needs.strangers, now),
-        *_unreadable(status, needs.unreadable, now),
-        *_backup(status, needs.backup, now, backups_missed),
+        *_deliveries_parked(status, found.parked_deliveries),
+        *_deliveries_late(status, found.deliveries_since, now),
+        *_doubled(found.doubled),
+        *_counts_stopped(status, found.counts_stopped),
+        *_orphaned(status, found.open_stores),
+        *_foreign_webhooks(status, found.foreign_webhooks, now),
+        *_unreadable(status, found.unreadable, now),
+        *_backup(status, found.backup, now, backups_missed),
     ]
-    return {alert.key: alert for alert in found}
+    return {alert.key: alert for alert in alerts}
 
 
-def _parked(parked: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
+def _parked(parked: Sequence[CommandProblem]) -> Iterator[Alert]:
     for command in parked:
         yield Alert(
-            f"parked {command['id']}",
-            f"{command['kind']} of {command['target']} ({command['store']}) is parked:"
-            f" {command['reason']}",
-            f"backhaul commands show {command['id'][:8]} lists what you can do. Until"
+            f"parked {command.id}",
+            f"{command.kind} of {command.target} ({command.store}) is parked:"
+            f" {command.detail}",
+            f"backhaul commands show {command.id[:8]} lists what you can do. Until"
             " you decide, Backhaul does not send it again",
         )
 
 
-def _incidents(incidents: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
+def _incidents(incidents: Sequence[OpenIncident]) -> Iterator[Alert]:
     for incident in incidents:
         yield Alert(
-            f"incident {incident['id']}",
-            f"{incident['says']} ({incident['store']})",
+            f"incident {incident.id}",
+            f"{incident.text} ({incident.store})",
             "stop the parcel or correct the stock, then run: backhaul incidents resolve"
-            f" {incident['id']} --reason …. Backhaul corrects nothing here on its own",
+            f" {incident.id} --reason …. Backhaul corrects nothing here on its own",
         )
 
 
-def _sent_repeatedly(sent: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
+def _sent_repeatedly(sent: Sequence[CommandProblem]) -> Iterator[Alert]:
     for command in sent:
         yield Alert(
-            f"vain {command['id']}",
-            f"{command['kind']} of {command['target']} ({command['store']}) was sent"
+            f"vain {command.id}",
+            f"{command.kind} of {command.target} ({command.store}) was sent"
             " repeatedly: no response was conclusive, and no check found its effect",
-            f"backhaul commands show {command['id'][:8]} shows each response. If the"
-            f" command must stop, run: backhaul commands park {command['id'][:8]}. If"
+            f"backhaul commands show {command.id[:8]} shows each response. If the"
+            f" command must stop, run: backhaul commands park {command.id[:8]}. If"
             " you do nothing, Backhaul keeps retrying, and later commands of the same"
             " order or product wait",
         )
@@ -161,17 +167,17 @@ def _down(status: Mapping[str, Any]) -> Iterator[Alert]:
 
 
 def _deliveries_parked(
-    status: Mapping[str, Any], parked: Sequence[Mapping[str, Any]]
+    status: Mapping[str, Any], parked: Sequence[ParkedDelivery]
 ) -> Iterator[Alert]:
-    for one in parked:
-        name = one["instance"]
+    for delivery in parked:
+        name = delivery.instance
         if name in status["news"]:
             yield Alert(
-                f"news {one['seq']}",
-                f"The delivery of {one['topic']} of {one['object_id']}"
-                f" ({one['store']}) to {name} is parked: {one['reason']}",
+                f"news {delivery.seq}",
+                f"The delivery of {delivery.topic} of {delivery.object_id}"
+                f" ({delivery.store}) to {name} is parked: {delivery.reason}",
                 f"list it with: backhaul connectors deliveries {name} --state parked,"
-                f" then decide with: backhaul connectors resolve {one['seq']} --as …"
+                f" then decide with: backhaul connectors resolve {delivery.seq} --as …"
                 " --reason …. Until then later deliveries about the same object wait",
             )
 
@@ -197,14 +203,14 @@ def _deliveries_late(
             )
 
 
-def _doubled(doubled: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
+def _doubled(doubled: Sequence[CommandProblem]) -> Iterator[Alert]:
     """Yield commands that took effect more than once. These alerts never end."""
     for command in doubled:
         yield Alert(
-            f"doubled {command['id']}",
-            f"{command['kind']} of {command['target']} ({command['store']}) took"
-            f" effect more than once; surplus effects: {command['others']}",
-            f"backhaul commands show {command['id'][:8]} has the details. Compensate"
+            f"doubled {command.id}",
+            f"{command.kind} of {command.target} ({command.store}) took"
+            f" effect more than once; surplus effects: {command.detail}",
+            f"backhaul commands show {command.id[:8]} has the details. Compensate"
             " the surplus manually: Backhaul does not undo it",
         )
 

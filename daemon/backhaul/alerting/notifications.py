@@ -77,7 +77,7 @@ def _listed(alerts: Sequence[Alert]) -> Iterator[tuple[str, str]]:
         kinds.setdefault(one.key.partition(" ")[0], []).append(one)
     for kind, those in kinds.items():
         for one in those[:LISTED]:
-            yield f"- {one.says}", f"  what to do: {one.mend}"
+            yield f"- {one.text}", f"  what to do: {one.remedy}"
         if (more := len(those) - LISTED) > 0:
             where = _WHERE.get(kind, "backhaul status")
             named = _LABELS.get(kind, kind)
@@ -87,7 +87,7 @@ def _listed(alerts: Sequence[Alert]) -> Iterator[tuple[str, str]]:
 def _subject(news: AlertChanges) -> str:
     first, what = (news.begun, "") if news.begun else (news.over, "resolved: ")
     more = len(news.begun) + len(news.over) - 1
-    line = " ".join(f"{what}{first[0].says}".split())[:120]
+    line = " ".join(f"{what}{first[0].text}".split())[:120]
     return f"{line} (and {more} more)" if more else line
 
 
@@ -301,6 +301,6 @@ class Notifier:
 
 def _log(way: str, news: AlertChanges) -> None:
     for one in news.begun:
-        logger.bind(action="alert.sent", alert=one.key, way=way).info("{}", one.says)
+        logger.bind(action="alert.sent", alert=one.key, way=way).info("{}", one.text)
     for one in news.over:
-        logger.bind(action="alert.over", alert=one.key, way=way).info("{}", one.says)
+        logger.bind(action="alert.over", alert=one.key, way=way).info("{}", one.text)

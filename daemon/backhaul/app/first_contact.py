@@ -84,7 +84,7 @@ async def mark_interrupted(store: SqliteStore, stores: Collection[str]) -> None:
     for left in await store.orphaned_work(stores):
         logger.bind(action="store.stranded", store=left.store).error(
             "the configuration has no store {}, but the database has its {}: {}",
-            *(left.store, left, left.mend),
+            *(left.store, left, left.remedy),
         )
     for command in await store.commands.mark_interrupted_uncertain(interrupted()):
         logger.bind(action="command.interrupted", command=command).warning(

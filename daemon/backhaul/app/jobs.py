@@ -223,11 +223,11 @@ class Jobs:
         """Record the run, then begin it; return how many commands it releases."""
         work, at = self._works[key], to_text(self._clock.now())
         let_out = 0
-        if trigger is Trigger.PERSON or not self._polls_often(key):
+        if trigger is Trigger.OPERATOR or not self._polls_often(key):
             self._begun.add(key)
             run = JobRun(key, trigger, to_text(due), at, work.kind)
             let_out = await self._runs.begin(run, entry)
-        is_asked = trigger is Trigger.PERSON
+        is_asked = trigger is Trigger.OPERATOR
         (work.start_now if is_asked and work.start_now else work.start)(at)
         return let_out
 
@@ -261,7 +261,7 @@ class Jobs:
             entry, now = AuditEntry(who, "jobs run", label(key)), self._clock.now()
             dispatcher = self._dispatchers.get(key[1]) if key[0] in JOBS else None
             before = dispatcher.sent(JOBS[key[0]]) if dispatcher else 0
-            planned = await self._start(key, Trigger.PERSON, now, entry)
+            planned = await self._start(key, Trigger.OPERATOR, now, entry)
             done = "started"
             if dispatcher is not None:
                 done = await self._sent(JOBS[key[0]], dispatcher, before, planned)

@@ -68,7 +68,7 @@ class Monitoring:
         self._schedule = schedule
         self._sampler = Sampler(
             store.metric_samples,
-            lambda: self._numbers.read(self._instances()),
+            lambda: self._numbers.current(self._instances()),
             metrics,
             clock,
         )
@@ -107,7 +107,7 @@ class Monitoring:
         """Return the metrics in the text format of Prometheus."""
         numbers = [
             number
-            for number in await self._numbers.read(self._instances())
+            for number in await self._numbers.current(self._instances())
             # A store that was removed from the settings is no longer compared.
             if number[0] not in OF_READING or number[2][0] in self._settings.stores
         ]
@@ -117,7 +117,7 @@ class Monitoring:
     async def causes(self) -> dict[str, Alert]:
         """Return the present problems as alerts, by key. May raise Busy."""
         instances = [name for name in self._instances() if name in self._silence]
-        needs = await self._needs.read(instances)
+        needs = await self._needs.current(instances)
         return causes(
             self._wanted,
             await self._status(),

@@ -18,7 +18,7 @@ from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, for_file_name
 from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.settings import Settings, configuration_file, load_settings
-from backhaul.store.sql.operations import orphaned_work
+from backhaul.store.sqlite import file_inspection
 
 if TYPE_CHECKING:
     from backhaul.doctor.bundle import Cleaner
@@ -173,8 +173,8 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
         yield f"store {name}", store.base_url
         if not store.webhook_secrets:
             yield f"webhooks {name}", _without_secret(settings)
-    for each in orphaned_work.found(settings.database_file, settings.stores):
-        yield f"no store {each.store}", f"but it has {each}: {each.mend}"
+    for each in file_inspection.orphaned_work(settings.database_file, settings.stores):
+        yield f"no store {each.store}", f"but it has {each}: {each.remedy}"
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
         said = registry.meanings(connector.type, connector.options)

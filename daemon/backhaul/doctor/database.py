@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.doctor.storage import is_closed
 from backhaul.errors import BackhaulError, CorruptData
-from backhaul.store.sql.operations import orphaned_work
 from backhaul.store.sqlite import file_inspection, file_replacement, opening
 
 if TYPE_CHECKING:
@@ -61,9 +60,9 @@ def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
 
 def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
     """Check for work of stores that the settings lack, as after a renaming."""
-    for each in orphaned_work.found(path, stores):
+    for each in file_inspection.orphaned_work(path, stores):
         said = f"the settings have no such store, but it has {each}"
-        yield fail("store", said, each.mend, each.store)
+        yield fail("store", said, each.remedy, each.store)
 
 
 def _split(problem: str) -> tuple[str, str]:

@@ -92,7 +92,7 @@ class SecretRegistry:
         self, store: str, name: str, deed: AuditEntry, *, dropped: bool = True
     ) -> None:
         """Revoke the secret with this fingerprint, or accept it again."""
-        self._refresh(store, await self._kept.set_dropped(store, name, dropped, deed))
+        self._refresh(store, await self._kept.set_revoked(store, name, dropped, deed))
 
     def _refresh(self, store: str, dropped: Collection[str]) -> None:
         known = ChainMap(*self._known[store].values())

@@ -1,4 +1,4 @@
-"""Alerts, jobs, users, secrets, audit and retention."""
+"""Alerts, jobs, users, webhook secrets, the audit log, retention and samples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class AuditEntry(Struct, frozen=True):
-    """`who` did an `action`, such as `jobs pause`, to what `detail` names.
+    """`who` did an `action`, such as `jobs pause`; `detail` names the object.
 
-    It is written in the transaction of what was done: neither is there alone.
+    One transaction writes the entry and the change that it records.
     """
 
     who: str
@@ -23,30 +23,33 @@ class AuditEntry(Struct, frozen=True):
 
 
 class KeyValues(Protocol):
-    """Small facts that must survive a restart, by name."""
+    """Key-value state: small texts that survive a restart."""
 
     async def get(self, name: str) -> str | None:
-        """Return the mark, or None."""
+        """Return a value, or None."""
         ...
 
     async def put(self, name: str, value: str) -> None:
-        """Set the mark, durably."""
+        """Store a value durably."""
         ...
 
 
 class Alert(Struct, frozen=True):
-    """A cause: `key` is the same while it lasts; `says` and `mend` are for a person."""
+    """A problem for an operator: `key` stays the same while the problem lasts.
+
+    The JSON of an alert webhook keeps the older names `says` and `mend`.
+    """
 
     key: str
-    says: str
-    mend: str
+    text: str = field(name="says")
+    remedy: str = field(name="mend")
 
 
 class OrphanedWork(Struct, frozen=True):
-    """What is open for a store that the configuration does not name.
+    """The open work of a store that the configuration does not name.
 
-    `commands` that were never settled, `counts` that are not made true, `events` that
-    are not folded. Who renames a store leaves its work behind under the old name.
+    `commands` are not resolved, `counts` are not applied, `events` are not folded. A
+    store that gets a new name leaves its work behind under the old one.
     """
 
     store: str
@@ -55,7 +58,7 @@ class OrphanedWork(Struct, frozen=True):
     events: int
 
     def __str__(self) -> str:
-        """Say what there is of it."""
+        """Return the numbers as text, such as `2 open commands, 1 event`."""
         parts = (
             f"{number} {word}{'' if number == 1 else 's'}"
             for number, word in (
@@ -68,8 +71,8 @@ class OrphanedWork(Struct, frozen=True):
         return ", ".join(parts)
 
     @property
-    def mend(self) -> str:
-        """Say what a person can do."""
+    def remedy(self) -> str:
+        """Return what an operator can do."""
         return (
             f"name it [stores.{self.store}] again, or decide each:"
             f" backhaul commands list --store {self.store}, then park and discard"
@@ -77,11 +80,11 @@ class OrphanedWork(Struct, frozen=True):
 
 
 class BackupState(Struct, frozen=True):
-    """Where backups stand.
+    """The state of the backup job.
 
-    `failed` says why the last one that ended did, or is None; `last` is when the last
-    one that succeeded began, or since when it is waited for; `running_since` when the
-    one began that is being made.
+    `failed` is the error of the last backup that ended, or None. `last` is the start of
+    the last successful backup, or since when one is due. `running_since` is the start
+    of the backup that runs now.
     """
 
     failed: str | None
@@ -89,46 +92,70 @@ class BackupState(Struct, frozen=True):
     running_since: str | None
 
 
-class AlertConditions(Struct, frozen=True):
-    """What the tables say that may need a person.
+class CommandProblem(Struct, frozen=True):
+    """A command that needs an operator; `detail` is a reason or the surplus effects."""
 
-    `parked` are the commands that wait for one, the oldest first (id, store, kind,
-    target, reason); `unrepaired` the rows of each store that the last full walks could
-    not repair; `last_records` when an instance last brought something, in seconds since
-    1970; `doubled` the commands that took effect more than once, or behind a count that
-    was reckoned without them, with the adjustments that are too many (`others`);
-    `counts_stopped` why a store's counts are not set; `open_stores` are those for which
-    a command is open, configured or not;
-    `news_parked` the deliveries that wait for a person (seq, instance, store, topic,
-    object_id, reason), the oldest first; `news_since` of when the oldest is that an
-    instance was not told of yet, but for those behind a parked one of their object;
-    `in_vain` the open commands that were sent several `times`, each time without an
-    answer that tells, and found nowhere (id, store, kind, target, reason, times);
-    `strangers` of each store when news came in that belong to another one, and its id;
-    `incidents` those that no operator has resolved, the oldest first (id, store, says);
-    `unreadable` the orders whose commands wait for a refetch (store, order_id, name,
-    event, row of the quarantine, reason, since, commands), the oldest first.
+    id: str
+    store: str
+    kind: str
+    target: str
+    detail: str
+
+
+class ParkedDelivery(Struct, frozen=True):
+    """A delivery to a connection that waits for an operator's decision."""
+
+    seq: int
+    instance: str
+    store: str
+    topic: str
+    object_id: str
+    reason: str
+
+
+class OpenIncident(Struct, frozen=True):
+    """An incident that no operator has resolved."""
+
+    id: int
+    store: str
+    text: str
+
+
+class AlertConditions(Struct, frozen=True):
+    """What the tables contain that may raise an alert. Lists begin with the oldest.
+
+    `unrepaired` counts the rows of each store that its last full sync could not repair.
+    `last_records` says when each connection last submitted a record, in seconds since
+    1970. `doubled` lists commands with more than one effect, or with an effect that a
+    stock count did not include. `counts_stopped` says why Backhaul no longer applies a
+    store's counts. `open_stores` are the stores with open commands, configured or not.
+    `deliveries_since` says since when the oldest delivery of each connection waits; a
+    delivery that waits for a parked one of the same object does not count. `repeated`
+    lists open commands that were sent several times without a conclusive response.
+    `foreign_webhooks` has for each store the time of the last webhook of another store,
+    and that store's id. `unreadable` lists the orders whose commands wait for a refetch
+    (store, order_id, name, event, row of the quarantine, reason, since, commands).
     """
 
-    parked: Sequence[Mapping[str, str]]
+    parked: Sequence[CommandProblem]
     unrepaired: Mapping[str, int]
     last_records: Mapping[str, float]
-    doubled: Sequence[Mapping[str, str]] = ()
+    doubled: Sequence[CommandProblem] = ()
     counts_stopped: Mapping[str, str] = field(default_factory=dict)
     backup: BackupState | None = None
     open_stores: Collection[str] = ()
-    news_parked: Sequence[Mapping[str, Any]] = ()
-    news_since: Mapping[str, str] = field(default_factory=dict)
-    in_vain: Sequence[Mapping[str, Any]] = ()
-    strangers: Mapping[str, str] = field(default_factory=dict)
+    parked_deliveries: Sequence[ParkedDelivery] = ()
+    deliveries_since: Mapping[str, str] = field(default_factory=dict)
+    repeated: Sequence[CommandProblem] = ()
+    foreign_webhooks: Mapping[str, str] = field(default_factory=dict)
     unreadable: Sequence[Mapping[str, Any]] = ()
-    incidents: Sequence[Mapping[str, Any]] = ()
+    incidents: Sequence[OpenIncident] = ()
 
 
 class AlertChanges(Struct, frozen=True):
-    """What a way did not tell yet: causes that began, and told ones that are over.
+    """What a channel did not report yet: problems that began, reported ones that ended.
 
-    `id` is the same as long as the news are, through restarts, and no others have it.
+    `id` stays the same while the changes do, also after a restart, and is unique.
     """
 
     begun: Sequence[Alert]
@@ -140,19 +167,20 @@ class AlertChanges(Struct, frozen=True):
 
 
 class Alerts(Protocol):
-    """Remembers, through restarts, what each way to a person has told."""
+    """Records which alerts each channel has reported, also through restarts."""
 
     async def compare(
-        self, now: Mapping[str, Alert], ways: Collection[str]
+        self, now: Mapping[str, Alert], channels: Collection[str]
     ) -> Mapping[str, AlertChanges]:
-        """Keep what is wrong now; return what is news for each way. May raise Busy.
+        """Store the present problems; return the changes for each channel.
 
-        A way that is new is told of all; what one that is gone told is forgotten.
+        A new channel gets all problems. What a removed channel reported is deleted, and
+        so is a problem that ended before a channel reported it. May raise Busy.
         """
         ...
 
-    async def record_sent(self, way: str, news: AlertChanges) -> None:
-        """Keep that a person was told by a way. May raise Busy."""
+    async def record_sent(self, channel: str, changes: AlertChanges) -> None:
+        """Record that a channel reported these changes. May raise Busy."""
         ...
 
 
@@ -165,13 +193,13 @@ class Trigger(StrEnum):
 
     SCHEDULE = "schedule"
     CATCH_UP = "catch_up"
-    PERSON = "person"
+    OPERATOR = "person"
     PLANNED = "planned"
     """A command was planned, and the job has no schedule."""
 
 
 class JobRun(Struct, frozen=True):
-    """A run that begins; `kind` are the commands whose gate it opens, if it does."""
+    """A run that begins; `kind` is set if it opens the send window of such commands."""
 
     key: JobKey
     trigger: Trigger
@@ -181,10 +209,10 @@ class JobRun(Struct, frozen=True):
 
 
 class JobState(Struct, frozen=True):
-    """Where a job stands.
+    """The state of a job; runs missed after `since` are made up for.
 
-    Runs missed after `since` are owed. `due_at`, `started_at` and `ended_at` are of the
-    last run; `interrupted`: the program ended before the run did.
+    `due_at`, `started_at` and `ended_at` are of the last run. `interrupted` means that
+    the program ended before the run did.
     """
 
     since: str
@@ -196,7 +224,7 @@ class JobState(Struct, frozen=True):
 
 
 class ReportEnd(Protocol):
-    """Tells that the work is over which began by a moment, and what came of it."""
+    """Reports that the work which began before a moment has ended, and its result."""
 
     async def __call__(
         self, before: str, detail: str, /, *, failed: bool = False
@@ -204,49 +232,50 @@ class ReportEnd(Protocol):
 
 
 class JobRuns(Protocol):
-    """The runs of scheduled jobs. All verbs may raise Busy."""
+    """The runs of scheduled jobs. All methods may raise Busy."""
 
     async def register(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
-        """After a start, return where each job stands; what was running has ended.
+        """After a start, return the state of each job; a run under way was interrupted.
 
-        A job that is new, or whose plan has other words than before, owes nothing.
+        A job that is new, or whose plan has changed, has missed no run.
         """
         ...
 
     async def replan(self, plans: Mapping[JobKey, str]) -> None:
-        """From now on these jobs run by other words; what they missed is not owed."""
+        """Replace the plans of jobs; runs that they missed are not made up for."""
         ...
 
-    async def begin(self, run: JobRun, deed: AuditEntry | None = None) -> int:
-        """Write a run down; return how many new commands its gate lets out.
+    async def begin(self, run: JobRun, entry: AuditEntry | None = None) -> int:
+        """Record a run that begins; return how many new commands it releases.
 
-        The run of a gate has ended with that. Where it lets out nothing it is worth no
-        row, and is written down once a minute only.
+        A run that opens a send window has ended with that. A scheduled one that
+        releases nothing gets no row of its own, and is recorded once a minute only.
         """
         ...
 
     async def record(self, run: JobRun, ended_at: str, detail: str) -> None:
-        """Write down a run that is over, with what came of it."""
+        """Record a run that has ended, with its result."""
         ...
 
     async def end(self, key: JobKey, before: str, detail: str, *, failed: bool) -> None:
-        """End the runs begun by then. One that failed is not owed."""
+        """End the runs that began by a time. A failed run is not made up for."""
         ...
 
-    async def pause(self, keys: Collection[JobKey], deed: AuditEntry) -> str:
-        """Pause jobs; return since when. One that is paused is so anew.
+    async def pause(self, keys: Collection[JobKey], entry: AuditEntry) -> str:
+        """Pause jobs; return the time. A job that is paused already gets the new time.
 
-        What a person let out meanwhile is not let out again after a restart.
+        Commands that an operator released meanwhile are not released again after a
+        restart.
         """
         ...
 
-    async def resume(self, keys: Collection[JobKey], deed: AuditEntry) -> None:
-        """Let jobs run again; what they missed is not owed."""
+    async def resume(self, keys: Collection[JobKey], entry: AuditEntry) -> None:
+        """Let jobs run again; runs that they missed are not made up for."""
         ...
 
 
 class Role(IntEnum):
-    """What somebody may do; each may all that the ones before may."""
+    """What a user is allowed to do; each role includes the ones before."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -254,7 +283,7 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """Return how it is written."""
+        """Return the role's name as it is written and stored."""
         return self.name.lower()
 
 
@@ -262,7 +291,7 @@ ROLES = {role.word: role for role in Role}
 
 
 class User(Struct, frozen=True):
-    """Somebody; `epoch` is new with each password, and ends the sessions before."""
+    """A user; a new password gets a new `epoch`, which ends all older sessions."""
 
     name: str
     role: Role
@@ -284,7 +313,7 @@ class Users(Protocol):
         ...
 
     async def find(self, name: str) -> User | None:
-        """Return one user, None if there is none of that name."""
+        """Return one user, or None."""
         ...
 
     async def add(
@@ -306,46 +335,49 @@ class Users(Protocol):
         ...
 
     async def record_login(self, name: str, detail: str) -> None:
-        """Record that a user logged in, in the audit too."""
+        """Record that a user logged in, in the audit log too."""
         ...
 
     async def logins(self, name: str, since: str) -> Sequence[str]:
         """Return the different details of logins since a time, newest first."""
         ...
 
-    async def record_action(self, deed: AuditEntry) -> None:
+    async def record_action(self, entry: AuditEntry) -> None:
         """Add an audit entry for an action that changes no row of the store."""
         ...
 
 
 class WebhookSecrets(Protocol):
-    """What is known of each webhook secret; a fingerprint stands for it."""
+    """What Backhaul knows of each webhook secret, by its fingerprint."""
 
     async def set_known(
         self, store: str, names: Sequence[str], source: str
     ) -> set[str]:
-        """Make these all of what is known from `source`; return the store's dropped."""
+        """Replace the secrets known from a `source`; return all revoked ones.
+
+        A revoked secret stays known, so that it cannot come back by accident.
+        """
         ...
 
     async def record_uses(self, uses: Mapping[tuple[str, str], str]) -> None:
-        """Write down when each (store, fingerprint) was last used."""
+        """Record when each (store, fingerprint) was last used."""
         ...
 
     async def last_used(self, store: str, name: str) -> str | None:
-        """Return when the secret last signed a delivery."""
+        """Return when the secret last signed a webhook, or None."""
         ...
 
-    async def set_dropped(
-        self, store: str, name: str, dropped: bool, deed: AuditEntry
+    async def set_revoked(
+        self, store: str, name: str, revoked: bool, entry: AuditEntry
     ) -> set[str]:
-        """Remember that a person dropped the secret, or took it back; return all."""
+        """Record that an operator revoked or restored a secret; return all revoked."""
         ...
 
 
 class Pruned(Struct, frozen=True):
-    """One slice of pruning: how many bodies were erased, whether there is more to do.
+    """One slice of pruning: the erased bodies, and whether there is more to do.
 
-    `counts` is how many counts of stock were dropped.
+    `counts` is the number of deleted stock counts.
     """
 
     erased: int
@@ -354,20 +386,20 @@ class Pruned(Struct, frozen=True):
 
 
 class Retention(Protocol):
-    """What arrived, as far as it is kept."""
+    """Deletes what is older than the settings keep."""
 
     async def prune(self, before: str, slice_seconds: float) -> Pruned:
-        """Erase bodies and headers received before that time, for about that long.
+        """Erase bodies and headers received before a time, for about that long.
 
-        What is not folded, waits or is in quarantine keeps them. The rows of jobs' runs
-        go as well, and counts of stock that were done without a step: not the newest of
-        an article that was made true, nor what a person decided. May raise Busy.
+        An event that is not folded or that is in quarantine keeps them. Old job runs
+        are deleted too, then stock counts that made no adjustment, except the newest
+        applied one of a variant and those that an operator decided. May raise Busy.
         """
         ...
 
 
 class MetricSample(Struct, frozen=True):
-    """Counts of a minute, mean seconds in it, and what waited at its end."""
+    """The counts and mean seconds of one minute, and what waited at its end."""
 
     at: str
     webhooks: int
@@ -381,12 +413,12 @@ class MetricSample(Struct, frozen=True):
 
 
 class MetricSamples(Protocol):
-    """Keeps a day of samples."""
+    """Stores the samples of one day."""
 
     async def add(self, sample: MetricSample, since: str) -> None:
-        """Keep a sample; forget those before `since`. May raise Busy."""
+        """Store a sample; delete those before `since`. May raise Busy."""
         ...
 
     async def count_mirrored(self) -> Mapping[str, int]:
-        """Count what is mirrored, by table: it reads an index from end to end."""
+        """Count the mirror's rows by table, from whole indexes; {} if unreadable."""
         ...

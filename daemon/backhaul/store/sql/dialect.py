@@ -55,6 +55,11 @@ def document(column: str) -> str:
     return _mark("document", column)
 
 
+def contains(text: str, part: str) -> str:
+    """Return a condition that a text contains another one; both are SQL."""
+    return _mark("contains", text, part)
+
+
 def epoch(column: str) -> str:
     """Return SQL for the seconds since 1970 of a time kept as text, with fractions."""
     return _mark("epoch", column)

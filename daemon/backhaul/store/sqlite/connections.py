@@ -21,11 +21,16 @@ KEPT_BYTES = 64 << 20
 """What SQLite may keep of the file once it is taken up; the rest is given back."""
 
 
+def log_of(database: Path) -> Path:
+    """Return the path of the write-ahead log beside a database."""
+    return database.with_name(f"{database.name}-wal")
+
+
 class LogSize:
     """Tells once when the log has become large, and once when it is small again."""
 
     def __init__(self, database: Path) -> None:
-        self._log = database.with_name(f"{database.name}-wal")
+        self._log = log_of(database)
         self._large = False
 
     def look(self) -> None:

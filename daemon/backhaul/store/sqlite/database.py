@@ -68,18 +68,18 @@ class SqliteStore:
         self.decisions = SqlDecisions(self._writer, clock)
         self.incidents = SqlIncidents(self._writer, clock)
         self.kv = SqlKeyValues(engine)
-        self.webhook_secrets = SqlWebhookSecrets(self._writer, clock)
+        self.webhook_secrets = SqlWebhookSecrets(engine)
         self.search = SqliteSearch(self._writer, clock)
         self.erasure = SqlErasure(path, self._writer, clock)
-        self.retention = SqlRetention(self._writer, clock)
-        self.job_runs = SqlJobRuns(self._writer, clock)
+        self.retention = SqlRetention(engine, clock)
+        self.job_runs = SqlJobRuns(engine)
         self.reprocessing = SqlReprocessing(self._writer, clock)
         self.refetch_queue = SqlRefetchQueue(self._writer, clock)
-        self.alerts = SqlAlerts(self._writer, clock)
+        self.alerts = SqlAlerts(engine)
         self.passes = SqlPasses(engine)
         self.mirror = SqlMirror(engine)
-        self.gauges = SqlGauges(path, clock)
-        self.alert_conditions = SqlAlertConditions(path)
+        self.gauges = SqlGauges(engine, engine.sizes)
+        self.alert_conditions = SqlAlertConditions(engine)
         self.users = SqlUsers(engine)
         self.metric_samples = SqlMetricSamples(engine)
 
@@ -88,8 +88,10 @@ class SqliteStore:
         self._writer.start()
 
     async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-        """Return what is open for stores other than these."""
-        return await self._writer.urgent(lambda c: orphaned_work.counted(c, stores))
+        """Return the open work of each store that is not one of these."""
+        return await self._writer.urgent(
+            lambda connection: orphaned_work.of_other_stores(connection, stores)
+        )
 
     def heartbeat(self) -> asyncio.Future[None]:
         """Resolve once the writer's thread has answered, though it be with Busy."""
@@ -107,8 +109,6 @@ class SqliteStore:
     async def stop(self) -> None:
         """Finish what was handed in and close the file, without a log beside it."""
         await self._writer.stop()
-        self.gauges.close()
-        self.alert_conditions.close()
         self.engine.close()
         await asyncio.to_thread(connections.end_log, self.path)
 

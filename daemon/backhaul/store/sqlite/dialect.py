@@ -27,6 +27,7 @@ FRAGMENTS: Fragments = {
     "has": lambda column, path: f"({_member(column, path)} IS NOT NULL)",
     "elements": lambda column, path: f"json_each({_document(column)}, '{path}')",
     "document": _document,
+    "contains": lambda text, part: f"instr({text}, {part}) > 0",
     "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
     "later": _later,
     "hint": lambda text: text,

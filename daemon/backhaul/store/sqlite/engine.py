@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.core.clock import to_text
 from backhaul.errors import ReadFailed
-from backhaul.store.sqlite.connections import Readers, concerns_the_file
+from backhaul.store.sqlite.connections import Readers, concerns_the_file, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -57,6 +57,13 @@ class SqliteEngine:
     def concerns_the_file(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""
         return concerns_the_file(error)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of the database and of its log, if they exist."""
+        files = {"database": self.path, "log": log_of(self.path)}
+        return {
+            name: file.stat().st_size for name, file in files.items() if file.exists()
+        }
 
     def close(self) -> None:
         """Close the connections that read; the writer has an end of its own."""

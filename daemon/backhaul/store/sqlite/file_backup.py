@@ -110,7 +110,7 @@ def is_foreign_log(path: Path) -> bool:
     A database that has a log says so in its header. A backup says that it has none, so
     that a backup copied over a database does not match the log that was left there.
     """
-    log = path.with_name(f"{path.name}-wal")
+    log = connections.log_of(path)
     if not path.is_file() or not log.is_file() or not log.stat().st_size:
         return False
     with path.open("rb") as opened:
@@ -188,7 +188,7 @@ def _fill(
     room: Callable[[Path], int],
 ) -> None:
     real = Path(os.path.realpath(source))  # SQLite's log lies beside that one
-    log = real.with_name(f"{real.name}-wal")
+    log = connections.log_of(real)
     begun = _size(log)
 
     def look(_status: int, _remaining: int, _total: int) -> None:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backhaul.store.sql.operations.orphaned_work import of_other_stores
 from backhaul.store.sqlite import file_backup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from backhaul.store.operations import OrphanedWork
 
 _TAKEN = """
     SELECT DISTINCT kind FROM commands
@@ -82,6 +85,20 @@ def came(path: Path, after: int, store: str, names: Sequence[str]) -> Came | Non
     values = {"after": after, "store": store, "names": json.dumps(names)}
     rows = _rows(path, _CAME, values)
     return Came(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+
+def orphaned_work(path: Path, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
+    """Return the open work of each store that is not one of these.
+
+    Empty if there is no database, or if it cannot be read: other checks report that.
+    """
+    try:
+        if not path.is_file():
+            return ()
+        with file_backup.open_to_look(path) as connection:
+            return of_other_stores(connection, stores)
+    except (OSError, sqlite3.Error):
+        return ()
 
 
 def schema(path: Path) -> list[str]:

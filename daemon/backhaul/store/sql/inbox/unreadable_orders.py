@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from sqlite_utils import Database
 
+    from backhaul.store.sql.family import Connection
+
 EXIST = "EXISTS (SELECT 1 FROM unreadable_orders)"
 HOLDS = """
     EXISTS (SELECT 1 FROM unreadable_orders u
@@ -96,6 +98,6 @@ def discard(connection: sqlite3.Connection, event: int, now: str) -> None:
         connection.execute(_WAKE, (now, store, f"order:{order_id}"))
 
 
-def listed(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+def listed(connection: Connection) -> list[dict[str, Any]]:
     """Return the orders that wait, the oldest first, with the event and its reason."""
     return [dict(row) for row in connection.execute(_LISTED)]

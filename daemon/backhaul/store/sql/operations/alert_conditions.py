@@ -1,154 +1,180 @@
-"""What the tables say that may need a person, read beside the writer."""
+"""What the tables contain that may raise an alert."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from backhaul.errors import Busy
-from backhaul.store.operations import AlertConditions, BackupState
-from backhaul.store.sql.commands import incidents
+from backhaul.errors import Busy, ReadFailed
+from backhaul.store.operations import (
+    AlertConditions,
+    BackupState,
+    CommandProblem,
+    OpenIncident,
+    ParkedDelivery,
+)
+from backhaul.store.sql.dialect import contains, elements, greatest, least
+from backhaul.store.sql.family import Family, read
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.append import FOREIGN
-from backhaul.store.sql.operations import orphaned_work
+from backhaul.store.sql.operations import kv, orphaned_work
 from backhaul.store.sql.operations.gauges import last_records, unrepaired
-from backhaul.store.sql.operations.job_runs import FAILED
+from backhaul.store.sql.operations.job_runs import FAILED, RUNNING
 from backhaul.store.sql.stock_targets.adjustments import STOPPED
-from backhaul.store.sqlite.connections import Readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
+
+    from backhaul.store.sql.family import Connection
 
 _PARKED = """
     SELECT id, store, kind, target, reason FROM commands WHERE state = 'parked'
     ORDER BY seq
 """
-# Sent so often, and found nowhere each time: that looks like a fault of this object.
-SENT_IN_VAIN = 5
-_IN_VAIN = f"""
-    SELECT id, store, kind, target, reason, (
-        SELECT count(*) FROM attempts a WHERE a.command_id = c.id
-        AND (a.outcome IS NULL OR a.outcome = 'uncertain')) AS times
-    FROM commands c INDEXED BY commands_lane
-    WHERE state IN ('planned', 'sending', 'uncertain') AND attempts >= {SENT_IN_VAIN}
-    AND times >= {SENT_IN_VAIN}
-    ORDER BY seq
+REPEATED = 5
+"""After so many inconclusive attempts the cause may be this command, not an outage."""
+_REPEATED = f"""
+    SELECT c.seq, c.id, c.store, c.kind, c.target, c.reason
+    FROM commands c
+    WHERE c.state IN ('planned', 'sending', 'uncertain') AND c.attempts >= {REPEATED}
+      AND (SELECT count(*) FROM attempts a WHERE a.command_id = c.id
+           AND (a.outcome IS NULL OR a.outcome = 'uncertain')) >= {REPEATED}
 """  # noqa: S608 - constants
-# What is no JSON is damaged, and parked for that. What is proved to be another's own is
-# doubled no more: after a restore the record that asks for it may come in later.
-_DOUBLED = """
-    SELECT id, store, kind, target, (
-        SELECT group_concat(value, ', ') FROM json_each(
-            iif(json_valid(evidence), evidence, '{}'), '$.doubled')
-        WHERE NOT EXISTS (SELECT 1 FROM commands o
-            WHERE o.store = c.store AND o.effect_id = value AND o.id != c.id)) AS others
-    FROM commands c WHERE instr(evidence, '"doubled"') > 0 AND others IS NOT NULL
-    ORDER BY seq
+# A command with a damaged document is parked for that. A surplus effect that is proved
+# to be another command's own is none: after a restore its record may come in later.
+_DOUBLED_KEY = """'"doubled"'"""
+_DOUBLED = f"""
+    SELECT c.seq, c.id, c.store, c.kind, c.target, e.value
+    FROM commands c CROSS JOIN {elements("c.evidence", "$.doubled")} e
+    WHERE {contains("c.evidence", _DOUBLED_KEY)}
+      AND NOT EXISTS (SELECT 1 FROM commands o
+        WHERE o.store = c.store AND o.effect_id = e.value AND o.id != c.id)
+"""  # noqa: S608 - fragments
+# After a restore only their reference tags show these commands.
+_DOUBLED_BEFORE_RESTORE = """
+    SELECT a.command_id, a.store, a.adjustment_id
+    FROM adopted a JOIN (
+        SELECT command_id, store FROM adopted
+        WHERE command_id NOT IN (SELECT id FROM commands)
+        GROUP BY command_id, store HAVING count(*) > 1) d
+      ON d.command_id = a.command_id AND d.store = a.store
+    ORDER BY a.command_id, a.store, a.adjustment_id
 """
-# Of a database that was restored: its commands are known by their tags only.
-_ADOPTED = """
-    SELECT command_id AS id, store, 'adjust' AS kind, 'unknown goods' AS target,
-        group_concat(adjustment_id, ', ') AS others
-    FROM adopted WHERE command_id NOT IN (SELECT id FROM commands)
-    GROUP BY command_id, store HAVING count(*) > 1
-"""
-_TWICE = (_DOUBLED, _ADOPTED)
-# By the index of those that are not settled.
-_NEWS_PARKED = """
+# The first condition is that of an index.
+_PARKED_DELIVERIES = """
     SELECT seq, instance, store, topic, object_id, reason FROM deliveries
     WHERE state IN ('planned', 'sending', 'uncertain', 'parked') AND state = 'parked'
-    ORDER BY seq
 """
-_NEWS_SINCE = """
-    SELECT s.instance, min(
-        coalesce((SELECT created_at FROM deliveries d
-            WHERE d.instance = s.instance AND d.state = 'planned' AND NOT EXISTS (
-                SELECT 1 FROM deliveries p WHERE p.instance = d.instance
-                AND p.object_id = d.object_id AND p.seq < d.seq AND p.state = 'parked'
-                AND p.state IN ('planned', 'sending', 'uncertain', 'parked'))
-            ORDER BY d.seq LIMIT 1), :never),
-        coalesce((SELECT min(created_at) FROM deliveries d
-            WHERE d.instance = s.instance AND d.state IN ('sending', 'uncertain')),
-            :never)) AS since
+_OLDEST_PLANNED = """
+    coalesce((SELECT created_at FROM deliveries d
+        WHERE d.instance = s.instance AND d.state = 'planned' AND NOT EXISTS (
+            SELECT 1 FROM deliveries p WHERE p.instance = d.instance
+            AND p.object_id = d.object_id AND p.seq < d.seq AND p.state = 'parked'
+            AND p.state IN ('planned', 'sending', 'uncertain', 'parked'))
+        ORDER BY d.seq LIMIT 1), :never)
+"""
+_OLDEST_SENT = """
+    coalesce((SELECT min(created_at) FROM deliveries d
+        WHERE d.instance = s.instance AND d.state IN ('sending', 'uncertain')), :never)
+"""
+_DELIVERIES_SINCE = f"""
+    SELECT s.instance, {least(_OLDEST_PLANNED, _OLDEST_SENT)} AS since
     FROM subscribers s
-"""
+"""  # noqa: S608 - fragments
 _NEVER = "9999"
-_MARKED = "SELECT substr(name, ?), value FROM marks WHERE name GLOB ?"
-# By their id: a clock may have been ahead. The + keeps SQLite from all other jobs.
-_BACKUP = """
+_INCIDENTS = """
+    SELECT id, store, says FROM incidents WHERE resolved_at IS NULL ORDER BY id
+"""
+# The newest by id: the clock may have been ahead. `+ 0` keeps SQLite from reading all
+# other jobs' runs in the order of their ids.
+_LAST_BACKUP = """
     SELECT outcome, detail FROM job_runs
     WHERE job = 'backup' AND outcome IN ('done', 'failed')
-    ORDER BY +id DESC LIMIT 1
+    ORDER BY id + 0 DESC LIMIT 1
 """
-_BACKED_UP = """
-    SELECT max(since, coalesce((SELECT started_at FROM job_runs
-            WHERE job = 'backup' AND outcome = 'done'
-            ORDER BY +id DESC LIMIT 1), '')) AS last,
-        iif(outcome = 'running', started_at, NULL) AS running_since
+_LAST_DONE = """
+    coalesce((SELECT started_at FROM job_runs WHERE job = 'backup' AND outcome = 'done'
+              ORDER BY id + 0 DESC LIMIT 1), '')
+"""
+_BACKUP_STATE = f"""
+    SELECT {greatest("since", _LAST_DONE)}, outcome, started_at
     FROM job_state WHERE job = 'backup'
-"""
+"""  # noqa: S608 - constants
 
 
-class SqlAlertConditions:
-    """Reads in a thread."""
+class SqlAlertConditions(Family):
+    """What may raise an alert, in one read."""
 
-    def __init__(self, path: Path) -> None:
-        self._readers = Readers(path)
-
-    def close(self) -> None:
-        """Close what is idle."""
-        self._readers.close()
-
-    async def read(self, instances: Iterable[str]) -> AlertConditions:
-        """Return all of it. Raises Busy: what cannot be read is not over."""
-        return await asyncio.to_thread(self._read, tuple(instances))
-
-    def _read(self, instances: tuple[str, ...]) -> AlertConditions:
+    async def current(self, instances: Iterable[str]) -> AlertConditions:
+        """Return all of it. Raises Busy: an alert does not end because a read fails."""
         try:
-            with self._readers.lend() as connection:
-                return _found(connection, instances)
-        except sqlite3.Error as error:
-            raise Busy(f"what needs a person cannot be read: {error}") from None
+            return await self._read(tuple(instances))
+        except ReadFailed as error:
+            raise Busy(f"the conditions for alerts cannot be read: {error}") from None
+
+    @read
+    def _read(
+        self, connection: Connection, instances: tuple[str, ...]
+    ) -> AlertConditions:
+        return AlertConditions(
+            parked=[CommandProblem(*row) for row in connection.execute(_PARKED)],
+            unrepaired=unrepaired(connection),
+            last_records=last_records(connection, instances),
+            doubled=_doubled(connection),
+            counts_stopped=kv.with_prefix(connection, STOPPED),
+            backup=_backup(connection),
+            open_stores=orphaned_work.open_stores(connection),
+            parked_deliveries=[
+                ParkedDelivery(*row) for row in _sorted(connection, _PARKED_DELIVERIES)
+            ],
+            deliveries_since=_deliveries_since(connection),
+            repeated=_repeated(connection),
+            foreign_webhooks=kv.with_prefix(connection, FOREIGN),
+            unreadable=unreadable_orders.listed(connection),
+            incidents=[OpenIncident(*row) for row in connection.execute(_INCIDENTS)],
+        )
 
 
-def _found(
-    connection: sqlite3.Connection, instances: tuple[str, ...]
-) -> AlertConditions:
-    return AlertConditions(
-        [dict(row) for row in connection.execute(_PARKED)],
-        unrepaired(connection),
-        last_records(connection, instances),
-        [dict(row) for query in _TWICE for row in connection.execute(query)],
-        _marked(connection, STOPPED),
-        _backup(connection),
-        orphaned_work.names(connection),
-        [dict(row) for row in connection.execute(_NEWS_PARKED)],
-        _news_since(connection),
-        [dict(row) for row in connection.execute(_IN_VAIN)],
-        _marked(connection, FOREIGN),
-        unreadable_orders.listed(connection),
-        [dict(row) for row in connection.execute(incidents.OPEN)],
-    )
+def _repeated(connection: Connection) -> list[CommandProblem]:
+    rows = _sorted(connection, _REPEATED)
+    return [CommandProblem(*row) for _, *row in rows]
 
 
-def _marked(connection: sqlite3.Connection, prefix: str) -> dict[str, str]:
-    """Return what is marked of each store."""
-    found = connection.execute(_MARKED, (len(prefix) + 1, f"{prefix}*"))
-    return dict(found.fetchall())
+def _doubled(connection: Connection) -> list[CommandProblem]:
+    """Return the commands with surplus effects, each with the ids of all of them."""
+    found = []
+    for _, effects in groupby(_sorted(connection, _DOUBLED), _first):
+        (_, id_, store, kind, target, effect), *more = effects
+        others = ", ".join([effect, *(row[-1] for row in more)])
+        found.append(CommandProblem(id_, store, kind, target, others))
+    for (id_, store), effects in groupby(
+        connection.execute(_DOUBLED_BEFORE_RESTORE), lambda row: (row[0], row[1])
+    ):
+        others = ", ".join(row[-1] for row in effects)
+        found.append(CommandProblem(id_, store, "adjust", "unknown goods", others))
+    return found
 
 
-def _news_since(connection: sqlite3.Connection) -> dict[str, str]:
-    found = connection.execute(_NEWS_SINCE, {"never": _NEVER}).fetchall()
-    return {instance: since for instance, since in found if since != _NEVER}
+def _sorted(connection: Connection, query: str) -> list[tuple[Any, ...]]:
+    """Return rows by their first column: with ORDER BY, SQLite reads whole tables."""
+    return sorted(connection.execute(query), key=_first)
 
 
-def _backup(connection: sqlite3.Connection) -> BackupState | None:
-    """Return None before the job is known."""
-    stands = connection.execute(_BACKED_UP).fetchone()
-    if stands is None:
+def _first(row: tuple[Any, ...]) -> Any:
+    return row[0]
+
+
+def _deliveries_since(connection: Connection) -> dict[str, str]:
+    rows = connection.execute(_DELIVERIES_SINCE, {"never": _NEVER})
+    return {instance: since for instance, since in rows if since != _NEVER}
+
+
+def _backup(connection: Connection) -> BackupState | None:
+    """Return None until the job is known."""
+    row = connection.execute(_BACKUP_STATE).fetchone()
+    if row is None:
         return None
-    ended = connection.execute(_BACKUP).fetchone()
-    failed = ended["detail"] if ended and ended["outcome"] == FAILED else None
-    return BackupState(failed, stands["last"], stands["running_since"])
+    last, outcome, started_at = row
+    ended = connection.execute(_LAST_BACKUP).fetchone()
+    failed = ended[1] if ended and ended[0] == FAILED else None
+    return BackupState(failed, last, started_at if outcome == RUNNING else None)

@@ -1,105 +1,113 @@
-"""Alerts: a row from the first look that finds a cause until every way told its end."""
+"""Alerts: a row each, from the first check that finds a problem to its end."""
 
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from backhaul.core.clock import to_text
 from backhaul.store.operations import Alert, AlertChanges
+from backhaul.store.sql.family import Family, write
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Mapping, Sequence
 
-    from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
 
-# What comes back after it was gone begins anew, though its end was not told to all.
+# A problem that returns begins again, even if some channel did not report its end.
 _BEGIN = """
-    INSERT INTO alerts (key, says, mend, began_at) VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET says = excluded.says, mend = excluded.mend,
-        began_at = iif(gone_at IS NULL, began_at, excluded.began_at), gone_at = NULL
-    WHERE gone_at IS NOT NULL OR says != excluded.says OR mend != excluded.mend
+    INSERT INTO alerts (key, says, mend, began_at)
+    VALUES (:key, :text, :remedy, :now)
+    ON CONFLICT (key) DO UPDATE SET says = excluded.says, mend = excluded.mend,
+        began_at = CASE WHEN alerts.gone_at IS NULL THEN alerts.began_at
+            ELSE excluded.began_at END,
+        gone_at = NULL
+    WHERE alerts.gone_at IS NOT NULL OR alerts.says != excluded.says
+        OR alerts.mend != excluded.mend
 """
-_PRESENT = "SELECT key FROM alerts WHERE gone_at IS NULL"
-_FORGET = """
+_DELETE_REPORTED = """
     DELETE FROM alerts
     WHERE gone_at IS NOT NULL AND key NOT IN (SELECT key FROM alerts_told)
 """
-_KNOWN = """
-    SELECT key, says, mend, began_at, gone_at IS NOT NULL FROM alerts
-    ORDER BY began_at, key
+_KNOWN = "SELECT key, says, mend, began_at, gone_at FROM alerts ORDER BY began_at, key"
+_REPORTED = "SELECT way, key FROM alerts_told"
+_RECORD_BEGUN = """
+    INSERT INTO alerts_told (way, key, at) VALUES (:channel, :key, :now)
+    ON CONFLICT (way, key) DO UPDATE SET at = excluded.at
 """
 
 
-class SqlAlerts:
-    """Every verb is one transaction."""
+class SqlAlerts(Family):
+    """Alerts, and what each channel has reported of them."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
-
-    async def compare(
-        self, now: Mapping[str, Alert], ways: Collection[str]
+    @write
+    def compare(
+        self,
+        connection: Connection,
+        now: Mapping[str, Alert],
+        channels: Collection[str],
     ) -> Mapping[str, AlertChanges]:
-        """Keep what is wrong now; return what is news for each way. May raise Busy.
+        _store(connection, now, self._now())
+        _delete(connection, channels)
+        known = connection.execute(_KNOWN).fetchall()
+        reported = {(way, key) for way, key in connection.execute(_REPORTED)}
+        return {
+            channel: _changes(known, {key for way, key in reported if way == channel})
+            for channel in channels
+        }
 
-        What was over before a way told of it is forgotten there.
-        """
-        at = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> dict[str, AlertChanges]:
-            _keep(connection, now, at)
-            _forget(connection, ways)
-            known = connection.execute(_KNOWN).fetchall()
-            told = {*connection.execute("SELECT way, key FROM alerts_told")}
-            return {
-                way: _news(known, {key for by, key in told if by == way})
-                for way in ways
-            }
-
-        return await self._writer.urgent(unit)
-
-    async def record_sent(self, way: str, news: AlertChanges) -> None:
-        """Keep that a person was told by a way. May raise Busy."""
-        at = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "INSERT OR REPLACE INTO alerts_told (way, key, at) VALUES (?, ?, ?)",
-                [(way, one.key, at) for one in news.begun],
-            )
-            connection.executemany(
-                "DELETE FROM alerts_told WHERE way = ? AND key = ?",
-                [(way, one.key) for one in news.over],
-            )
-
-        await self._writer.urgent(unit)
+    @write
+    def record_sent(
+        self, connection: Connection, channel: str, changes: AlertChanges
+    ) -> None:
+        now = self._now()
+        connection.executemany(
+            _RECORD_BEGUN,
+            [
+                {"channel": channel, "key": alert.key, "now": now}
+                for alert in changes.begun
+            ],
+        )
+        connection.executemany(
+            "DELETE FROM alerts_told WHERE way = :channel AND key = :key",
+            [{"channel": channel, "key": alert.key} for alert in changes.over],
+        )
 
 
-def _keep(connection: sqlite3.Connection, now: Mapping[str, Alert], at: str) -> None:
-    rows = [(one.key, one.says, one.mend, at) for one in now.values()]
-    connection.executemany(_BEGIN, rows)
-    gone = [(at, key) for (key,) in connection.execute(_PRESENT) if key not in now]
-    connection.executemany("UPDATE alerts SET gone_at = ? WHERE key = ?", gone)
+def _store(connection: Connection, problems: Mapping[str, Alert], now: str) -> None:
+    """Store the present problems, and mark the others as ended."""
+    connection.executemany(
+        _BEGIN,
+        [
+            {"key": key, "text": alert.text, "remedy": alert.remedy, "now": now}
+            for key, alert in problems.items()
+        ],
+    )
+    present = connection.execute("SELECT key FROM alerts WHERE gone_at IS NULL")
+    connection.executemany(
+        "UPDATE alerts SET gone_at = :now WHERE key = :key",
+        [{"now": now, "key": key} for (key,) in present if key not in problems],
+    )
 
 
-def _forget(connection: sqlite3.Connection, ways: Collection[str]) -> None:
-    kept = connection.execute("SELECT DISTINCT way FROM alerts_told").fetchall()
-    left = [(way,) for (way,) in kept if way not in ways]
-    connection.executemany("DELETE FROM alerts_told WHERE way = ?", left)
-    connection.execute(_FORGET)
+def _delete(connection: Connection, channels: Collection[str]) -> None:
+    """Delete what removed channels reported, and alerts whose end all have reported."""
+    known = connection.execute("SELECT DISTINCT way FROM alerts_told").fetchall()
+    connection.executemany(
+        "DELETE FROM alerts_told WHERE way = :channel",
+        [{"channel": channel} for (channel,) in known if channel not in channels],
+    )
+    connection.execute(_DELETE_REPORTED)
 
 
-def _news(
-    known: Sequence[tuple[str, str, str, str, int]], told: set[str]
-) -> AlertChanges:
-    begun = [row for row in known if not row[4] and row[0] not in told]
-    over = [row for row in known if row[4] and row[0] in told]
-    lives = [f"{key} {began_at} {gone}" for key, _, _, began_at, gone in begun + over]
+def _changes(known: Sequence[tuple[Any, ...]], reported: set[str]) -> AlertChanges:
+    begun = [row for row in known if row[4] is None and row[0] not in reported]
+    over = [row for row in known if row[4] is not None and row[0] in reported]
+    parts = [
+        f"{key} {began_at} {int(gone_at is not None)}"
+        for key, _, _, began_at, gone_at in begun + over
+    ]
     return AlertChanges(
         [Alert(*row[:3]) for row in begun],
         [Alert(*row[:3]) for row in over],
-        f"alert-{sha256(chr(10).join(lives).encode()).hexdigest()[:32]}",
+        f"alert-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}",
     )

@@ -1,8 +1,10 @@
-"""The audit: one entry for each action of a person."""
+"""The audit log: one entry for each action of an operator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from backhaul.store.operations import AuditEntry
@@ -13,9 +15,6 @@ _ADD = """
 """
 
 
-def add_entry(connection: Connection, now: str, deed: AuditEntry) -> None:
+def add_entry(connection: Connection, now: str, entry: AuditEntry) -> None:
     """Add an entry in the transaction of the change that it records."""
-    connection.execute(
-        _ADD,
-        {"at": now, "who": deed.who, "action": deed.action, "detail": deed.detail},
-    )
+    connection.execute(_ADD, {"at": now, **asdict(entry)})

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from backhaul.core.clock import from_text, to_text
+from backhaul.core.clock import from_text
 from backhaul.errors import ReadFailed
+from backhaul.store.sql.dialect import epoch, greatest
 from backhaul.store.sql.family import Family, background, read
 from backhaul.store.sql.mirror.sync_progress import consistency
-from backhaul.store.sqlite.connections import Readers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from backhaul.core.clock import Clock
     from backhaul.store.operations import MetricSample
-    from backhaul.store.sql.family import Connection
+    from backhaul.store.sql.family import Connection, Engine
 
 
 Gauge = tuple[str, float, tuple[str, ...]]
 """Name, value, and the values of its labels."""
 
-# Each query's last column is the value, the others are labels. All are answered by an
-# index, whatever the number of orders and of settled commands.
+_NEWEST = "(SELECT coalesce(max(id), 0) FROM inbox)"
+_LAST_FOLDED = "(SELECT coalesce(max(id), 0) FROM event_outcomes)"
+# The last column of each query is the value, the others are labels. An index answers
+# each, whatever the number of orders and of resolved commands.
 _QUERIES = {
-    "events_waiting": """
-        SELECT max(0, (SELECT coalesce(max(id), 0) FROM inbox)
-            - (SELECT coalesce(max(id), 0) FROM event_outcomes))
-    """,
-    "oldest_event_waiting_seconds": """
-        SELECT coalesce((SELECT (julianday(:now) - julianday(received_at)) * 86400
-            FROM inbox
-            WHERE id > (SELECT coalesce(max(id), 0) FROM event_outcomes)
-            ORDER BY id LIMIT 1), 0)
-    """,
-    "last_webhook_timestamp_seconds": """
-        SELECT (julianday(received_at) - 2440587.5) * 86400 FROM inbox
-        ORDER BY id DESC LIMIT 1
-    """,
+    "events_waiting": f"SELECT {greatest('0', f'{_NEWEST} - {_LAST_FOLDED}')}",
+    "oldest_event_waiting_seconds": f"""
+        SELECT coalesce((SELECT {epoch(":now")} - {epoch("received_at")} FROM inbox
+            WHERE id > {_LAST_FOLDED} ORDER BY id LIMIT 1), 0)
+    """,  # noqa: S608 - constants
+    "last_webhook_timestamp_seconds": f"""
+        SELECT {epoch("received_at")} FROM inbox ORDER BY id DESC LIMIT 1
+    """,  # noqa: S608 - a fragment
     "commands_open": """
         SELECT store, kind, state, count(*) FROM commands
         WHERE state IN ('planned', 'sending', 'uncertain') GROUP BY 1, 2, 3
@@ -50,10 +42,10 @@ _QUERIES = {
         SELECT store, kind, state, count(*) FROM commands
         WHERE state = 'parked' GROUP BY 1, 2, 3
     """,
-    "oldest_command_planned_seconds": """
-        SELECT store, (julianday(:now) - julianday(min(created_at))) * 86400
+    "oldest_command_planned_seconds": f"""
+        SELECT store, {epoch(":now")} - {epoch("min(created_at)")}
         FROM commands WHERE state = 'planned' AND held = 0 GROUP BY 1
-    """,
+    """,  # noqa: S608 - fragments
     "objects_in_doubt": "SELECT store, count(*) FROM rereads GROUP BY 1",
     "records_waiting": """
         SELECT instance, count(*) FROM records WHERE state = 'waiting' GROUP BY 1
@@ -61,11 +53,11 @@ _QUERIES = {
     "quarantine_rows": """
         SELECT name, count(*) FROM quarantine WHERE state = 'open' GROUP BY 1
     """,
-    "first_read_timestamp_seconds": """
-        SELECT store, (julianday(began_at) - 2440587.5) * 86400 FROM sweeps
+    "first_read_timestamp_seconds": f"""
+        SELECT store, {epoch("began_at")} FROM sweeps
         WHERE id IN (SELECT min(id) FROM sweeps
             WHERE job IN ('backfill', 'full') GROUP BY store)
-    """,
+    """,  # noqa: S608 - a fragment
     "drift_rows": """
         SELECT store, 'missed', sum(missed) FROM sweeps GROUP BY 1
         UNION ALL SELECT store, 'stale', sum(stale) FROM sweeps GROUP BY 1
@@ -79,62 +71,55 @@ _QUERIES = {
         GROUP BY 1
     """,
 }
-_OVER_ALL_WALKS = frozenset(
+_OVER_ALL_PASSES = frozenset(
     {"first_read_timestamp_seconds", "drift_rows", "unrepaired_rows"}
 )
-_LAST_RECORD = """
-    SELECT (julianday(received_at) - 2440587.5) * 86400 FROM records
-    WHERE instance = ? ORDER BY id DESC LIMIT 1
-"""
+_LAST_RECORD = f"""
+    SELECT {epoch("received_at")} FROM records
+    WHERE instance = :instance ORDER BY id DESC LIMIT 1
+"""  # noqa: S608 - a fragment
 
 
-class SqlGauges:
-    """Reads in a thread, on a connection beside the writer's."""
+class SqlGauges(Family):
+    """What the tables contain now, as numbers; `sizes` has the bytes of each file."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
-        self._clock = clock
-        self._readers = Readers(path)
+    def __init__(self, engine: Engine, sizes: Callable[[], Mapping[str, int]]) -> None:
+        super().__init__(engine)
+        self._sizes = sizes
 
-    def close(self) -> None:
-        """Close what is idle."""
-        self._readers.close()
-
-    async def read(self, instances: Sequence[str]) -> list[Gauge]:
-        """Return what the tables and the files say now; none of a file that cannot."""
-        return await asyncio.to_thread(self._read, instances)
+    async def current(self, instances: Sequence[str]) -> list[Gauge]:
+        """Return all gauges; only the sizes if the tables cannot be read."""
+        sizes: list[Gauge] = [
+            ("database_bytes", float(size), (name,))
+            for name, size in self._sizes().items()
+        ]
+        try:
+            return [*await self._read(instances), *sizes]
+        except ReadFailed:
+            return sizes
 
     async def waiting(self) -> list[Gauge]:
-        """Return what waits, for who asks often: walks are not added up for it."""
-        return await asyncio.to_thread(self._waiting)
-
-    def _waiting(self) -> list[Gauge]:
+        """Return what waits, for a caller that asks often: it adds up no passes."""
         try:
-            with self._readers.lend() as connection:
-                now = to_text(self._clock.now())
-                return _asked(connection, now, _QUERIES.keys() - _OVER_ALL_WALKS)
-        except sqlite3.Error:
+            return await self._waiting()
+        except ReadFailed:
             return []
 
-    def _read(self, instances: Sequence[str]) -> list[Gauge]:
-        try:
-            with self._readers.lend() as connection:
-                return [
-                    *_asked(connection, to_text(self._clock.now()), _QUERIES),
-                    *_equal_since(connection),
-                    *(
-                        ("last_record_timestamp_seconds", at, (instance,))
-                        for instance, at in last_records(connection, instances).items()
-                    ),
-                    *_sizes(self._path),
-                ]
-        except sqlite3.Error:
-            return _sizes(self._path)
+    @read
+    def _waiting(self, connection: Connection) -> list[Gauge]:
+        return _values(connection, self._now(), _QUERIES.keys() - _OVER_ALL_PASSES)
+
+    @read
+    def _read(self, connection: Connection, instances: Sequence[str]) -> list[Gauge]:
+        newest = last_records(connection, instances)
+        return [
+            *_values(connection, self._now(), _QUERIES),
+            *_in_sync_since(connection),
+            *(("last_record_timestamp_seconds", newest[i], (i,)) for i in newest),
+        ]
 
 
-def _asked(
-    connection: sqlite3.Connection, now: str, names: Iterable[str]
-) -> list[Gauge]:
+def _values(connection: Connection, now: str, names: Iterable[str]) -> list[Gauge]:
     return [
         (name, float(value), tuple(labels))
         for name in names
@@ -142,7 +127,7 @@ def _asked(
     ]
 
 
-def _equal_since(connection: sqlite3.Connection) -> list[Gauge]:
+def _in_sync_since(connection: Connection) -> list[Gauge]:
     return [
         (
             "consistent_as_of_timestamp_seconds",
@@ -154,32 +139,22 @@ def _equal_since(connection: sqlite3.Connection) -> list[Gauge]:
     ]
 
 
-def unrepaired(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return the rows of each store that the last full walks could not repair."""
-    return dict(connection.execute(_QUERIES["unrepaired_rows"]).fetchall())
+def unrepaired(connection: Connection) -> dict[str, int]:
+    """Return how many rows of each store its last full sync could not repair."""
+    rows = connection.execute(_QUERIES["unrepaired_rows"])
+    return {store: int(number) for store, number in rows}
 
 
-def last_records(
-    connection: sqlite3.Connection, instances: Iterable[str]
-) -> dict[str, float]:
-    """Return when each instance last brought something, in seconds since 1970."""
+def last_records(connection: Connection, instances: Iterable[str]) -> dict[str, float]:
+    """Return when each connection last submitted a record, in seconds since 1970."""
     return {
         instance: float(at)
         for instance in instances
-        for (at,) in connection.execute(_LAST_RECORD, (instance,))
+        for (at,) in connection.execute(_LAST_RECORD, {"instance": instance})
     }
 
 
-def _sizes(path: Path) -> list[Gauge]:
-    files = {"database": path, "log": path.with_name(f"{path.name}-wal")}
-    return [
-        ("database_bytes", float(file.stat().st_size), (name,))
-        for name, file in files.items()
-        if file.exists()
-    ]
-
-
-_KEEP = """
+_ADD = """
     INSERT INTO samples (at, webhooks, folded, applied, platform_seconds,
         heartbeat_seconds, events_waiting, commands_open, parked)
     VALUES (:at, :webhooks, :folded, :applied, :platform_seconds,
@@ -192,18 +167,18 @@ _KEEP = """
         commands_open = excluded.commands_open, parked = excluded.parked
 """
 _MIRRORED = """
-    SELECT 'orders', count(*) FROM orders
+    SELECT 'orders' AS name, count(*) AS number FROM orders
     UNION ALL SELECT 'products', count(*) FROM products WHERE deleted_at IS NULL
     UNION ALL SELECT 'customers', count(*) FROM customers
 """
 
 
 class SqlMetricSamples(Family):
-    """Keeps a sample a minute."""
+    """Samples, one row a minute."""
 
     @background
     def add(self, connection: Connection, sample: MetricSample, since: str) -> None:
-        connection.execute(_KEEP, asdict(sample))
+        connection.execute(_ADD, asdict(sample))
         connection.execute("DELETE FROM samples WHERE at < :since", {"since": since})
 
     async def count_mirrored(self) -> dict[str, int]:

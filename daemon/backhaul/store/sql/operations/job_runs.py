@@ -3,187 +3,202 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from backhaul.core.clock import from_text, to_text
+from backhaul.core.clock import from_text
 from backhaul.store.operations import JobState, Trigger
+from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Mapping
 
-    from backhaul.core.clock import Clock
     from backhaul.store.operations import AuditEntry, JobKey, JobRun
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
 
-REMEMBERED = timedelta(minutes=1)
-"""So often the run of a gate is written down that lets out nothing."""
+IDLE_RUNS_EVERY = timedelta(minutes=1)
+"""How often a run is recorded that opens a send window and releases no command."""
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
-_KNOW = """
-    INSERT INTO job_state (job, store, plan, since) VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT DO UPDATE SET plan = ?3, since = ?4 WHERE plan != ?3
+_INTERRUPT_RUNS = """
+    UPDATE job_runs SET outcome = :interrupted, ended_at = :now WHERE ended_at IS NULL
+"""
+_INTERRUPT_JOBS = """
+    UPDATE job_state SET outcome = :interrupted WHERE outcome = :running
+"""
+_REGISTER = """
+    INSERT INTO job_state (job, store, plan, since) VALUES (:job, :store, :plan, :now)
+    ON CONFLICT (job, store) DO UPDATE SET plan = excluded.plan, since = excluded.since
+    WHERE job_state.plan != excluded.plan
 """
 _STATE = """
     SELECT since, paused_at, due_at, started_at, outcome, ended_at FROM job_state
-    WHERE job = ? AND store = ?
+    WHERE job = :job AND store = :store
 """
-_STARTED = """
-    UPDATE job_state SET trigger = ?3, due_at = ?4, started_at = ?5, ended_at = ?6,
-        outcome = ?7, detail = ?8, seen = (SELECT coalesce(max(seq), 0) FROM commands)
-    WHERE job = ?1 AND store = ?2
+_SET_STATE = """
+    UPDATE job_state SET trigger = :trigger, due_at = :due_at, started_at = :started_at,
+        ended_at = :ended_at, outcome = :outcome, detail = :detail,
+        seen = (SELECT coalesce(max(seq), 0) FROM commands)
+    WHERE job = :job AND store = :store
 """
-_RUN = """
+_ADD_RUN = """
     INSERT INTO job_runs
         (job, store, trigger, due_at, started_at, ended_at, outcome, detail)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (:job, :store, :trigger, :due_at, :started_at, :ended_at, :outcome, :detail)
 """
-_LET_OUT = """
-    SELECT count(*) FROM commands WHERE seq > ? AND store = ? AND kind = ?
-        AND state = 'planned' AND created_at <= ?
+_END = """
+    UPDATE {table} SET ended_at = :now, outcome = :outcome, detail = :detail
+    WHERE job = :job AND store = :store AND outcome = :running
+      AND started_at <= :before
+"""
+_SEEN = "SELECT seen FROM job_state WHERE job = :job AND store = :store"
+_RELEASED = """
+    SELECT count(*) FROM commands WHERE seq > :seen AND store = :store AND kind = :kind
+        AND state = 'planned' AND created_at <= :started_at
+"""
+_PAUSE = """
+    INSERT INTO job_state (job, store, plan, since, paused_at)
+    VALUES (:job, :store, '', :now, :now)
+    ON CONFLICT (job, store) DO UPDATE SET paused_at = excluded.paused_at
+"""
+_RESUME = """
+    UPDATE job_state SET paused_at = NULL, since = :now
+    WHERE job = :job AND store = :store AND paused_at IS NOT NULL
 """
 
 
-class SqlJobRuns:
-    """Keeps `job_state` and `job_runs`."""
+class SqlJobRuns(Family):
+    """The tables `job_state` and `job_runs`."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
+    @write
+    def register(
+        self, connection: Connection, plans: Mapping[JobKey, str]
+    ) -> Mapping[JobKey, JobState]:
+        now = self._now()
+        connection.execute(_INTERRUPT_RUNS, {"interrupted": INTERRUPTED, "now": now})
+        states = {"interrupted": INTERRUPTED, "running": RUNNING}
+        connection.execute(_INTERRUPT_JOBS, states)
+        _register(connection, plans, now)
+        return {key: _state(connection, key) for key in plans}
 
-    async def register(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
-        """After a start, return where each job stands; what was running has ended."""
-        now = to_text(self._clock.now())
+    @write
+    def replan(self, connection: Connection, plans: Mapping[JobKey, str]) -> None:
+        _register(connection, plans, self._now())
 
-        def unit(connection: sqlite3.Connection) -> dict[JobKey, JobState]:
-            connection.execute(
-                "UPDATE job_runs SET outcome = ?, ended_at = ? WHERE ended_at IS NULL",
-                (INTERRUPTED, now),
-            )
-            connection.execute(
-                "UPDATE job_state SET outcome = ? WHERE outcome = ?",
-                (INTERRUPTED, RUNNING),
-            )
-            connection.executemany(
-                _KNOW, [(*key, plan, now) for key, plan in plans.items()]
-            )
-            return {key: _state(connection, key) for key in plans}
+    @write
+    def begin(
+        self, connection: Connection, run: JobRun, entry: AuditEntry | None = None
+    ) -> int:
+        if entry is not None:
+            add_entry(connection, run.started_at, entry)
+        if not run.kind:
+            _record(connection, run, None, RUNNING, "")
+            return 0
+        released = _released(connection, run)
+        idle = not released and run.trigger is Trigger.SCHEDULE
+        if idle and _is_recent(connection, run):
+            return 0
+        detail = f"let out {released}"
+        _record(connection, run, run.started_at, DONE, detail, with_row=not idle)
+        return released
 
-        return await self._writer.urgent(unit)
+    @background
+    def record(
+        self, connection: Connection, run: JobRun, ended_at: str, detail: str
+    ) -> None:
+        _record(connection, run, ended_at, DONE, detail)
 
-    async def replan(self, plans: Mapping[JobKey, str]) -> None:
-        """From now on these jobs run by other words."""
-        now = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                _KNOW, [(*key, plan, now) for key, plan in plans.items()]
-            )
-
-        await self._writer.urgent(unit)
-
-    async def begin(self, run: JobRun, deed: AuditEntry | None = None) -> int:
-        """Write a run down; return how many new commands its gate lets out."""
-
-        def unit(connection: sqlite3.Connection) -> int:
-            if deed is not None:
-                add_entry(connection, run.started_at, deed)
-            let_out = _let_out(connection, run) if run.kind else 0
-            idle = bool(run.kind) and not let_out and run.trigger is Trigger.SCHEDULE
-            if idle and _remembered(connection, run):
-                return 0
-            ended = (run.started_at, DONE, f"let out {let_out}")
-            end = ended if run.kind else (None, RUNNING, "")
-            row = (*run.key, run.trigger.value, run.due_at, run.started_at, *end)
-            connection.execute(_STARTED, row)
-            if not idle:
-                connection.execute(_RUN, row)
-            return let_out
-
-        return await self._writer.urgent(unit)
-
-    async def record(self, run: JobRun, ended_at: str, detail: str) -> None:
-        """Write down a run that is over, with what came of it."""
-        row = (*run.key, run.trigger.value, run.due_at, run.started_at, ended_at)
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(_STARTED, (*row, DONE, detail))
-            connection.execute(_RUN, (*row, DONE, detail))
-
-        await self._writer.background(unit)
-
-    async def end(self, key: JobKey, before: str, detail: str, *, failed: bool) -> None:
-        """End the runs begun by then. One that failed is not owed."""
+    @background
+    def end(
+        self,
+        connection: Connection,
+        key: JobKey,
+        before: str,
+        detail: str,
+        *,
+        failed: bool,
+    ) -> None:
         outcome = FAILED if failed else DONE
-        now = to_text(self._clock.now())
+        ended = {"now": self._now(), "outcome": outcome, "detail": detail}
+        values = {**_place(key), **ended, "running": RUNNING, "before": before}
+        for table in ("job_runs", "job_state"):
+            connection.execute(_END.format(table=table), values)
 
-        def unit(connection: sqlite3.Connection) -> None:
-            for table in ("job_runs", "job_state"):
-                connection.execute(
-                    f"UPDATE {table} SET ended_at = ?, outcome = ?, detail = ?"  # noqa: S608 - constants
-                    " WHERE job = ? AND store = ? AND outcome = ? AND started_at <= ?",
-                    (now, outcome, detail, *key, RUNNING, before),
-                )
-
-        await self._writer.background(unit)
-
-    async def pause(self, keys: Collection[JobKey], deed: AuditEntry) -> str:
-        """Pause jobs; return since when. One that is paused is so anew.
-
-        What a person let out meanwhile is not let out again after a restart.
-        """
-        now = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "INSERT INTO job_state (job, store, plan, since, paused_at)"
-                " VALUES (?1, ?2, '', ?3, ?3)"
-                " ON CONFLICT DO UPDATE SET paused_at = ?3",
-                [(*key, now) for key in keys],
-            )
-            add_entry(connection, now, deed)
-
-        await self._writer.urgent(unit)
+    @write
+    def pause(
+        self, connection: Connection, keys: Collection[JobKey], entry: AuditEntry
+    ) -> str:
+        now = self._now()
+        connection.executemany(_PAUSE, [{**_place(key), "now": now} for key in keys])
+        add_entry(connection, now, entry)
         return now
 
-    async def resume(self, keys: Collection[JobKey], deed: AuditEntry) -> None:
-        """Let jobs run again; what they missed is not owed."""
-        now = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "UPDATE job_state SET paused_at = NULL, since = ?"
-                " WHERE job = ? AND store = ? AND paused_at IS NOT NULL",
-                [(now, *key) for key in keys],
-            )
-            add_entry(connection, now, deed)
-
-        await self._writer.urgent(unit)
+    @write
+    def resume(
+        self, connection: Connection, keys: Collection[JobKey], entry: AuditEntry
+    ) -> None:
+        now = self._now()
+        connection.executemany(_RESUME, [{**_place(key), "now": now} for key in keys])
+        add_entry(connection, now, entry)
 
 
-def _state(connection: sqlite3.Connection, key: JobKey) -> JobState:
-    since, paused_at, due_at, started_at, outcome, ended_at = connection.execute(
-        _STATE, key
-    ).fetchone()
+def _place(key: JobKey) -> dict[str, Any]:
+    job, store = key
+    return {"job": job, "store": store}
+
+
+def _register(connection: Connection, plans: Mapping[JobKey, str], now: str) -> None:
+    connection.executemany(
+        _REGISTER,
+        [{**_place(key), "plan": plan, "now": now} for key, plan in plans.items()],
+    )
+
+
+def _state(connection: Connection, key: JobKey) -> JobState:
+    row = connection.execute(_STATE, _place(key)).fetchone()
+    since, paused_at, due_at, started_at, outcome, ended_at = row
     interrupted = outcome == INTERRUPTED
     return JobState(since, paused_at, due_at, started_at, interrupted, ended_at)
 
 
-def _let_out(connection: sqlite3.Connection, run: JobRun) -> int:
-    """Count what was planned since the last run and may leave with this one."""
-    row = connection.execute(
-        "SELECT seen FROM job_state WHERE job = ? AND store = ?", run.key
-    ).fetchone()
-    found: tuple[int] = connection.execute(
-        _LET_OUT, (row[0] if row else 0, run.key[1], run.kind, run.started_at)
-    ).fetchone()
-    return found[0]
+def _record(
+    connection: Connection,
+    run: JobRun,
+    ended_at: str | None,
+    outcome: str,
+    detail: str,
+    *,
+    with_row: bool = True,
+) -> None:
+    values = {
+        **_place(run.key),
+        "trigger": run.trigger.value,
+        "due_at": run.due_at,
+        "started_at": run.started_at,
+        "ended_at": ended_at,
+        "outcome": outcome,
+        "detail": detail,
+    }
+    connection.execute(_SET_STATE, values)
+    if with_row:
+        connection.execute(_ADD_RUN, values)
 
 
-def _remembered(connection: sqlite3.Connection, run: JobRun) -> bool:
-    """Tell whether a run shortly before this one is written down."""
-    row = connection.execute(_STATE, run.key).fetchone()
+def _released(connection: Connection, run: JobRun) -> int:
+    """Count the commands planned since the last run that this run releases."""
+    row = connection.execute(_SEEN, _place(run.key)).fetchone()
+    values = {
+        "seen": row[0] if row else 0,
+        "store": run.key[1],
+        "kind": run.kind,
+        "started_at": run.started_at,
+    }
+    return int(connection.execute(_RELEASED, values).fetchone()[0])
+
+
+def _is_recent(connection: Connection, run: JobRun) -> bool:
+    """Return True if a run shortly before this one is recorded."""
+    row = connection.execute(_STATE, _place(run.key)).fetchone()
     if row is None or row[3] is None:
         return False
     age = from_text(run.started_at) - from_text(row[3])
-    return timedelta() <= age < REMEMBERED
+    return timedelta() <= age < IDLE_RUNS_EVERY

@@ -1,4 +1,4 @@
-"""Small values that must survive a restart, by name."""
+"""Key-value state: small values that must survive a restart, by name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _PUT = """
     INSERT INTO marks (name, value) VALUES (:name, :value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
+_WITH_PREFIX = """
+    SELECT name, value FROM marks WHERE name >= :prefix AND name < :end ORDER BY name
+"""
 
 
 class SqlKeyValues(Family):
-    """A durable dictionary of text."""
+    """Key-value state, in a table of text."""
 
     @write
     def get(self, connection: Connection, name: str) -> str | None:
@@ -26,4 +29,24 @@ class SqlKeyValues(Family):
 
     @write
     def put(self, connection: Connection, name: str, value: str) -> None:
-        connection.execute(_PUT, {"name": name, "value": value})
+        put(connection, name, value)
+
+
+def put(connection: Connection, name: str, value: str) -> None:
+    """Store a value."""
+    connection.execute(_PUT, {"name": name, "value": value})
+
+
+def with_prefix(connection: Connection, prefix: str) -> dict[str, str]:
+    """Return all values whose names begin with `prefix`, by the rest of the name."""
+    values = {"prefix": prefix, "end": f"{prefix}\U0010ffff"}
+    rows = connection.execute(_WITH_PREFIX, values)
+    return {name.removeprefix(prefix): value for name, value in rows}
+
+
+def number(name: str) -> str:
+    """Return SQL for a value as a number, 0 if there is none; `name` is a parameter."""
+    return (
+        "coalesce((SELECT CAST(value AS BIGINT) FROM marks"  # noqa: S608 - a parameter
+        f" WHERE name = {name}), 0)"
+    )

@@ -1,22 +1,21 @@
-"""What is open for stores that the configuration does not name: nobody works on it."""
+"""The open work of stores that the configuration does not name: nothing works on it."""
 
 from __future__ import annotations
 
-import sqlite3
+import json
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from backhaul.store.operations import OrphanedWork
-from backhaul.store.sqlite import file_backup
+from backhaul.store.sql.dialect import elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
+
+    from backhaul.store.sql.family import Connection
 
 _OPEN = "state IN ('planned', 'sending', 'uncertain')"
-# From one name to the next in the index, past all that is open for each.
-_NAMES = f"""
+# From each name to the next one in the index, past all open commands of one store.
+_STORES = f"""
     WITH RECURSIVE named(store) AS (
       SELECT min(store) FROM commands WHERE {_OPEN}
       UNION ALL
@@ -25,45 +24,34 @@ _NAMES = f"""
       FROM named WHERE store IS NOT NULL)
     SELECT store FROM named WHERE store IS NOT NULL
 """  # noqa: S608 - constants
-_COUNTED = f"""
-    SELECT store, count(*) FILTER (WHERE kind != 'target') AS commands,
-           count(*) FILTER (WHERE kind = 'target') AS counts, 0 AS events
-    FROM commands WHERE {_OPEN} AND store NOT IN (SELECT value FROM json_each(:stores))
-    GROUP BY store
-    UNION ALL
-    SELECT store, 0, 0, count(*) FROM inbox
-    WHERE id > (SELECT coalesce(max(id), 0) FROM event_outcomes)
-      AND store NOT IN (SELECT value FROM json_each(:stores))
-    GROUP BY store
-"""  # noqa: S608 - constants
-_SUMMED = f"""
-    SELECT store, sum(commands), sum(counts), sum(events) FROM ({_COUNTED})
+_OTHERS = f"store NOT IN (SELECT value FROM {elements(':stores', '$')})"  # noqa: S608 - a fragment
+_COUNTS = f"""
+    SELECT store, sum(commands) AS commands, sum(counts) AS counts,
+           sum(events) AS events
+    FROM (
+      SELECT store, count(*) FILTER (WHERE kind != 'target') AS commands,
+             count(*) FILTER (WHERE kind = 'target') AS counts, 0 AS events
+      FROM commands WHERE {_OPEN} AND {_OTHERS}
+      GROUP BY store
+      UNION ALL
+      SELECT store, 0, 0, count(*) FROM inbox
+      WHERE id > (SELECT coalesce(max(id), 0) FROM event_outcomes) AND {_OTHERS}
+      GROUP BY store) AS parts
     GROUP BY store ORDER BY store
 """  # noqa: S608 - constants
 
 
-def names(connection: sqlite3.Connection) -> frozenset[str]:
-    """Return the stores for which a command or a count is open."""
-    return frozenset(row[0] for row in connection.execute(_NAMES))
+def open_stores(connection: Connection) -> frozenset[str]:
+    """Return the stores with an open command or an open count."""
+    return frozenset(row[0] for row in connection.execute(_STORES))
 
 
-def counted(
-    connection: sqlite3.Connection, stores: Iterable[str]
+def of_other_stores(
+    connection: Connection, stores: Iterable[str]
 ) -> tuple[OrphanedWork, ...]:
-    """Return what is open for stores other than these."""
-    values = {"stores": msgspec.json.encode(list(stores)).decode()}
-    return tuple(OrphanedWork(*row) for row in connection.execute(_SUMMED, values))
-
-
-def found(path: Path, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-    """Return the same of a database that is only looked at, nothing where none is.
-
-    One that cannot be read tells nothing: others say what is wrong with it.
-    """
-    try:
-        if not path.is_file():
-            return ()
-        with file_backup.open_to_look(path) as connection:
-            return counted(connection, stores)
-    except (OSError, sqlite3.Error):
-        return ()
+    """Return the open work of each store that is not one of these."""
+    values = {"stores": json.dumps(list(stores))}
+    return tuple(
+        OrphanedWork(store, int(commands), int(counts), int(events))
+        for store, commands, counts, events in connection.execute(_COUNTS, values)
+    )

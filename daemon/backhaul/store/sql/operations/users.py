@@ -105,8 +105,8 @@ class SqlUsers(Family):
         return [row[0] for row in connection.execute(_LOGINS, values)]
 
     @write
-    def record_action(self, connection: Connection, deed: AuditEntry) -> None:
-        add_entry(connection, self._now(), deed)
+    def record_action(self, connection: Connection, entry: AuditEntry) -> None:
+        add_entry(connection, self._now(), entry)
 
     @contextmanager
     def _changes(self, connection: Connection, name: str) -> Iterator[None]:

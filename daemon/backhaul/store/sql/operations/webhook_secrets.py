@@ -1,100 +1,94 @@
-"""Fingerprints of the webhook secrets: since when each is known, used and dropped."""
+"""Fingerprints of the webhook secrets: since when each is known, used and revoked."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from backhaul.core.clock import to_text
+from backhaul.store.sql.dialect import elements
+from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
 
-    from backhaul.core.clock import Clock
     from backhaul.store.operations import AuditEntry
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
+
+_REMOVE_OTHERS = f"""
+    DELETE FROM webhook_secrets
+    WHERE store = :store AND source = :source AND dropped_at IS NULL
+      AND fingerprint NOT IN (SELECT value FROM {elements(":names", "$")})
+"""  # noqa: S608 - a fragment
+_ADD = """
+    INSERT INTO webhook_secrets (store, fingerprint, source, known_since)
+    VALUES (:store, :name, :source, :now) ON CONFLICT (store, fingerprint) DO NOTHING
+"""
+_SET_USED = """
+    UPDATE webhook_secrets SET last_used_at = :at
+    WHERE store = :store AND fingerprint = :name
+"""
+_LAST_USED = """
+    SELECT last_used_at FROM webhook_secrets
+    WHERE store = :store AND fingerprint = :name
+"""
+_SET_REVOKED = """
+    UPDATE webhook_secrets SET dropped_at = :at
+    WHERE store = :store AND fingerprint = :name
+"""
+_REVOKED = """
+    SELECT fingerprint FROM webhook_secrets
+    WHERE store = :store AND dropped_at IS NOT NULL
+"""
 
 
-class SqlWebhookSecrets:
-    """Never holds a secret: its fingerprint names it."""
+class SqlWebhookSecrets(Family):
+    """Fingerprints of webhook secrets, never a secret itself."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
-
-    async def set_known(
-        self, store: str, names: Sequence[str], source: str
+    @write
+    def set_known(
+        self, connection: Connection, store: str, names: Sequence[str], source: str
     ) -> set[str]:
-        """Make these all of what is known from `source`; return the store's dropped.
+        place = {"store": store, "source": source}
+        connection.execute(_REMOVE_OTHERS, {**place, "names": json.dumps(list(names))})
+        now = self._now()
+        connection.executemany(
+            _ADD, [{**place, "name": name, "now": now} for name in names]
+        )
+        return _revoked(connection, store)
 
-        What a person dropped stays known, so that it cannot come back by accident.
-        """
-        now = to_text(self._clock.now())
-        places = ", ".join("?" * len(names))
+    @background
+    def record_uses(
+        self, connection: Connection, uses: Mapping[tuple[str, str], str]
+    ) -> None:
+        connection.executemany(
+            _SET_USED,
+            [
+                {"store": store, "name": name, "at": at}
+                for (store, name), at in uses.items()
+            ],
+        )
 
-        def unit(connection: sqlite3.Connection) -> set[str]:
-            connection.execute(
-                "DELETE FROM webhook_secrets WHERE store = ? AND source = ?"  # noqa: S608 - question marks
-                f" AND dropped_at IS NULL AND fingerprint NOT IN ({places})",
-                (store, source, *names),
-            )
-            connection.executemany(
-                "INSERT OR IGNORE INTO webhook_secrets"
-                " (store, fingerprint, source, known_since) VALUES (?, ?, ?, ?)",
-                [(store, name, source, now) for name in names],
-            )
-            return _dropped(connection, store)
+    @write
+    def last_used(self, connection: Connection, store: str, name: str) -> str | None:
+        row = connection.execute(_LAST_USED, {"store": store, "name": name}).fetchone()
+        return row[0] if row else None
 
-        return await self._writer.urgent(unit)
-
-    async def record_uses(self, uses: Mapping[tuple[str, str], str]) -> None:
-        """Write down when each (store, fingerprint) was last used."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "UPDATE webhook_secrets SET last_used_at = ?"
-                " WHERE store = ? AND fingerprint = ?",
-                [(at, store, name) for (store, name), at in uses.items()],
-            )
-
-        await self._writer.background(unit)
-
-    async def last_used(self, store: str, name: str) -> str | None:
-        """Return when the secret last signed a delivery."""
-
-        def unit(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute(
-                "SELECT last_used_at FROM webhook_secrets"
-                " WHERE store = ? AND fingerprint = ?",
-                (store, name),
-            ).fetchone()
-            return row[0] if row else None
-
-        return await self._writer.urgent(unit)
-
-    async def set_dropped(
-        self, store: str, name: str, dropped: bool, deed: AuditEntry
+    @write
+    def set_revoked(
+        self,
+        connection: Connection,
+        store: str,
+        name: str,
+        revoked: bool,
+        entry: AuditEntry,
     ) -> set[str]:
-        """Remember that a person dropped the secret, or took it back; return all."""
-        now = to_text(self._clock.now())
-
-        def unit(connection: sqlite3.Connection) -> set[str]:
-            connection.execute(
-                "UPDATE webhook_secrets SET dropped_at = ?"
-                " WHERE store = ? AND fingerprint = ?",
-                (now if dropped else None, store, name),
-            )
-            add_entry(connection, now, deed)
-            return _dropped(connection, store)
-
-        return await self._writer.urgent(unit)
+        now = self._now()
+        values = {"store": store, "name": name, "at": now if revoked else None}
+        connection.execute(_SET_REVOKED, values)
+        add_entry(connection, now, entry)
+        return _revoked(connection, store)
 
 
-def _dropped(connection: sqlite3.Connection, store: str) -> set[str]:
-    rows = connection.execute(
-        "SELECT fingerprint FROM webhook_secrets"
-        " WHERE store = ? AND dropped_at IS NOT NULL",
-        (store,),
-    )
-    return {name for (name,) in rows}
+def _revoked(connection: Connection, store: str) -> set[str]:
+    return {name for (name,) in connection.execute(_REVOKED, {"store": store})}

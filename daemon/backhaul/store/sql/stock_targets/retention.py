@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import to_text
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.core.clock import Clock
+    from backhaul.store.sql.family import Connection
 
 CURSOR = "old_counts_cursor"
 """Up to here every record was looked at when it had become old, and never again."""
@@ -56,16 +55,16 @@ _NEXT = f"""
 
 
 def delete_old_counts(
-    connection: sqlite3.Connection, before: str, clock: Clock, until: float
-) -> int:
+    connection: Connection, before: str, clock: Clock, until: float
+) -> tuple[int, int]:
     """Drop counts handed in before a time, until that second of the clock.
 
-    Returns how many. A record is looked at once: what cannot go then stays for good,
-    which is one count of an article in all that time at most.
+    Returns how many, and how many records it has checked. It checks a record once: a
+    count that cannot go then stays for good, which is at most one for each article.
     """
     span = {"before": before, "now": to_text(clock.now())}
     values = {**span, "cursor": CURSOR, "limit": BATCH}
-    dropped, more = 0, True
+    dropped, passed, more = 0, 0, True
     while more:
         rows = connection.execute(_NEXT, values).fetchall()
         old = list(takewhile(lambda row: row[2], rows))
@@ -75,11 +74,12 @@ def delete_old_counts(
                 "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
                 (CURSOR, str(old[-1][0])),
             )
+        passed += len(old)
         more = len(old) == BATCH and clock.monotonic() < until
-    return dropped
+    return dropped, passed
 
 
-def _delete(connection: sqlite3.Connection, gone: list[tuple[int, str | None]]) -> int:
+def _delete(connection: Connection, gone: list[tuple[int, str | None]]) -> int:
     targets = [(command,) for _, command in gone if command is not None]
     connection.executemany(
         "DELETE FROM records WHERE id = ?", [row[:1] for row in gone]
