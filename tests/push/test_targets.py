@@ -286,5 +286,5 @@ async def test_a_step_that_is_always_refused_goes_to_a_person(
         target = await at.count(lamp, 7)
         await at.reaches(target, "parked")
         assert at.steps(target) == [("superseded", -3)] * adjustments.MOST_ROUNDS
-        assert "the store refused its step 10 times" in at.reason(target)
+        assert "the store refused its adjustment 10 times" in at.reason(target)
         assert "STOCK_CHANGED" in at.reason(target)

@@ -153,11 +153,16 @@ FRAGMENTS: Fragments = {
     "flag": lambda column, path: f"coalesce({_member(column, path)}::boolean, false)",
     "has": lambda column, path: f"({_member(column, path)} IS NOT NULL)",
     "elements": lambda column, path: (
-        "jsonb_array_elements(coalesce(("
+        "jsonb_array_elements_text(coalesce(("
         f"({column})::jsonb #> '{{{_path(path).replace('.', ',')}}}'), '[]'))"
     ),
     "document": lambda column: f"coalesce({column}, '{{}}')",
     "epoch": lambda column: f"extract(epoch from ({column})::timestamptz)",
+    "later": lambda column, seconds: (
+        f"to_char(({column})::timestamptz AT TIME ZONE 'UTC'"
+        f' + make_interval(secs => {seconds}), \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\')'
+    ),
+    "hint": lambda _: "",
     "least": lambda *values: f"least({', '.join(values)})",
     "greatest": lambda *values: f"greatest({', '.join(values)})",
     "same": lambda left, right: f"({left} IS NOT DISTINCT FROM {right})",

@@ -16,11 +16,11 @@ from backhaul.store.sql.dialect import document
 from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.effect_proof import Move
     from backhaul.store.matching import NewCommand
+    from backhaul.store.sql.family import Connection
 
 REMEMBERED = timedelta(days=30)
 """How long after a restore a record may come in again that was worked off before."""
@@ -69,7 +69,7 @@ class InitialState(msgspec.Struct, frozen=True):
 
 
 def initial_state(
-    connection: sqlite3.Connection, store: str, command: NewCommand, now: str
+    connection: Connection, store: str, command: NewCommand, now: str
 ) -> InitialState:
     """Return how a command begins that is planned now."""
     if (evidence := adopted(connection, store, command.id)) is not None:
@@ -87,9 +87,7 @@ def initial_state(
     return InitialState()
 
 
-def adopted(
-    connection: sqlite3.Connection, store: str, command: str
-) -> dict[str, Any] | None:
+def adopted(connection: Connection, store: str, command: str) -> dict[str, Any] | None:
     """Return the evidence of an effect that was adopted, with what is too much."""
     rows = connection.execute(
         "SELECT CAST(evidence AS BLOB), adjustment_id FROM adopted"
@@ -105,7 +103,7 @@ def adopted(
 
 
 def possible_adjustments(
-    connection: sqlite3.Connection, values: Mapping[str, object]
+    connection: Connection, values: Mapping[str, object]
 ) -> set[str]:
     """Return the ids of all steps that known counts of a `variant` may have made."""
     return {
@@ -115,9 +113,7 @@ def possible_adjustments(
     }
 
 
-def unknown_adjustment(
-    connection: sqlite3.Connection, values: Mapping[str, object]
-) -> str:
+def unknown_adjustment(connection: Connection, values: Mapping[str, object]) -> str:
     """Name a command of ours of which only its effect since a count is known.
 
     It may have been the step of a newer count, which that one must not make good again:
@@ -131,7 +127,7 @@ def unknown_adjustment(
 
 
 def last_round(
-    connection: sqlite3.Connection, store: str, instance: str, target: str, since: int
+    connection: Connection, store: str, instance: str, target: str, since: int
 ) -> int | None:
     """Return the last round, from `since` on, whose step of a count was adopted."""
     steps = {
@@ -147,7 +143,7 @@ def last_round(
 
 
 def adopt(
-    connection: sqlite3.Connection,
+    connection: Connection,
     store: str,
     command: str,
     evidence: dict[str, Any],
@@ -172,7 +168,7 @@ def effect_evidence(adjustment_id: str, moves: Sequence[Move]) -> dict[str, Any]
     return {"adjustment_id": adjustment_id, "moves": msgspec.to_builtins(list(moves))}
 
 
-def remember_restore(connection: sqlite3.Connection, store: str, now: str) -> None:
+def remember_restore(connection: Connection, store: str, now: str) -> None:
     """Keep when it was found that the database is older than what was sent."""
     connection.execute(
         "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
@@ -180,9 +176,7 @@ def remember_restore(connection: sqlite3.Connection, store: str, now: str) -> No
     )
 
 
-def _unless_taken(
-    connection: sqlite3.Connection, store: str, effect_id: str
-) -> str | None:
+def _unless_taken(connection: Connection, store: str, effect_id: str) -> str | None:
     """Return the effect, None where it is proved to be another command's."""
     taken = connection.execute(
         "SELECT 1 FROM commands WHERE store = ? AND effect_id = ?", (store, effect_id)
@@ -190,7 +184,7 @@ def _unless_taken(
     return None if taken else effect_id
 
 
-def _restored_at(connection: sqlite3.Connection, store: str, now: str) -> str | None:
+def _restored_at(connection: Connection, store: str, now: str) -> str | None:
     row = connection.execute(
         "SELECT value FROM marks WHERE name = ? AND value > ?",
         (restored_mark(store), to_text(from_text(now) - REMEMBERED)),

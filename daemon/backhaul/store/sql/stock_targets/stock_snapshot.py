@@ -1,4 +1,4 @@
-"""What the mirror and the outbox know of one variant's stock, for its target."""
+"""Loads what is known about the stock of one variant, for its stock target."""
 
 from __future__ import annotations
 
@@ -8,24 +8,41 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.stock import Movement, PendingMove, Reservation, StockSnapshot
 from backhaul.store.sql.commands import restore_adoption
-from backhaul.store.sql.dialect import document, member
+from backhaul.store.sql.dialect import (
+    elements,
+    epoch,
+    flag,
+    has,
+    hint,
+    member,
+    number,
+)
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
+    from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import Target
 
 PATIENCE = timedelta(minutes=15)
-"""How long a count waits for the order of what was handed in before it.
-
-So long a restock of ours, too, may be news that did not come yet.
-"""
+"""How long a count waits for an order, or for our restock event, that predates it."""
 EARLY_SECONDS, LATE_SECONDS = 300, 3_600
-"""How long before, as clocks differ, and after an attempt in doubt it may have landed.
+"""A movement so long before an uncertain attempt, or after it, may be its effect.
 
-That is longer than it is looked for; a move of a later day is somebody else's.
+Clocks differ, and checks take less than that. A later movement has another cause.
 """
+
+
+def _restocks(command: str, otherwise: str = "") -> str:
+    """Return SQL that is true if a cancellation restocks.
+
+    A damaged one, or one that does not say, restocks under the condition `otherwise`.
+    """
+    is_silent = f"NOT {has(f'{command}.payload', '$.restock')}"
+    unclear = f"{is_silent} AND {otherwise}" if otherwise else is_silent
+    return f"({flag(f'{command}.payload', '$.restock')} OR {unclear})"
+
+
 _LEVEL = """
     SELECT stock, updated_at FROM inventory_levels
     WHERE store = :store AND variant_id = :variant
@@ -36,19 +53,20 @@ _MOVEMENTS = f"""
                     WHERE o.store = l.store AND o.id = l.cause),
                     'command ' || substr(c.id, 1, 8),
                     l.reason || ' ' || coalesce(l.cause, '')),
-           {member("c.payload", "$.target")} IS NOT NULL,
-           coalesce(c.caused_at, c.created_at, iif(l.reason = 'ORDER_CANCELLED', (
+           {has("c.payload", "$.target")},
+           coalesce(c.caused_at, c.created_at, (
              SELECT min(coalesce(x.caused_at, x.created_at)) FROM commands x
-             WHERE x.store = l.store AND x.target = l.cause AND x.kind = 'cancel'
+             WHERE l.reason = 'ORDER_CANCELLED'
+               AND x.store = l.store AND x.target = l.cause AND x.kind = 'cancel'
                AND (x.state IN ('applied', 'sending', 'uncertain')
-                 OR x.state = 'planned' AND {member("x.payload", "$.restock")})), NULL))
+                 OR x.state = 'planned' AND {flag("x.payload", "$.restock")})))
     FROM stock_ledger l
     LEFT JOIN commands c ON c.store = l.store AND c.effect_id = l.adjustment_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
     ORDER BY l.at, l.id
 """  # noqa: S608 - constants
-# Of lives that this database does not remember, as it was restored, and of commands
-# that are damaged and do not say any more whether they were a count's step.
+# Pre-restore effects, and effects of damaged commands, which do not show any more
+# whether they were adjustments of a target.
 _ADOPTED = f"""
     SELECT a.command_id, a.adjustment_id FROM adopted a
     JOIN stock_ledger l ON l.store = a.store AND l.adjustment_id = a.adjustment_id
@@ -57,7 +75,7 @@ _ADOPTED = f"""
     SELECT c.id, c.effect_id FROM stock_ledger l
     JOIN commands c ON c.store = l.store AND c.effect_id = l.adjustment_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
-      AND {member("c.payload", "$.delta")} IS NULL
+      AND NOT {has("c.payload", "$.delta")}
 """  # noqa: S608 - constants
 _ANCHORS = """
     SELECT DISTINCT stock_after FROM stock_ledger
@@ -65,7 +83,7 @@ _ANCHORS = """
       SELECT max(at) FROM stock_ledger
       WHERE store = :store AND variant_id = :variant AND at < :since)
 """
-# Sales that only the order tells of: the news of the stock was lost.
+# Sales that only the order shows, because the event about the stock was lost.
 _UNREPORTED_SALES = """
     SELECT o.placed_at, -sum(i.quantity), 'order ' || coalesce(o.name, o.id)
     FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
@@ -73,62 +91,67 @@ _UNREPORTED_SALES = """
       AND o.cancelled_at IS NULL AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l WHERE l.store = o.store AND l.cause = o.id
         AND l.variant_id = i.variant_id)
-    GROUP BY o.id
+    GROUP BY o.id, o.name, o.placed_at
 """
-# What is damaged is not sent, but left to a person as soon as its turn comes.
+# A damaged command is not sent: the dispatcher parks it.
 _ADJUSTS = f"""
-    SELECT id, {member("payload", "$.delta")}, coalesce(caused_at, created_at)
+    SELECT id, {number("payload", "$.delta")}, coalesce(caused_at, created_at)
     FROM commands WHERE store = :store AND lane = 'product:' || :product
       AND state IN ('planned', 'sending', 'uncertain') AND kind = 'adjust'
-      AND {member("payload", "$.delta")} IS NOT NULL
-      AND {member("payload", "$.target")} IS NULL
+      AND {has("payload", "$.delta")} AND NOT {has("payload", "$.target")}
       AND coalesce({member("payload", "$.variant_id")}, :variant) = :variant
 """  # noqa: S608 - constants
-# One that may have left is under way until its answer, whatever its order's news say:
-# the level may have been read before it landed.
+# A cancellation that may have been sent is pending until its outcome is known, whatever
+# events show: the level may have been read before it took effect.
 _CANCELS = f"""
     SELECT c.id, sum(i.quantity), coalesce(c.caused_at, c.created_at), c.state
     FROM order_items i
     JOIN orders o ON o.store = i.store AND o.id = i.order_id
     JOIN commands c ON c.store = i.store AND c.lane = 'order:' || i.order_id
       AND c.state IN ('planned', 'sending', 'uncertain') AND c.kind = 'cancel'
-      AND coalesce({member("c.payload", "$.restock")}, c.state != 'planned')
+      AND {_restocks("c", "c.state != 'planned'")}
     WHERE i.variant_id = :variant AND i.store = :store
       AND (o.cancelled_at IS NULL OR c.state != 'planned')
       AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = o.id
         AND l.variant_id = i.variant_id AND l.reason = 'ORDER_CANCELLED')
-    GROUP BY c.id
+    GROUP BY c.id, c.caused_at, c.created_at, c.state
 """  # noqa: S608 - constants
-# Units of a parcel that left later were still on the shelf; a parcel that does not say
-# what it holds holds all that is fulfilled.
+# Units of a parcel that left after the count were counted. A parcel without content has
+# all units that are fulfilled.
+_LEFT_SINCE = f"""
+    CASE WHEN EXISTS (SELECT 1 FROM shipments s WHERE s.store = o.store
+                      AND s.order_id = o.id AND s.shipped_at > :as_of)
+    THEN coalesce((
+      SELECT sum({number("p.value", "$.quantity")})
+      FROM shipments s, {elements("o.document", "$.shipments")} d,
+           {elements("d.value", "$.items")} p
+      WHERE s.store = o.store AND s.order_id = o.id AND s.shipped_at > :as_of
+        AND {member("d.value", "$.id")} = s.id
+        AND {member("p.value", "$.lineItemId")} = i.id), i.fulfilled_quantity)
+    ELSE 0 END
+"""  # noqa: S608 - constants
 _RESERVED = f"""
-    SELECT coalesce(o.name, o.id), sum(i.quantity - i.fulfilled_quantity + iif(EXISTS (
-             SELECT 1 FROM shipments s WHERE s.store = o.store AND s.order_id = o.id
-             AND s.shipped_at > :as_of),
-           coalesce((
-             SELECT sum(p.value ->> 'quantity')
-             FROM shipments s, json_each({document("o.document")}, '$.shipments') d,
-                  json_each(d.value, '$.items') p
-             WHERE s.store = o.store AND s.order_id = o.id AND s.shipped_at > :as_of
-               AND d.value ->> 'id' = s.id AND p.value ->> 'lineItemId' = i.id),
-           i.fulfilled_quantity), 0)) AS units
-    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
-    WHERE i.variant_id = :variant AND i.store = :store AND o.placed_at <= :as_of
-      AND (o.cancelled_at IS NULL OR o.cancelled_at > :as_of)
-    GROUP BY o.id HAVING units > 0
+    SELECT name, units FROM (
+      SELECT coalesce(o.name, o.id) AS name,
+             sum(i.quantity - i.fulfilled_quantity + {_LEFT_SINCE}) AS units
+      FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+      WHERE i.variant_id = :variant AND i.store = :store AND o.placed_at <= :as_of
+        AND (o.cancelled_at IS NULL OR o.cancelled_at > :as_of)
+      GROUP BY o.id, o.name) r
+    WHERE units > 0
 """  # noqa: S608 - constants
 _UNDER_WAY = """
     SELECT kind || ' command ' || substr(id, 1, 8) || ' is under way' FROM commands
     WHERE store = :store AND lane = 'product:' || :product
       AND state IN ('sending', 'uncertain') LIMIT 1
 """
-# What was sent before and landed late is known by when the history says it moved. The
-# plus leads to the few commands of the product, past the index of all effects.
+# The time of a late effect is the one in the platform's history. The hint leads SQLite
+# to the few commands of the product, past the index of all effects.
 UNREPORTED = f"""
     SELECT 'no event has arrived yet for command ' || substr(c.id, 1, 8) FROM commands c
     WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
-      AND c.state = 'applied' AND +c.effect_id IS NOT NULL
+      AND c.state = 'applied' AND {hint("+")}c.effect_id IS NOT NULL
       AND (c.sent_at >= :since OR c.settled_at >= :since
         AND {member("c.evidence", "$.moves[0].at")} >= :since)
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
@@ -141,43 +164,52 @@ UNREPORTED = f"""
         SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
       AND EXISTS (
-        SELECT 1 FROM json_each({document("a.evidence")}, '$.moves') m
-        WHERE m.value ->> 'product_id' = :product AND m.value ->> 'at' >= :since
-          AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
+        SELECT 1 FROM {elements("a.evidence", "$.moves")} m
+        WHERE {member("m.value", "$.product_id")} = :product
+          AND {member("m.value", "$.at")} >= :since
+          AND coalesce({member("m.value", "$.variant_id")}, :variant) = :variant)
     LIMIT 1
 """  # noqa: S608 - constants
-# The level may have been read before such a cancellation landed, or before somebody
-# cancelled an order by hand that one of ours waits for. What was settled, or heard of,
-# before a study began is in its level, whether or not the platform tells of the cause.
+# The level may have been read before such a cancellation took effect, or before an
+# order was cancelled elsewhere whose cancellation is planned here. A study that began
+# later has the restock in its level, whether or not the platform names its cause.
 UNREPORTED_RESTOCK = f"""
-    SELECT 'nothing was heard yet of the restock of command ' || substr(c.id, 1, 8)
+    SELECT 'no event has arrived yet for the restock of command ' || substr(c.id, 1, 8)
     FROM order_items i JOIN commands c ON c.store = i.store AND c.target = i.order_id
-    CROSS JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    {hint("CROSS")} JOIN orders o ON o.store = i.store AND o.id = i.order_id
     WHERE i.variant_id = :variant AND i.store = :store AND c.kind = 'cancel'
-      AND (c.state = 'applied' OR c.state = 'planned' AND o.cancelled_at IS NOT NULL)
-      AND iif(c.state = 'applied', c.settled_at, o.seen_at)
-        >= coalesce(:studied_at, :patience)
-      AND coalesce({member("c.payload", "$.restock")}, 1)
+      AND (c.state = 'applied' AND c.settled_at >= coalesce(:studied_at, :patience)
+        OR c.state = 'planned' AND o.cancelled_at IS NOT NULL
+          AND o.seen_at >= coalesce(:studied_at, :patience))
+      AND {_restocks("c")}
       AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = i.order_id
         AND l.variant_id = i.variant_id AND l.reason = 'ORDER_CANCELLED')
     LIMIT 1
 """  # noqa: S608 - constants
 _MAY_BE = """
-    'the move of ' || printf('%+d', l.adjustment) || ' at ' || l.at
-    || ' may be that of command ' || substr(c.id, 1, 8) || ', which is ' || c.state
+    'the move of ' || CASE WHEN l.adjustment < 0 THEN '' ELSE '+' END || l.adjustment
+    || ' at ' || l.at || ' may be that of command ' || substr(c.id, 1, 8)
+    || ', which is ' || c.state
 """
+
+
+def _whole_seconds(column: str) -> str:
+    return epoch(f"substr({column}, 1, 19)")
+
+
+# The half second is for rounding: an epoch is a fraction.
 _MAY_BE_ITS_EFFECT = f"""
     EXISTS (SELECT 1 FROM attempts t
       WHERE t.command_id = c.id AND coalesce(t.outcome, 'uncertain') = 'uncertain'
-        AND unixepoch(l.at) - unixepoch(t.started_at)
-          BETWEEN -{EARLY_SECONDS} AND {LATE_SECONDS})
+        AND {_whole_seconds("l.at")} - {_whole_seconds("t.started_at")}
+          BETWEEN -{EARLY_SECONDS}.5 AND {LATE_SECONDS}.5)
 """  # noqa: S608 - constants
-# What nobody owns may be goods, or a command of ours of which it was never proved
-# whether it landed: reckoned as goods, what it moved would be made good once more.
-# Where it changes nothing which of the two it is, nothing is in doubt.
+# A movement without an owner may be goods, or the effect of a command whose outcome was
+# never proved. Taken for goods, the movement would be applied once more. Skipped where
+# the owner makes no difference.
 _UNCERTAIN = f"""
-    SELECT {_MAY_BE} FROM stock_ledger l CROSS JOIN commands c
+    SELECT {_MAY_BE} FROM stock_ledger l JOIN commands c
       ON c.store = l.store AND c.target = l.product_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
       AND (l.adjustment < 0 OR l.at > :as_of)
@@ -187,22 +219,22 @@ _UNCERTAIN = f"""
       AND NOT EXISTS (SELECT 1 FROM adopted a
         WHERE a.store = l.store AND a.adjustment_id = l.adjustment_id)
       AND c.kind = 'adjust' AND c.effect_id IS NULL
-      AND {member("c.payload", "$.delta")} = l.adjustment
+      AND {number("c.payload", "$.delta")} = l.adjustment
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
-      AND ({member("c.payload", "$.target")} IS NOT NULL
+      AND ({has("c.payload", "$.target")}
         OR coalesce(c.caused_at, c.created_at) <= :as_of)
       AND {_MAY_BE_ITS_EFFECT}
     LIMIT 1
 """  # noqa: S608 - constants
-# The same of a cancellation: what came back to its order after the count was on the
-# shelf by then, if this was it. Another one that was asked for as early says so too.
+# The same for a cancellation: if the movement was its effect, the count contains the
+# units already. Another cancellation that was requested as early says the same.
 _RESTOCK_UNCERTAIN = f"""
-    SELECT {_MAY_BE} FROM stock_ledger l CROSS JOIN commands c
+    SELECT {_MAY_BE} FROM stock_ledger l JOIN commands c
       ON c.store = l.store AND c.target = l.cause
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
       AND l.at > :as_of AND l.adjustment > 0
       AND c.kind = 'cancel' AND c.state IN ('parked', 'rejected', 'superseded')
-      AND coalesce({member("c.payload", "$.restock")}, 1)
+      AND {_restocks("c")}
       AND coalesce(c.caused_at, c.created_at) <= :as_of
       AND NOT EXISTS (SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.target = c.target AND o.kind = 'cancel'
@@ -211,20 +243,20 @@ _RESTOCK_UNCERTAIN = f"""
       AND {_MAY_BE_ITS_EFFECT}
     LIMIT 1
 """  # noqa: S608 - constants
-# What it puts back was on the shelf when it was counted; its order is not known yet.
-# One whose order does not come for so long may have a wrong number.
+# The units that the cancellation restocks were counted, and its order is not known yet.
+# If the order does not arrive within PATIENCE, its number may be wrong.
 _WAITING = f"""
     SELECT 'a cancellation that was submitted before it, ' || locator
            || ', waits for its order'
     FROM records WHERE state = 'waiting' AND store = :store
       AND {member("payload", "$.kind")} = 'cancel'
-      AND {member("payload", "$.record.restock")}
+      AND {flag("payload", "$.record.restock")}
       AND coalesce(caused_at, received_at) BETWEEN :patience AND :as_of LIMIT 1
 """  # noqa: S608 - constants
 
 
-def undecided_work(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
-    """Say what is not decided yet of the product, or of an order with the variant."""
+def undecided_work(connection: Connection, values: Mapping[str, object]) -> str:
+    """Return which work of the product, or of an order with the variant, is open."""
     row = connection.execute(_UNDER_WAY, values).fetchone()
     if row is not None:
         return str(row[0])
@@ -235,10 +267,10 @@ def undecided_work(connection: sqlite3.Connection, values: Mapping[str, object])
     return str(row[0]) if row is not None else ""
 
 
-def _earlier_steps(
-    connection: sqlite3.Connection, values: Mapping[str, object]
+def _pre_restore_effects(
+    connection: Connection, values: Mapping[str, object]
 ) -> set[str]:
-    """Return the adjustments that were steps of its counts in another life."""
+    """Return the ids of pre-restore effects that were adjustments of known targets."""
     adopted = dict(connection.execute(_ADOPTED, values).fetchall())
     if not adopted:
         return set()
@@ -246,8 +278,8 @@ def _earlier_steps(
     return {effect for command, effect in adopted.items() if command in steps}
 
 
-def _unreported(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
-    """Say which step of ours is not among the movements, or may be one of them."""
+def _unreported(connection: Connection, values: Mapping[str, object]) -> str:
+    """Return which of our effects is not among the movements, or may be one of them."""
     for query in (UNREPORTED, UNREPORTED_RESTOCK, _UNCERTAIN, _RESTOCK_UNCERTAIN):
         row = connection.execute(query, values).fetchone()
         if row is not None:
@@ -262,7 +294,7 @@ def _unreported(connection: sqlite3.Connection, values: Mapping[str, object]) ->
 def snapshot_values(
     target: Target, since: str, studied_at: str | None, now: str
 ) -> dict[str, object]:
-    """Return what the queries ask for."""
+    """Return the values of the queries of this module."""
     return {
         "patience": to_text(from_text(now) - PATIENCE),
         "store": target.command.store,
@@ -275,14 +307,14 @@ def snapshot_values(
 
 
 def load_snapshot(
-    connection: sqlite3.Connection, values: Mapping[str, object], level: int
+    connection: Connection, values: Mapping[str, object], level: int
 ) -> StockSnapshot:
-    """Return all that is known of the variant; `level` was read of the platform."""
+    """Return the snapshot of a variant whose level on the platform was just read."""
     mirrored, moved_at = connection.execute(_LEVEL, values).fetchone() or (None, "")
-    movements = connection.execute(_MOVEMENTS, values)
-    earlier = _earlier_steps(connection, values)
-    promised = [*connection.execute(_ADJUSTS, values)]
-    promised += [row[:3] for row in connection.execute(_CANCELS, values)]
+    movements = connection.execute(_MOVEMENTS, values).fetchall()
+    earlier = _pre_restore_effects(connection, values)
+    pending = [*connection.execute(_ADJUSTS, values)]
+    pending += [row[:3] for row in connection.execute(_CANCELS, values)]
     return StockSnapshot(
         level=level,
         mirrored=mirrored,
@@ -291,7 +323,7 @@ def load_snapshot(
             for effect, at, delta, after, cause, own, caused_at in movements
         ),
         anchors=frozenset(row[0] for row in connection.execute(_ANCHORS, values)),
-        promises=tuple(PendingMove(*row) for row in promised),
+        promises=tuple(PendingMove(*row) for row in pending),
         reserved=tuple(Reservation(*r) for r in connection.execute(_RESERVED, values)),
         moved_at=moved_at,
         unheard=_unreported(connection, values),
