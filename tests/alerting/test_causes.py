@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from backhaul.alerting.conditions import causes
 from backhaul.core.clock import to_text
 from backhaul.settings.alerts import AlertSettings
+from backhaul.store.inbox import UnreadableOrder
 from backhaul.store.operations import (
     AlertConditions,
     BackupState,
@@ -105,9 +106,8 @@ def test_open_work_of_a_store_that_is_not_configured_alerts() -> None:
 )
 def test_an_order_that_no_read_shows_alerts(ago: float, expected: list[str]) -> None:
     at = to_text(datetime.fromtimestamp(NOW - ago, UTC))
-    order: dict[str, Any] = {"store": "main", "order_id": "ord_1", "name": "#1"}
-    order |= {"event": 9, "row": 3, "reason": "status is null", "since": at}
-    needs = replace(NOTHING, unreadable=[order, order | {"store": "gone"}])
+    order = UnreadableOrder("main", "ord_1", "#1", 9, "status is null", at, 3, 1)
+    needs = replace(NOTHING, unreadable=[order, replace(order, store="gone")])
     assert found(needs=needs) == expected
     for alert in causes(WANTED, WELL, needs, {}, NOW, in_time).values():
         assert "order #1 (main)" in alert.text

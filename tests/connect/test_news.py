@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store.deliveries import Subscriber
-from backhaul.store.sql.deliveries.repository import PASSED_OVER
+from backhaul.store.sql.deliveries.repository import MOST_SKIPPED
 from backhaul_sdk.contract import TOPICS
 from scenes import payloads
 from scenes.databases import take, write
@@ -220,7 +220,7 @@ async def test_news_that_are_none_any_more_are_passed_over(
     books = Books()
     sink = sink_of(books, store, clock)
     await sink.subscribe()
-    for at in range(2 * PASSED_OVER + 1):
+    for at in range(2 * MOST_SKIPPED + 1):
         change = payloads.stock_change(at=300 + at, stock=10 + at, adjustment=1)
         await take(store, envelope("inventory/level_update", change))
     await deliver(sink)

@@ -20,6 +20,7 @@ from backhaul.maintenance import search_indexer
 from backhaul.platform import decoding, responses
 from backhaul.platform.transport import Response
 from backhaul.settings import load_settings
+from backhaul.store.inbox import QuarantinedRow
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import named_store
 from fuzzing.targets import Target, as_json, as_text, lines_of
@@ -151,8 +152,9 @@ def feed_mending(data: bytes) -> None:
     kind, name, value = lines_of(data, 3)
     record = {"key": "k", "order": "#9", "tracking_number": "T"}
     known = msgspec.json.encode({"kind": "fulfill", "record": record})
-    for payload in (known, b"null"):
-        row = {"id": 1, "key": "k", "locator": "f:1", "payload": payload}
+    for payload in (known.decode(), "null"):
+        place = (1, "record", "courier", "k", "f:1", "open", "")
+        row = QuarantinedRow(*place, payload, None, "main")
         with suppress(BackhaulError):
             assert msgspec.json.decode(edited_record(row, kind or None, {name: value}))
 

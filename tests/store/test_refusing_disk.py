@@ -12,7 +12,9 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker
-from backhaul.store.sql.inbox.append import SqlInbox, append_batch
+from backhaul.store.sql.inbox.fold import SqlInbox
+from backhaul.store.sqlite.engine import SqliteEngine
+from backhaul.store.sqlite.inbox_append import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.databases import count, locked, rows, started_store
@@ -42,6 +44,11 @@ async def writer(path: Path) -> AsyncIterator[Writer]:
     await started.stop()
 
 
+def inbox_of(writer: Writer, path: Path) -> SqlInbox:
+    clock = SystemClock()
+    return SqlInbox(SqliteEngine(path, writer, clock), clock)
+
+
 async def limit_pages(writer: Writer, pages: int) -> None:
     def unit(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA max_page_count={pages}")
@@ -52,7 +59,7 @@ async def limit_pages(writer: Writer, pages: int) -> None:
 async def test_a_full_disk_is_told_and_outlived(writer: Writer, path: Path) -> None:
     (size,) = rows(path, "PRAGMA page_count")[0]
     await limit_pages(writer, size + 20)
-    async with served(SqlInbox(writer, SystemClock())) as receiver:
+    async with served(inbox_of(writer, path)) as receiver:
         replies = [await receiver.post(BODY) for _ in range(60)]
         kept = count(path, "inbox")
         refused = [reply for reply in replies if reply.status == 503]
@@ -70,7 +77,7 @@ async def test_a_disk_that_fills_in_a_burst_keeps_whom_it_answered(
 ) -> None:
     (size,) = rows(path, "PRAGMA page_count")[0]
     await limit_pages(writer, size + 30)
-    async with served(SqlInbox(writer, SystemClock())) as receiver:
+    async with served(inbox_of(writer, path)) as receiver:
 
         async def post(number: int) -> tuple[int, bytes]:
             body = envelope("orders/create", order(f"ord_{number}", note="x" * 2_000))

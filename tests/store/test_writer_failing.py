@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import Busy, WriterFailed
-from backhaul.store.sql.inbox.append import append_batch
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.inbox_append import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.databases import count, started_store
 from scenes.payloads import arrival

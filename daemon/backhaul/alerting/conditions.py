@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.settings.alerts import AlertSettings
+    from backhaul.store.inbox import UnreadableOrder
     from backhaul.store.operations import (
         AlertConditions,
         BackupState,
@@ -259,21 +260,21 @@ def _foreign_webhooks(
 
 
 def _unreadable(
-    status: Mapping[str, Any], orders: Sequence[Mapping[str, Any]], now: float
+    status: Mapping[str, Any], orders: Sequence[UnreadableOrder], now: float
 ) -> Iterator[Alert]:
     """Yield orders that stay unreadable. A refetch resolves most before the delay."""
     for order in orders:
-        waits = now - from_text(order["since"]).timestamp()
-        if waits >= UNREADABLE_SECONDS and order["store"] in status["stores"]:
+        waits = now - from_text(order.since).timestamp()
+        if waits >= UNREADABLE_SECONDS and order.store in status["stores"]:
             yield Alert(
-                f"unreadable {order['store']} {order['order_id']}",
-                f"Commands of order {order['name']} ({order['store']}) have been on"
-                f" hold since {order['since']}: event {order['event']} could not be"
-                f" read, and no later read has shown the order. {order['reason']}",
-                f"run: backhaul quarantine show {order['row']}, and compare the order"
+                f"unreadable {order.store} {order.order_id}",
+                f"Commands of order {order.name} ({order.store}) have been on"
+                f" hold since {order.since}: event {order.event} could not be"
+                f" read, and no later read has shown the order. {order.reason}",
+                f"run: backhaul quarantine show {order.row}, and compare the order"
                 " in the platform's dashboard. Its commands leave once Backhaul can"
                 " read the order, or after you run: backhaul quarantine drop"
-                f" {order['row']}",
+                f" {order.row}",
             )
 
 

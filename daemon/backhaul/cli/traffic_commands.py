@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
 from backhaul.store.inbox import Arrival
-from backhaul.store.sql.inbox.export import History, Wanted
 from backhaul.store.sql.mirror.diff import Difference, differences
+from backhaul.store.sqlite.opening import open_history
 from backhaul.traffic import capture_files, sample_events
 from backhaul.traffic.capture_files import ReplayTarget
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.settings import Settings
+    from backhaul.store.sql.inbox.export import Wanted
     from backhaul.traffic.network_faults import NetworkFaults
 
 
@@ -47,7 +48,7 @@ TAKEN = (
 
 def capture(out: Path, settings: Settings, selected: Wanted, *, as_json: bool) -> None:
     """Write the selected events to a file, or to standard output if it is `-`."""
-    with closing(History(settings.database_file)) as history:
+    with open_history(settings.database_file) as history:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)
             for name, text in history.facts().items()

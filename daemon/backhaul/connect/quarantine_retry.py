@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.connect.record_matching import Matcher
+    from backhaul.store.inbox import QuarantinedRow
     from backhaul.store.records import Records
 
 
@@ -28,14 +29,14 @@ READ_ONLY_FIELDS = frozenset(
 
 
 def edited_record(
-    row: Mapping[str, Any], kind: str | None, fields: Mapping[str, str]
+    row: QuarantinedRow, kind: str | None, fields: Mapping[str, str]
 ) -> bytes:
     """Return a quarantined row's record with edited fields. Raises BackhaulError.
 
     A row that never became a record needs its `kind`: it becomes a new record of that
     kind.
     """
-    known = msgspec.json.decode(row["payload"])
+    known = msgspec.json.decode(row.payload)
     if known is not None and known["kind"] == "fulfill":
         # Older versions have no such member: no lines meant everything.
         known["record"].setdefault("everything", not known["record"].get("lines"))
@@ -43,11 +44,11 @@ def edited_record(
         known = {"kind": kind or _kind_missing(), "record": _record_of(row)}
     elif known["kind"] == KEPT_KIND:
         raise BackhaulError(
-            f"row {row['id']} stands for something that its connector keeps, such as a "
-            f"file, and has no fields; apply it: backhaul quarantine retry {row['id']}"
+            f"row {row.id} stands for something that its connector keeps, such as a "
+            f"file, and has no fields; apply it: backhaul quarantine retry {row.id}"
         )
     elif kind not in {None, known["kind"]}:
-        raise BackhaulError(f"row {row['id']} is a {known['kind']}, not a {kind}")
+        raise BackhaulError(f"row {row.id} is a {known['kind']}, not a {kind}")
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
         raise BackhaulError(f"no record is called {known['kind']!r}; {_kinds()}")
@@ -71,8 +72,8 @@ def edited_record(
         ) from None
 
 
-def _record_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"key": row["key"], "locator": row["locator"]}
+def _record_of(row: QuarantinedRow) -> dict[str, Any]:
+    return {"key": row.key, "locator": row.locator}
 
 
 def _value(text: str) -> object:

@@ -363,3 +363,77 @@ class RefetchQueue(Protocol):
     async def postpone(self, refetch: Refetch, due_at: str) -> None:
         """Count a failure, and set when the refetch is due again."""
         ...
+
+
+class UnreadableOrder(Struct, frozen=True):
+    """An order that an unreadable event names; its commands wait for a refetch.
+
+    `name` is the order's name in the mirror or its id, `event` the last event that
+    could not be read, and `row` that event's row in quarantine. `commands` counts the
+    planned commands.
+    """
+
+    store: str
+    order_id: str
+    name: str
+    event: int
+    reason: str
+    since: str
+    row: int | None
+    commands: int
+
+
+class QuarantinedRow(Struct, frozen=True):
+    """A row of the quarantine, and the record that it became.
+
+    `source` is `event` or `record`; `name` is the store of an event, or the connection
+    of a record. `payload` is JSON: `null` if the row never became a record.
+    """
+
+    id: int
+    source: str
+    name: str
+    key: str
+    locator: str
+    state: str
+    reason: str
+    payload: str
+    command_id: str | None
+    store: str
+
+
+class Quarantine(Protocol):
+    """What an operator does with quarantined rows.
+
+    Each change has an audit entry. All methods may raise Busy, and raise BackhaulError
+    if the state of the row does not allow them.
+    """
+
+    async def find(self, id_: int) -> QuarantinedRow:
+        """Return the row of a record that may be retried."""
+        ...
+
+    async def retry(
+        self, id_: int, payload: bytes | None, who: str, reason: str
+    ) -> str:
+        """Match a row again, with a new payload if there is one.
+
+        A row that was dropped can be retried too. Returns the new state of the record:
+        `approved` if its connector is to apply it, otherwise `waiting`.
+        """
+        ...
+
+    async def correct(self, id_: int, who: str, reason: str) -> str:
+        """Plan to send only the tracking number of a shipment; return the command's id.
+
+        The order must be shipped completely.
+        """
+        ...
+
+    async def drop(self, id_: int, who: str, reason: str) -> None:
+        """Discard a row: it stays readable, and Backhaul does not retry it.
+
+        Backhaul ignores the record even if its connector submits it again. The commands
+        that wait because of an event are released.
+        """
+        ...

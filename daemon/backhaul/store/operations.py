@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from backhaul.store.inbox import UnreadableOrder
 
 
 class AuditEntry(Struct, frozen=True):
@@ -133,8 +135,7 @@ class AlertConditions(Struct, frozen=True):
     delivery that waits for a parked one of the same object does not count. `repeated`
     lists open commands that were sent several times without a conclusive response.
     `foreign_webhooks` has for each store the time of the last webhook of another store,
-    and that store's id. `unreadable` lists the orders whose commands wait for a refetch
-    (store, order_id, name, event, row of the quarantine, reason, since, commands).
+    and that store's id. `unreadable` lists orders whose commands wait for a refetch.
     """
 
     parked: Sequence[CommandProblem]
@@ -148,7 +149,7 @@ class AlertConditions(Struct, frozen=True):
     deliveries_since: Mapping[str, str] = field(default_factory=dict)
     repeated: Sequence[CommandProblem] = ()
     foreign_webhooks: Mapping[str, str] = field(default_factory=dict)
-    unreadable: Sequence[Mapping[str, Any]] = ()
+    unreadable: Sequence[UnreadableOrder] = ()
     incidents: Sequence[OpenIncident] = ()
 
 

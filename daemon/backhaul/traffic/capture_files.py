@@ -16,8 +16,7 @@ from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.platform.client import StoreFacts  # noqa: TC001 - msgspec reads it
 from backhaul.store.inbox import CONFIRMING, Arrival, Selection
-from backhaul.store.sql.inbox.export import History
-from backhaul.store.sqlite.opening import open_store
+from backhaul.store.sqlite.opening import open_history, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -174,7 +173,8 @@ async def replay_into(
             await _fold_again(store, fold_one)
     finally:
         await store.stop()
-    return History(path).outcomes()
+    with open_history(path) as history:
+        return history.outcomes()
 
 
 async def _fold_again(store: SqliteStore, fold_one: FoldOne) -> None:

@@ -22,6 +22,8 @@ from typing import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
+    from backhaul.store.inbox import Arrival
+
 T = TypeVar("T")
 P = ParamSpec("P")
 S = TypeVar("S", bound="Family")
@@ -42,6 +44,8 @@ class Rows(Protocol):
     def fetchone(self) -> Any: ...
 
     def fetchall(self) -> list[Any]: ...
+
+    def close(self) -> None: ...
 
 
 class Connection(Protocol):
@@ -68,6 +72,13 @@ class Engine(Protocol):
 
     def read(self, unit: Unit[T]) -> Awaitable[T]:
         """Run a unit that only reads, beside the writes. Raises ReadFailed."""
+        ...
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        """Append an event to the inbox; resolve with its id once it is durable.
+
+        The engine writes the events of many callers in one batch. May raise Busy.
+        """
         ...
 
     def now(self) -> str:

@@ -14,7 +14,7 @@ from backhaul.store.sql.commands.repository import SqlCommands
 from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.deliveries.repository import SqlDeliveries
-from backhaul.store.sql.inbox.append import SqlInbox, append_batch
+from backhaul.store.sql.inbox.fold import SqlInbox
 from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
 from backhaul.store.sql.inbox.refetch_queue import SqlRefetchQueue
 from backhaul.store.sql.inbox.reprocess import SqlReprocessing
@@ -33,6 +33,7 @@ from backhaul.store.sql.stock_targets.repository import SqlTargets
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.engine import SqliteEngine
 from backhaul.store.sqlite.full_text import SqliteSearch
+from backhaul.store.sqlite.inbox_append import append_batch
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class SqliteStore:
         self.path = path
         self._writer = writer(path, append_batch, connect)
         self.engine = engine = SqliteEngine(path, self._writer, clock)
-        self.inbox = SqlInbox(self._writer, clock)
+        self.inbox = SqlInbox(engine, clock)
         self.records = SqlRecords(self._writer, clock)
-        self.deliveries = SqlDeliveries(self._writer, clock)
-        self.quarantine = SqlQuarantine(self._writer, clock)
+        self.deliveries = SqlDeliveries(engine, clock)
+        self.quarantine = SqlQuarantine(engine)
         self.commands = SqlCommands(self._writer, clock)
         self.uncertain = SqlUncertainCommands(self._writer, clock)
         self.tags = SqlHistoryTags(self._writer, clock)
@@ -73,8 +74,8 @@ class SqliteStore:
         self.erasure = SqlErasure(path, self._writer, clock)
         self.retention = SqlRetention(engine, clock)
         self.job_runs = SqlJobRuns(engine)
-        self.reprocessing = SqlReprocessing(self._writer, clock)
-        self.refetch_queue = SqlRefetchQueue(self._writer, clock)
+        self.reprocessing = SqlReprocessing(engine, clock)
+        self.refetch_queue = SqlRefetchQueue(engine)
         self.alerts = SqlAlerts(engine)
         self.passes = SqlPasses(engine)
         self.mirror = SqlMirror(engine)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.inbox import Arrival
     from backhaul.store.sql.family import Unit
     from backhaul.store.sqlite.writer import Writer
 
@@ -37,6 +38,10 @@ class SqliteEngine:
     def background(self, unit: Unit[T]) -> Awaitable[T]:
         """Run a unit of at most 5 ms behind everything urgent. May raise Busy."""
         return self.writer.background(unit)
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        """Append an event to the inbox, in a batch with others. May raise Busy."""
+        return self.writer.append(arrival)
 
     async def read(self, unit: Unit[T]) -> T:
         """Run a unit that only reads, in a thread. Raises ReadFailed."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.store.read_models import Followed
 from backhaul.store.sql.documents import is_document
-from backhaul.store.sql.inbox.append import CURSOR as FOLD_CURSOR
+from backhaul.store.sql.inbox.fold import CURSOR as FOLD_CURSOR
 from backhaul.store.sql.mirror.rows import DOCUMENTS
 from backhaul.store.sqlite.migrations import mirror
 

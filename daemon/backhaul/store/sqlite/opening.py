@@ -19,6 +19,7 @@ from backhaul.errors import (
     Finding,
     why,
 )
+from backhaul.store.sql.inbox.export import History
 from backhaul.store.sqlite import (
     backup_manifest,
     connections,
@@ -225,3 +226,13 @@ def sole_writer(state_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+@contextmanager
+def open_history(path: Path) -> Iterator[History]:
+    """Open the history of a database that a daemon may write.
+
+    Raises CorruptData, and BackhaulError if there is no database or no read succeeds.
+    """
+    with closing(file_backup.open_beside(path)) as connection:
+        yield History(connection)

@@ -1,13 +1,12 @@
-"""Deliveries: claimed in order for each object, and moved on, one commit a step."""
+"""Deliveries: claimed in order for each object, and one commit for each step."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loguru import logger
 
-from backhaul.core.clock import to_text
 from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.errors import BackhaulError
@@ -15,55 +14,58 @@ from backhaul.store.deliveries import Outgoing
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.deliveries import change_fanout
 from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror.rows import DOCUMENTS, NEWEST
 from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.deliveries import DeliveryOutcome, Subscriber
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection, Engine
 
 _COLUMNS = (
     "d.seq, d.id, d.store, d.topic, d.object_id, c.at, d.attempts, d.failures, d.looks"
 )
-# Nothing overtakes an earlier one of its object that is not settled, and a row of the
-# feed is told only once it is known whose change it is.
+# A delivery waits for every earlier delivery of its object that is not resolved, and
+# until Backhaul knows whether the change is an echo of a command.
 _NEXT = f"""
-    SELECT {_COLUMNS}, c.instance, d.change_id
+    SELECT {_COLUMNS}, c.instance AS cause
     FROM deliveries d JOIN feed c ON c.id = d.change_id
     WHERE d.instance = :instance AND d.state = 'planned' AND d.due_at <= :now
-      AND c.waits = 0 AND NOT EXISTS (
+      AND NOT c.waits AND NOT EXISTS (
         SELECT 1 FROM deliveries o WHERE o.instance = d.instance
           AND o.object_id = d.object_id AND o.seq < d.seq
           AND o.state IN ('planned', 'sending', 'uncertain', 'parked'))
     ORDER BY d.seq LIMIT 1
 """  # noqa: S608 - constants
-_DOUBTFUL = f"""
+_NEXT_UNCERTAIN = f"""
     SELECT {_COLUMNS} FROM deliveries d JOIN changes c ON c.id = d.change_id
-    WHERE d.instance = ? AND d.state = 'uncertain' AND d.due_at <= ?
+    WHERE d.instance = :instance AND d.state = 'uncertain' AND d.due_at <= :now
     ORDER BY d.due_at LIMIT 1
 """  # noqa: S608 - constants
-# Each half by an index of its own.
-_ANY_OPEN = """
-    SELECT 1 FROM deliveries WHERE instance = ?1 AND state = 'planned'
+# Each half uses an index of its own.
+_HAS_OPEN = """
+    SELECT 1 FROM deliveries WHERE instance = :instance AND state = 'planned'
     UNION ALL
     SELECT 1 FROM deliveries
-    WHERE instance = ?1 AND state IN ('sending', 'uncertain') LIMIT 1
+    WHERE instance = :instance AND state IN ('sending', 'uncertain') LIMIT 1
 """
 _LEVEL = f"""
-    SELECT l.product_id, l.variant_id, v.sku, l.stock, t.stock
+    SELECT l.product_id, v.sku, l.stock, t.stock AS delivered
     FROM inventory_levels l
     LEFT JOIN variants v
       ON v.store = l.store AND v.id = l.variant_id AND {NEWEST}
-    LEFT JOIN told_levels t ON t.instance = ?1 AND t.store = l.store
+    LEFT JOIN told_levels t ON t.instance = :instance AND t.store = l.store
          AND t.variant_id = l.variant_id
-    WHERE l.store = ?2 AND l.variant_id = ?3
+    WHERE l.store = :store AND l.variant_id = :variant
 """  # noqa: S608 - constants
-_DAMAGED = "what it tells of is damaged in the database and is read again; resend it"
+_DAMAGED = (
+    "the changed object is damaged in the database and is being refetched; resend the"
+    " delivery then"
+)
 _INTERRUPTED = "the program stopped while this was being handed over"
 _UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})
 _VERBS = {
@@ -72,9 +74,9 @@ _VERBS = {
     "drop": Cause.PERSON_DROPS,
     "park": Cause.PERSON_PARKS,
 }
-PASSED_OVER = 50
-"""How many that are no news any more are passed over in one transaction."""
-# Rows of the feed that are not deliveries yet count: they may tell of another level.
+MOST_SKIPPED = 50
+"""The most outdated deliveries that one transaction skips."""
+# Changes that are not deliveries yet count, because they may have another level.
 _FOLLOWS = """
     SELECT 1 FROM deliveries d JOIN deliveries o ON o.instance = d.instance
       AND o.object_id = d.object_id AND o.seq > d.seq AND o.state = 'planned'
@@ -84,293 +86,300 @@ _FOLLOWS = """
     WHERE s.instance = :instance AND c.store = :store
       AND c.kind IN ('level', 'product') AND c.object_id = :product
 """
+_CANCELLED_AT = """
+    SELECT max(cancelled_at) AS at FROM orders WHERE store = :store AND id = :order
+"""
 _CANCELLED_BY = """
-    SELECT instance FROM commands WHERE store = ? AND effect_id = ?
+    SELECT instance FROM commands WHERE store = :store AND effect_id = :effect
+"""
+_INTERRUPT = """
+    UPDATE deliveries SET state = :state, reason = :reason, due_at = :now
+    WHERE instance = :instance AND state = 'sending'
+"""
+# After the clock went back, no delivery may wait for the old time.
+_WAKE = """
+    UPDATE deliveries SET due_at = :now
+    WHERE instance = :instance AND state IN ('planned', 'uncertain') AND due_at > :now
+"""
+_SUBSCRIBERS = "SELECT instance FROM subscribers WHERE release_when IS NOT NULL"
+_RETIRE = "UPDATE subscribers SET release_when = NULL WHERE instance = :instance"
+_STATE = "SELECT state FROM deliveries WHERE seq = :seq"
+_MOVE = """
+    UPDATE deliveries SET state = :state, reason = :reason, settled_at = :settled_at
+    WHERE seq = :seq
+"""
+_SEND = """
+    UPDATE deliveries SET attempts = attempts + 1, sent_at = :now WHERE seq = :seq
+"""
+_RECORD = """
+    UPDATE deliveries SET due_at = :due_at, failures = :failures, looks = :checks,
+           reference = coalesce(:reference, reference)
+    WHERE seq = :seq
+"""
+_REOPEN = """
+    UPDATE deliveries SET due_at = :now, failures = 0, looks = 0 WHERE seq = :seq
+"""
+_FORGET_LEVEL = """
+    DELETE FROM told_levels
+    WHERE instance = :instance AND store = :store AND variant_id = :variant
+"""
+_PUT_LEVEL = """
+    INSERT INTO told_levels (instance, store, variant_id, stock)
+    VALUES (:instance, :store, :variant, :stock)
+    ON CONFLICT (instance, store, variant_id) DO UPDATE SET stock = excluded.stock
 """
 _SETTLED = frozenset({State.APPLIED, State.REJECTED, State.SUPERSEDED})
 
 
-class SqlDeliveries:
-    """Every verb is one transaction."""
+class _Delivery(NamedTuple):
+    """A row of a delivery, with the time of its change."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
+    seq: int
+    id: str
+    store: str
+    topic: str
+    object_id: str
+    at: str
+    attempts: int
+    failures: int
+    checks: int
+
+    @property
+    def kind(self) -> str:
+        return self.topic.partition(".")[0]
+
+
+class SqlDeliveries(Family):
+    """Every method is one transaction, but `claim` may be several."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        super().__init__(engine)
         self._clock = clock
 
-    async def subscribe(self, subscriber: Subscriber) -> None:
-        """Remember the instance, from its first time on, and doubt what was sending."""
+    @write
+    def subscribe(self, connection: Connection, subscriber: Subscriber) -> None:
+        now = self._now()
+        change_fanout.subscribe(connection, subscriber, now)
+        state = next_state(State.SENDING, Cause.UNKNOWN)
+        values = {"instance": subscriber.instance, "now": now}
+        connection.execute(
+            _INTERRUPT, values | {"state": state.value, "reason": _INTERRUPTED}
+        )
+        connection.execute(_WAKE, values)
 
-        def unit(connection: sqlite3.Connection) -> None:
-            now = to_text(self._clock.now())
-            change_fanout.subscribe(connection, subscriber, now)
-            connection.execute(
-                "UPDATE deliveries SET state = ?, reason = ?, due_at = ?"
-                " WHERE instance = ? AND state = 'sending'",
-                (
-                    next_state(State.SENDING, Cause.UNKNOWN),
-                    _INTERRUPTED,
-                    now,
-                    subscriber.instance,
-                ),
-            )
-            # A clock that was set back must not keep anything waiting.
-            connection.execute(
-                "UPDATE deliveries SET due_at = min(due_at, ?)"
-                " WHERE instance = ? AND state IN ('planned', 'uncertain')",
-                (now, subscriber.instance),
-            )
+    @write
+    def retire(self, connection: Connection, instances: Sequence[str]) -> None:
+        for (instance,) in connection.execute(_SUBSCRIBERS).fetchall():
+            if instance not in instances:
+                connection.execute(_RETIRE, {"instance": instance})
 
-        await self._writer.urgent(unit)
+    @background
+    def fan_out(
+        self, connection: Connection, subscriber: Subscriber, slice_seconds: float
+    ) -> bool:
+        fanout = change_fanout.Fanout(connection, subscriber, self._clock)
+        return fanout.run(slice_seconds)
 
-    async def retire(self, instances: Sequence[str]) -> None:
-        """Note that no connection but these waits for orders."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE subscribers SET release_when = NULL WHERE instance NOT IN"
-                " (SELECT value FROM json_each(?))",
-                (json.dumps([*instances]),),
-            )
-
-        await self._writer.urgent(unit)
-
-    async def fan_out(self, subscriber: Subscriber, slice_seconds: float) -> bool:
-        """Make rows of the change feed deliveries; tell whether there is more."""
-
-        def unit(connection: sqlite3.Connection) -> bool:
-            follower = change_fanout.Fanout(connection, subscriber, self._clock)
-            return follower.follow(slice_seconds)
-
-        return await self._writer.background(unit)
-
-    async def has_open(self, instance: str) -> bool:
-        """Tell whether anything is to be handed over, or in doubt."""
-
-        def unit(connection: sqlite3.Connection) -> bool:
-            return connection.execute(_ANY_OPEN, (instance,)).fetchone() is not None
-
-        return await self._writer.urgent(unit)
+    @write
+    def has_open(self, connection: Connection, instance: str) -> bool:
+        found = connection.execute(_HAS_OPEN, {"instance": instance}).fetchone()
+        return found is not None
 
     async def claim(self, subscriber: Subscriber) -> Outgoing | None:
-        """Move the next that may leave to `sending`, durably, and return it."""
-
-        def unit(connection: sqlite3.Connection) -> tuple[Outgoing | None, bool]:
-            return _claim(connection, subscriber.instance, to_text(self._clock.now()))
-
-        # What is no news any more is passed over a few at a time: others write too.
-        claimed, is_more = await self._writer.urgent(unit)
+        unit = partial(self._claim, subscriber.instance)
+        # Outdated deliveries are skipped in small parts, between other writes.
+        claimed, is_more = await self._engine.write(unit)
         while claimed is None and is_more:
-            claimed, is_more = await self._writer.background(unit)
+            claimed, is_more = await self._engine.background(unit)
         return claimed
 
-    async def next_uncertain(self, instance: str) -> Outgoing | None:
-        """Return the next in doubt that is due."""
-
-        def unit(connection: sqlite3.Connection) -> Outgoing | None:
-            now = to_text(self._clock.now())
-            row = connection.execute(_DOUBTFUL, (instance, now)).fetchone()
+    def _claim(
+        self, instance: str, connection: Connection
+    ) -> tuple[Outgoing | None, bool]:
+        """Claim the next delivery; return it, and True if there may be more."""
+        values = {"instance": instance, "now": self._now()}
+        for _ in range(MOST_SKIPPED):
+            row = connection.execute(_NEXT, values).fetchone()
             if row is None:
-                return None
-            _, _, store, topic, object_id, *_ = row
-            document = _document(connection, instance, topic, store, object_id)
-            return _outgoing(row, document or {"id": object_id})
+                return None, False
+            *columns, cause = row
+            claim = _Claim(connection, instance, values["now"])
+            found = claim.begin(_Delivery(*columns), cause)
+            if found is not None:
+                return found, True
+        return None, True
 
-        return await self._writer.urgent(unit)
-
-    async def record_outcome(
-        self, instance: str, delivery: Outgoing, outcome: DeliveryOutcome
-    ) -> bool:
-        """Move a delivery on, durably; False where a person has decided meanwhile."""
-
-        def unit(connection: sqlite3.Connection) -> bool:
-            now = to_text(self._clock.now())
-            if _state(connection, delivery.seq) not in _UNDER_WAY:
-                return False
-            _move(connection, delivery.seq, outcome.cause, outcome.reason, now)
-            if outcome.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
-                _told(connection, instance, delivery.store, delivery.document)
-            connection.execute(
-                "UPDATE deliveries SET due_at = ?, failures = ?, looks = ?,"
-                " reference = coalesce(?, reference) WHERE seq = ?",
-                (
-                    outcome.due_at or now,
-                    outcome.failures,
-                    outcome.checks,
-                    outcome.reference,
-                    delivery.seq,
-                ),
-            )
-            return True
-
-        return await self._writer.urgent(unit)
-
-    async def decide(self, seq: int, verb: str, who: str, reason: str) -> State:
-        """Move a delivery as a person says; return it. Raises BackhaulError."""
-
-        def unit(connection: sqlite3.Connection) -> State:
-            now = to_text(self._clock.now())
-            said = f"{verb} by {who}: {reason}"
-            state = _move(connection, seq, _VERBS[verb], said, now)
-            deed = AuditEntry(who, f"deliveries {verb}", f"delivery {seq}: {reason}")
-            add_entry(connection, now, deed)
-            connection.execute(
-                "UPDATE deliveries SET due_at = ?, failures = 0, looks = 0"
-                " WHERE seq = ?",
-                (now, seq),
-            )
-            return state
-
-        return await self._writer.urgent(unit)
-
-
-def _claim(
-    connection: sqlite3.Connection, instance: str, now: str
-) -> tuple[Outgoing | None, bool]:
-    """Begin the next delivery, and tell whether there may be more."""
-    values = {"instance": instance, "now": now}
-    for _ in range(PASSED_OVER):
-        row = connection.execute(_NEXT, values).fetchone()
+    @write
+    def next_uncertain(self, connection: Connection, instance: str) -> Outgoing | None:
+        values = {"instance": instance, "now": self._now()}
+        row = connection.execute(_NEXT_UNCERTAIN, values).fetchone()
         if row is None:
-            return None, False
-        *columns, cause, _ = row
-        found = _claimed(connection, instance, columns, cause, now)
-        if found is not None:
-            return found, True
-    return None, True
+            return None
+        delivery = _Delivery(*row)
+        document = _document(connection, instance, delivery)
+        return Outgoing(*delivery, document or {"id": delivery.object_id})
 
-
-def _claimed(
-    connection: sqlite3.Connection,
-    instance: str,
-    columns: list[Any],
-    cause: str | None,
-    now: str,
-) -> Outgoing | None:
-    """Begin a delivery, unless there is nothing to be told any more."""
-    seq, _, store, topic, object_id, *_ = columns
-    document = _document(connection, instance, topic, store, object_id)
-    if _is_own(connection, instance, cause, store, topic, object_id):
-        _move(connection, seq, Cause.REPLACED, "its own command caused this", now)
-        if topic == "stock.changed" and document:
-            place = {"seq": seq, "instance": instance, "store": store}
-            place["product"] = document["productId"]
-            if not connection.execute(_FOLLOWS, place).fetchone():
-                _told(connection, instance, store, document)
-    elif document is None:
-        _move(connection, seq, Cause.REPLACED, "it is gone, or told already", now)
-    elif not document:
-        _park_damaged(connection, seq, instance, (topic, store, object_id), now)
-    else:
-        _move(connection, seq, Cause.SEND, "", now)
+    @write
+    def record_outcome(
+        self,
+        connection: Connection,
+        instance: str,
+        delivery: Outgoing,
+        outcome: DeliveryOutcome,
+    ) -> bool:
+        now = self._now()
+        if _state(connection, delivery.seq) not in _UNDER_WAY:
+            return False
+        _move(connection, delivery.seq, outcome.cause, outcome.reason, now)
+        if outcome.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
+            _put_level(connection, instance, delivery.store, delivery.document)
         connection.execute(
-            "UPDATE deliveries SET attempts = attempts + 1, sent_at = ? WHERE seq = ?",
-            (now, seq),
+            _RECORD,
+            {
+                "seq": delivery.seq,
+                "due_at": outcome.due_at or now,
+                "failures": outcome.failures,
+                "checks": outcome.checks,
+                "reference": outcome.reference,
+            },
         )
-        if topic == "stock.changed":
-            # What it is told last is not known until it has answered.
-            connection.execute(
-                "DELETE FROM told_levels WHERE instance = ? AND store = ?"
-                " AND variant_id = ?",
-                (instance, store, object_id),
+        return True
+
+    @write
+    def decide(
+        self, connection: Connection, seq: int, verb: str, who: str, reason: str
+    ) -> State:
+        now = self._now()
+        state = _move(connection, seq, _VERBS[verb], f"{verb} by {who}: {reason}", now)
+        detail = f"delivery {seq}: {reason}"
+        add_entry(connection, now, AuditEntry(who, f"deliveries {verb}", detail))
+        connection.execute(_REOPEN, {"seq": seq, "now": now})
+        return state
+
+
+class _Claim:
+    """Begins deliveries of one connection, inside one transaction."""
+
+    def __init__(self, connection: Connection, instance: str, now: str) -> None:
+        self._connection = connection
+        self._instance = instance
+        self._now = now
+
+    def begin(self, delivery: _Delivery, cause: str | None) -> Outgoing | None:
+        """Move a delivery to `sending`, or to its end if there is nothing to send.
+
+        `cause` is the connection that caused the change, if it is an echo.
+        """
+        document = _document(self._connection, self._instance, delivery)
+        if self._is_echo(delivery, cause):
+            self._move(delivery, Cause.REPLACED, "its own command caused this")
+            if delivery.topic == "stock.changed" and document:
+                self._skip_level(delivery, document)
+        elif document is None:
+            self._move(
+                delivery, Cause.REPLACED, "the object is gone, or was delivered already"
             )
-        return _outgoing(columns, document)
-    return None
+        elif not document:
+            self._park_damaged(delivery)
+        else:
+            self._send(delivery)
+            return Outgoing(*delivery, document)
+        return None
+
+    def _is_echo(self, delivery: _Delivery, cause: str | None) -> bool:
+        """Return True if a delivery only reports what its connection asked for.
+
+        An event may show a parcel of the connection and a foreign cancellation at once,
+        so a cancellation has to be the connection's own too.
+        """
+        if delivery.topic == "order.cancelled" and (
+            self._canceller(delivery) != self._instance
+        ):
+            return False
+        return cause == self._instance and delivery.topic != "order.placed"
+
+    def _canceller(self, delivery: _Delivery) -> str | None:
+        order, store = delivery.object_id, delivery.store
+        values = {"store": store, "order": order}
+        (at,) = self._connection.execute(_CANCELLED_AT, values).fetchone()
+        effect = {"store": store, "effect": cancellation(order, at) if at else ""}
+        row = self._connection.execute(_CANCELLED_BY, effect).fetchone()
+        return row[0] if row else None
+
+    def _skip_level(self, delivery: _Delivery, document: dict[str, Any]) -> None:
+        """Mark the level of an echo as delivered, unless another change follows."""
+        values = {
+            "seq": delivery.seq,
+            "instance": self._instance,
+            "store": delivery.store,
+            "product": document["productId"],
+        }
+        if not self._connection.execute(_FOLLOWS, values).fetchone():
+            _put_level(self._connection, self._instance, delivery.store, document)
+
+    def _park_damaged(self, delivery: _Delivery) -> None:
+        """Park a delivery whose object is damaged, and refetch the object."""
+        state = self._move(delivery, Cause.UNDECIDABLE, _DAMAGED)
+        place = (delivery.store, delivery.kind, delivery.object_id)
+        conflict = Conflict(*place, "it is damaged here")
+        enqueue_refetch(self._connection, conflict, self._now, self._now)
+        logger.bind(action=f"delivery.{state}", instance=self._instance).warning(
+            "{} {} {}: {}",
+            self._instance,
+            delivery.topic,
+            delivery.object_id,
+            _DAMAGED,
+        )
+
+    def _send(self, delivery: _Delivery) -> None:
+        self._move(delivery, Cause.SEND, "")
+        values = {"seq": delivery.seq, "now": self._now}
+        self._connection.execute(_SEND, values)
+        if delivery.topic == "stock.changed":
+            # The delivered level is unknown until the connection has answered.
+            level = {"instance": self._instance, "store": delivery.store}
+            level["variant"] = delivery.object_id
+            self._connection.execute(_FORGET_LEVEL, level)
+
+    def _move(self, delivery: _Delivery, cause: Cause, reason: str) -> State:
+        return _move(self._connection, delivery.seq, cause, reason, self._now)
 
 
-def _park_damaged(
-    connection: sqlite3.Connection,
-    seq: int,
-    instance: str,
-    about: tuple[str, str, str],
-    now: str,
+def _put_level(
+    connection: Connection, instance: str, store: str, document: dict[str, Any]
 ) -> None:
-    """Leave to a person what cannot be told; until they look it is read again."""
-    topic, store, object_id = about
-    state = _move(connection, seq, Cause.UNDECIDABLE, _DAMAGED, now)
-    conflict = Conflict(store, topic.partition(".")[0], object_id, "it is damaged here")
-    enqueue_refetch(connection, conflict, now, now)
-    logger.bind(action=f"delivery.{state}", instance=instance).warning(
-        "{} {} {}: {}", instance, topic, object_id, _DAMAGED
-    )
-
-
-def _outgoing(columns: Sequence[Any], document: dict[str, Any]) -> Outgoing:
-    seq, id_, store, topic, object_id, at, attempts, failures, looks = columns
-    return Outgoing(
-        seq, id_, store, topic, object_id, at, attempts, failures, looks, document
-    )
-
-
-def _is_own(
-    connection: sqlite3.Connection,
-    instance: str,
-    cause: str | None,
-    store: str,
-    topic: str,
-    order: str,
-) -> bool:
-    """Tell whether a delivery would tell an instance what it asked for itself.
-
-    An event may show one's own parcel and a customer's cancellation at once, so who
-    cancelled is told by the cancellation, and that nothing else changed by the cause.
-    """
-    if topic == "order.cancelled" and _canceller(connection, store, order) != instance:
-        return False
-    return cause == instance and topic != "order.placed"
-
-
-def _canceller(connection: sqlite3.Connection, store: str, order: str) -> str | None:
-    (at,) = connection.execute(
-        "SELECT max(cancelled_at) FROM orders WHERE store = ? AND id = ?",
-        (store, order),
-    ).fetchone()
-    effect = (store, cancellation(order, at)) if at else (store, "")
-    row = connection.execute(_CANCELLED_BY, effect).fetchone()
-    return row[0] if row else None
-
-
-def _told(
-    connection: sqlite3.Connection,
-    instance: str,
-    store: str,
-    document: dict[str, Any],
-) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO told_levels VALUES (?, ?, ?, ?)",
-        (instance, store, document["variantId"], document["stock"]),
-    )
+    """Record the level that a connection received last."""
+    values = {"instance": instance, "store": store}
+    level = {"variant": document["variantId"], "stock": document["stock"]}
+    connection.execute(_PUT_LEVEL, values | level)
 
 
 def _document(
-    connection: sqlite3.Connection,
-    instance: str,
-    topic: str,
-    store: str,
-    object_id: str,
+    connection: Connection, instance: str, delivery: _Delivery
 ) -> dict[str, Any] | None:
-    """Return what is told, as the mirror has it; None where that is nothing.
+    """Return the document from the mirror; None if there is nothing to deliver.
 
-    It is empty where the mirror's row is damaged.
+    It is empty if the row of the mirror is damaged.
     """
-    if topic == "stock.changed":
-        return _level(connection, instance, store, object_id)
-    if topic == "product.deleted":
-        return {"id": object_id}
-    query = DOCUMENTS[topic.partition(".")[0]]
-    row = connection.execute(query, (store, object_id)).fetchone()
-    if row is None:
-        return None
-    return document_of(row[0])
+    if delivery.topic == "stock.changed":
+        return _level(connection, instance, delivery)
+    if delivery.topic == "product.deleted":
+        return {"id": delivery.object_id}
+    place = (delivery.store, delivery.object_id)
+    row = connection.execute(DOCUMENTS[delivery.kind], place).fetchone()
+    return document_of(row[0]) if row else None
 
 
 def _level(
-    connection: sqlite3.Connection, instance: str, store: str, variant: str
+    connection: Connection, instance: str, delivery: _Delivery
 ) -> dict[str, Any] | None:
-    row = connection.execute(_LEVEL, (instance, store, variant)).fetchone()
+    variant = delivery.object_id
+    values = {"instance": instance, "store": delivery.store, "variant": variant}
+    row = connection.execute(_LEVEL, values).fetchone()
     if row is None:
         return None
-    product, variant, sku, stock, told = row
-    if stock == told:
+    product, sku, stock, delivered = row
+    if stock == delivered:
         return None
     return {
         "id": variant,
@@ -381,10 +390,8 @@ def _level(
     }
 
 
-def _state(connection: sqlite3.Connection, seq: int) -> State:
-    row = connection.execute(
-        "SELECT state FROM deliveries WHERE seq = ?", (seq,)
-    ).fetchone()
+def _state(connection: Connection, seq: int) -> State:
+    row = connection.execute(_STATE, {"seq": seq}).fetchone()
     if row is None:
         raise BackhaulError(
             f"there is no delivery {seq}; see: backhaul connectors deliveries"
@@ -393,9 +400,9 @@ def _state(connection: sqlite3.Connection, seq: int) -> State:
 
 
 def _move(
-    connection: sqlite3.Connection, seq: int, cause: Cause, reason: str, now: str
+    connection: Connection, seq: int, cause: Cause, reason: str, now: str
 ) -> State:
-    """Move a delivery through the table of moves; return where it stands then."""
+    """Move a delivery to its next state; return that state. Raises BackhaulError."""
     before = _state(connection, seq)
     try:
         state = next_state(before, cause)
@@ -403,8 +410,7 @@ def _move(
         raise BackhaulError(
             f"delivery {seq} is {before}; that cannot be done to it"
         ) from None
-    connection.execute(
-        "UPDATE deliveries SET state = ?, reason = ?, settled_at = ? WHERE seq = ?",
-        (state, reason, now if state in _SETTLED else None, seq),
-    )
+    settled_at = now if state in _SETTLED else None
+    values = {"seq": seq, "state": state.value, "reason": reason}
+    connection.execute(_MOVE, values | {"settled_at": settled_at})
     return state

@@ -1,4 +1,4 @@
-"""The inbox read back, page by page: what came in, exactly as it came."""
+"""Reads the inbox back, page by page: the exact bytes that arrived."""
 
 from __future__ import annotations
 
@@ -8,44 +8,43 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from backhaul.store.inbox import Arrival
-from backhaul.store.sqlite import file_backup
+from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from backhaul.store.sql.family import Connection
 
 WINDOW = 2_000
-"""Ids that one read looks through at most, however few of them are wanted."""
-_FACTS = "facts:"
-_NEWEST = "SELECT coalesce(max(id), 0) FROM inbox"
-_WANTED = """
-    SELECT i.id FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+"""The most ids that one read scans, however few of them are selected."""
+_SELECTED = """
+    SELECT i.id, o.object_id FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
     WHERE i.id > :after AND i.id <= :end
       AND (:store IS NULL OR i.store = :store)
       AND (:kind IS NULL OR i.kind = :kind)
       AND (:topic IS NULL OR coalesce(o.topic, i.topic) = :topic)
       AND (:since IS NULL OR i.received_at >= :since)
       AND (:until IS NULL OR i.received_at < :until)
-      AND (:object IS NULL OR o.object_id IN (SELECT value FROM json_each(:objects)))
     ORDER BY i.id
 """
-_EVENT = "SELECT store, kind, topic, received_at, headers, body FROM inbox WHERE id = ?"
+_EVENT = """
+    SELECT store, kind, topic, received_at, headers, body FROM inbox WHERE id = :id
+"""
 _OBJECTS = """
-    SELECT json_group_array(id) FROM (
-        SELECT id FROM orders WHERE :object IN (id, name, external_id)
-          OR CAST(number AS TEXT) = :object
-        UNION SELECT id FROM products WHERE :object IN (id, handle, external_id)
-        UNION SELECT product_id FROM variants WHERE :object IN (id, sku, barcode)
-        UNION SELECT id FROM customers WHERE :object IN (id, email)
-        UNION SELECT :object)
+    SELECT id FROM orders WHERE :object IN (id, name, external_id)
+      OR CAST(number AS TEXT) = :object
+    UNION SELECT id FROM products WHERE :object IN (id, handle, external_id)
+    UNION SELECT product_id FROM variants WHERE :object IN (id, sku, barcode)
+    UNION SELECT id FROM customers WHERE :object IN (id, email)
 """
 
 
 class Wanted(Struct, frozen=True):
-    """Which events; None leaves a filter out. Times are text in UTC, `until` not in.
+    """A filter for events; None leaves a condition out. Times are text in UTC.
 
-    `object` is an order by id, name, number or external id, a product by id or handle,
-    a variant by SKU, or a customer by id or address.
+    `since` is included, `until` is not. `object` is an order by id, name, number or
+    external id, a product by id or handle, a variant by SKU, or a customer by id or
+    e-mail address.
     """
 
     store: str | None = None
@@ -57,59 +56,55 @@ class Wanted(Struct, frozen=True):
 
 
 class History:
-    """Reads on a connection of its own, beside a running daemon.
+    """Reads events on a connection of its own; a daemon may write meanwhile.
 
-    `pruned` counts the events that `arrivals` left out because their bytes are gone.
+    `pruned` counts the events that `arrivals` skipped because retention erased them.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._connection = file_backup.open_beside(path)
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.pruned = 0
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
     def facts(self) -> dict[str, str]:
-        """Return what is known of each store, as the JSON it is kept as."""
-        rows = self._connection.execute(
-            "SELECT name, value FROM marks WHERE substr(name, 1, ?) = ?",
-            (len(_FACTS), _FACTS),
-        )
-        return {name.removeprefix(_FACTS): value for name, value in rows}
+        """Return the facts of each store, as JSON."""
+        return kv.with_prefix(self._connection, "facts:")
 
     def outcomes(self) -> dict[str, int]:
-        """Return how many events became what."""
+        """Return the number of events in each state."""
         rows = self._connection.execute(
-            "SELECT state, count(*) FROM event_outcomes GROUP BY state ORDER BY state"
+            "SELECT state, count(*) AS events FROM event_outcomes"
+            " GROUP BY state ORDER BY state"
         )
         return {row[0]: row[1] for row in rows}
 
     def arrivals(self, wanted: Wanted) -> Iterator[Arrival]:
-        """Yield what had come in by now, in order of arrival.
+        """Yield the selected events that arrived until now, in order of arrival.
 
-        Ids are read in short reads, then each event by itself: the daemon's checkpoints
-        wait neither for a long read nor for whoever takes his time with an event.
+        Each read is short: the daemon's checkpoints do not wait for the caller.
         """
-        filters = asdict(wanted) | {"objects": self._objects(wanted)}
-        (newest,) = self._connection.execute(_NEWEST).fetchone()
+        filters = asdict(wanted)
+        objects = self._objects(wanted)
+        query = "SELECT coalesce(max(id), 0) AS newest FROM inbox"
+        (newest,) = self._connection.execute(query).fetchone()
         for after in range(0, newest, WINDOW):
             window = {"after": after, "end": min(after + WINDOW, newest)}
-            ids = self._connection.execute(_WANTED, filters | window).fetchall()
-            for (event,) in ids:
-                yield from self._arrival(event)
+            found = self._connection.execute(_SELECTED, filters | window).fetchall()
+            for event, object_id in found:
+                if objects is None or object_id in objects:
+                    yield from self._arrival(event)
 
     def _arrival(self, event: int) -> Iterator[Arrival]:
-        arrival = Arrival(*self._connection.execute(_EVENT, (event,)).fetchone())
-        # Headers are a JSON object, so none at all means that retention took them.
+        row = self._connection.execute(_EVENT, {"id": event}).fetchone()
+        arrival = Arrival(*row)
+        # Headers are a JSON object; empty headers mean that retention erased the event.
         if arrival.headers:
             yield arrival
         else:
             self.pruned += 1
 
-    def _objects(self, wanted: Wanted) -> str:
-        """Return the ids that the wanted name may stand for, as JSON."""
+    def _objects(self, wanted: Wanted) -> set[str] | None:
+        """Return the ids that the name may mean; None if no object is selected."""
         if wanted.object is None:
-            return "[]"
-        (ids,) = self._connection.execute(_OBJECTS, asdict(wanted)).fetchone()
-        return str(ids)
+            return None
+        rows = self._connection.execute(_OBJECTS, {"object": wanted.object})
+        return {wanted.object, *(row[0] for row in rows)}

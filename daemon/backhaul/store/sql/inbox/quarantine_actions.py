@@ -1,91 +1,165 @@
-"""What an operator does to a quarantined row, with its audit entry."""
+"""Operator actions on quarantined rows, each with its audit entry."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from backhaul.core.clock import to_text
 from backhaul.core.identity import command_id
 from backhaul.errors import BackhaulError
+from backhaul.store.inbox import QuarantinedRow
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sql.records.repository import KEPT_BY_CONNECTOR
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Mapping
-
-    from backhaul.core.clock import Clock
     from backhaul.store.mirror import OrderSummary
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
+
+_ROW = """
+    SELECT q.id, q.source, q.name, q.key, q.locator, q.state, q.reason,
+           coalesce(r.payload, 'null') AS payload, r.command_id,
+           coalesce(r.store, '') AS store
+    FROM quarantine q
+    LEFT JOIN records r ON r.instance = q.name AND r.key = q.key
+    WHERE q.id = :id
+"""
+_RETRY = """
+    UPDATE records SET state = :state, reason = '', payload = :payload, decided = 1,
+           received_at = :now, retry_at = :now
+    WHERE instance = :name AND key = :key
+"""
+_CORRECT = """
+    UPDATE records SET state = 'accepted', reason = :reason, command_id = :command
+    WHERE instance = :name AND key = :key
+"""
+_DROP = "UPDATE records SET state = 'dropped' WHERE instance = :name AND key = :key"
+_CLOSE = "UPDATE quarantine SET state = :state WHERE id = :id"
+_EVENT = "event"
+_MAY_RETRY = frozenset({"open", "dropped"})
+_MAY_DROP = frozenset({"open"})
+"""The states in which a row may be retried or dropped."""
 
 
-def may_correct(connection: sqlite3.Connection, row: Mapping[str, Any]) -> bool:
-    """Return whether the number of a quarantined row can be sent to the store."""
+class SqlQuarantine(Family):
+    """Every method is one transaction."""
+
+    @write
+    def find(self, connection: Connection, id_: int) -> QuarantinedRow:
+        return _find(connection, id_, _MAY_RETRY)
+
+    @write
+    def retry(
+        self,
+        connection: Connection,
+        id_: int,
+        payload: bytes | None,
+        who: str,
+        reason: str,
+    ) -> str:
+        now = self._now()
+        row = _find(connection, id_, _MAY_RETRY)
+        kept = payload.decode() if payload else row.payload
+        if kept == "null":
+            raise BackhaulError(
+                f"row {id_} never became a record, so there is nothing to try "
+                f"again; correct it: backhaul quarantine edit {id_} --kind …"
+            )
+        by_connector = kept == KEPT_BY_CONNECTOR.decode()
+        state = "approved" if by_connector else "waiting"
+        values = _key(row) | {"state": state, "payload": kept, "now": now}
+        connection.execute(_RETRY, values)
+        _close(connection, row, "retried")
+        verb = "edit" if payload else "retry"
+        _add_entry(connection, row, AuditEntry(who, verb, reason), now)
+        return state
+
+    @write
+    def correct(self, connection: Connection, id_: int, who: str, reason: str) -> str:
+        now = self._now()
+        row = _find(connection, id_, _MAY_RETRY)
+        command = _correction(connection, row)
+        cause = f"row {id_} of the quarantine, corrected by {who}"
+        plan(connection, row.store, row.name, command, cause, now)  # type: ignore[arg-type]
+        values = {"reason": "only its number is sent", "command": command.id}
+        connection.execute(_CORRECT, _key(row) | values)
+        _close(connection, row, "retried")
+        _add_entry(connection, row, AuditEntry(who, "correct", reason), now)
+        return command.id
+
+    @write
+    def drop(self, connection: Connection, id_: int, who: str, reason: str) -> None:
+        now = self._now()
+        row = _find(connection, id_, _MAY_DROP, events=True)
+        if row.source == _EVENT:
+            unreadable_orders.discard(connection, int(row.key), now)
+        connection.execute(_DROP, _key(row))
+        _close(connection, row, "dropped")
+        _add_entry(connection, row, AuditEntry(who, "drop", reason), now)
+
+
+def may_correct(connection: Connection, id_: int) -> bool:
+    """Return True if the number of a quarantined row can be sent to the store."""
     try:
-        correction(connection, row)
+        _correction(connection, _row(connection, id_))
     except BackhaulError:
         return False
     return True
 
 
-def correction(connection: sqlite3.Connection, row: Mapping[str, Any]) -> NewCommand:
+def _correction(connection: Connection, row: QuarantinedRow) -> NewCommand:
     """Return the command that sends the number of a quarantined row to the store.
 
-    `row` has `id`, `name`, `key`, `store` and `payload`. Raises BackhaulError where the
-    row is no shipment with a number, or its order is not shipped whole.
+    Raises BackhaulError unless the row is a shipment with a number, and its order is
+    shipped completely.
     """
-    document = document_of(row["payload"])
+    document = document_of(row.payload)
     record = document.get("record") or {}
     number = record.get("tracking_number")
     if document.get("kind") != "fulfill" or not number:
         raise BackhaulError(
-            f"row {row['id']} is not a shipment with a tracking number, so there is no "
-            "number to send"
+            f"row {row.id} is not a shipment with a tracking number, so nothing can be"
+            " sent"
         )
     order = _order(connection, row, str(record["order"]))
-    _check(connection, row, order, number)
-    store, target = row["store"], order.id
+    _require_number_only(connection, row.store, order, number)
     asked = {
         "tracking_company": record.get("tracking_company"),
         "tracking_number": number,
         "lines": [],
         "number_only": True,
     }
-    identity = command_id(store, row["name"], f"{row['key']}:number", "fulfill")
-    return NewCommand(identity, "fulfill", target, f"order:{target}", asked)
+    identity = command_id(row.store, row.name, f"{row.key}:number", "fulfill")
+    return NewCommand(identity, "fulfill", order.id, f"order:{order.id}", asked)
 
 
-def _order(
-    connection: sqlite3.Connection, row: Mapping[str, Any], name: str
-) -> OrderSummary:
-    orders = MirrorReader(connection).orders_called(row["store"], name)
+def _order(connection: Connection, row: QuarantinedRow, name: str) -> OrderSummary:
+    mirror = MirrorReader(connection)  # type: ignore[arg-type]
+    orders = mirror.orders_called(row.store, name)
     if len(orders) != 1:
         found = "is not known" if not orders else "could be any of several orders"
-        raise BackhaulError(f"order {name!r} of row {row['id']} {found}")
+        raise BackhaulError(f"order {name!r} of row {row.id} {found}")
     return orders[0]
 
 
-def _check(
-    connection: sqlite3.Connection,
-    row: Mapping[str, Any],
-    order: OrderSummary,
-    number: str,
+def _require_number_only(
+    connection: Connection, store: str, order: OrderSummary, number: str
 ) -> None:
+    """Raise BackhaulError if more than the number is missing in the store."""
     if order.cancelled:
         raise BackhaulError(
             f"order {order.name} is cancelled; no number is sent for it"
         )
-    mirror = MirrorReader(connection)
-    parcels = mirror.parcels_of(row["store"], order.id)
+    mirror = MirrorReader(connection)  # type: ignore[arg-type]
+    parcels = mirror.parcels_of(store, order.id)
     if number in {parcel.number for parcel in parcels}:
         raise BackhaulError(f"order {order.name} shows number {number} already")
-    if open_ := mirror.open_units(row["store"], order.id):
+    if open_ := mirror.open_units(store, order.id):
         raise BackhaulError(
             f"order {order.name} has {open_} units that are not shipped in the store, "
             "and a number alone would ship them; retry ships the row's units, or "
@@ -93,147 +167,41 @@ def _check(
         )
 
 
-_ROW = """
-    SELECT q.id, q.source, q.name, q.key, q.locator, q.state, q.reason, r.payload,
-           r.command_id, r.store
-    FROM quarantine q
-    LEFT JOIN records r ON r.instance = q.name AND r.key = q.key
-    WHERE q.id = ?
-"""
-_COLUMNS = (
-    *("id", "source", "name", "key", "locator", "state", "reason", "payload"),
-    *("command_id", "store"),
-)
-EVENT = "event"
-_TRIED_AGAIN = frozenset({"open", "dropped"})
-_GIVEN_UP = frozenset({"open"})
-"""In which states a row may be tried again, and in which given up."""
-
-
-class SqlQuarantine:
-    """Every verb is one transaction."""
-
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
-
-    async def find(self, id_: int) -> dict[str, Any]:
-        """Return a row of a connector that may be tried again. Raises BackhaulError."""
-        return await self._writer.urgent(
-            lambda connection: _find(connection, id_, _TRIED_AGAIN)
-        )
-
-    async def retry(
-        self, id_: int, payload: bytes | None, who: str, reason: str
-    ) -> str:
-        """Match a row again, with another payload where one is given.
-
-        That is also the way back for a row that was given up. Returns the new state of
-        its record: `approved` where its connector is to apply it, else `waiting`.
-        """
-
-        def unit(connection: sqlite3.Connection) -> str:
-            now = to_text(self._clock.now())
-            row = _find(connection, id_, _TRIED_AGAIN)
-            kept = payload.decode() if payload else row["payload"]
-            if kept == "null":
-                raise BackhaulError(
-                    f"row {id_} never became a record, so there is nothing to try "
-                    f"again; correct it: backhaul quarantine edit {id_} --kind …"
-                )
-            by_connector = kept == KEPT_BY_CONNECTOR.decode()
-            state = "approved" if by_connector else "waiting"
-            connection.execute(
-                "UPDATE records SET state = ?, reason = '', payload = ?, decided = 1,"
-                " received_at = ?, retry_at = ? WHERE instance = ? AND key = ?",
-                (state, kept, now, now, row["name"], row["key"]),
-            )
-            verb = "edit" if payload else "retry"
-            _close(connection, row, "retried")
-            _write_down(connection, row, verb, who, reason, now)
-            return state
-
-        return await self._writer.urgent(unit)
-
-    async def correct(self, id_: int, who: str, reason: str) -> str:
-        """Plan to send the number of a shipment whose order was shipped whole already.
-
-        Returns the id of the command. Raises BackhaulError where that cannot be done.
-        """
-
-        def unit(connection: sqlite3.Connection) -> str:
-            now = to_text(self._clock.now())
-            row = _find(connection, id_, _TRIED_AGAIN)
-            command = correction(connection, row)
-            cause = f"row {id_} of the quarantine, corrected by {who}"
-            plan(connection, row["store"], row["name"], command, cause, now)
-            connection.execute(
-                "UPDATE records SET state = 'accepted', reason = ?, command_id = ?"
-                " WHERE instance = ? AND key = ?",
-                ("only its number is sent", command.id, row["name"], row["key"]),
-            )
-            _close(connection, row, "retried")
-            _write_down(connection, row, "correct", who, reason, now)
-            return command.id
-
-        return await self._writer.urgent(unit)
-
-    async def drop(self, id_: int, who: str, reason: str) -> None:
-        """Give a row up: it stays to be read, and is tried no more.
-
-        A record is not tried again even when its connector hands it in again. The
-        commands that wait because of an event may leave.
-        """
-
-        def unit(connection: sqlite3.Connection) -> None:
-            now = to_text(self._clock.now())
-            row = _find(connection, id_, _GIVEN_UP, events=True)
-            if row["source"] == EVENT:
-                unreadable_orders.discard(connection, int(row["key"]), now)
-            connection.execute(
-                "UPDATE records SET state = 'dropped' WHERE instance = ? AND key = ?",
-                (row["name"], row["key"]),
-            )
-            _close(connection, row, "dropped")
-            _write_down(connection, row, "drop", who, reason, now)
-
-        await self._writer.urgent(unit)
+def _row(connection: Connection, id_: int) -> QuarantinedRow:
+    found = connection.execute(_ROW, {"id": id_}).fetchone()
+    if found is None:
+        raise BackhaulError(f"there is no row {id_}; see: backhaul quarantine list")
+    return QuarantinedRow(*found)
 
 
 def _find(
-    connection: sqlite3.Connection,
-    id_: int,
-    states: frozenset[str],
-    *,
-    events: bool = False,
-) -> dict[str, Any]:
-    found = connection.execute(_ROW, (id_,)).fetchone()
-    if found is None:
-        raise BackhaulError(f"there is no row {id_}; see: backhaul quarantine list")
-    row = dict(zip(_COLUMNS, found, strict=True))
-    if row["source"] != "record" and not (events and row["source"] == EVENT):
+    connection: Connection, id_: int, states: frozenset[str], *, events: bool = False
+) -> QuarantinedRow:
+    """Return a row that is in one of the states. Raises BackhaulError."""
+    row = _row(connection, id_)
+    if row.source != "record" and not (events and row.source == _EVENT):
         raise BackhaulError(
             f"row {id_} is an event; correct the cause, then reprocess it: "
             "backhaul events reprocess --state quarantined"
         )
-    if row["state"] not in states or row["command_id"] is not None:
-        raise BackhaulError(f"row {id_} is {row['state']} by now; nothing was changed")
+    if row.state not in states or row.command_id is not None:
+        raise BackhaulError(f"row {id_} is {row.state} by now; nothing was changed")
     return row
 
 
-def _close(connection: sqlite3.Connection, row: dict[str, Any], state: str) -> None:
-    connection.execute(
-        "UPDATE quarantine SET state = ? WHERE id = ?", (state, row["id"])
-    )
+def _key(row: QuarantinedRow) -> dict[str, str]:
+    """Return the key of the record that the row became."""
+    return {"name": row.name, "key": row.key}
 
 
-def _write_down(
-    connection: sqlite3.Connection,
-    row: dict[str, Any],
-    verb: str,
-    who: str,
-    reason: str,
-    now: str,
+def _close(connection: Connection, row: QuarantinedRow, state: str) -> None:
+    connection.execute(_CLOSE, {"id": row.id, "state": state})
+
+
+def _add_entry(
+    connection: Connection, row: QuarantinedRow, entry: AuditEntry, now: str
 ) -> None:
-    detail = f"row {row['id']} ({row['name']} {row['locator'] or row['key']}): {reason}"
-    add_entry(connection, now, AuditEntry(who, f"quarantine {verb}", detail))
+    """Add an audit entry whose action and detail name the row."""
+    detail = f"row {row.id} ({row.name} {row.locator or row.key}): {entry.detail}"
+    entry = AuditEntry(entry.who, f"quarantine {entry.action}", detail)
+    add_entry(connection, now, entry)

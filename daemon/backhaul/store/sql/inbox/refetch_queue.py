@@ -1,4 +1,4 @@
-"""The objects in conflict: a queue in which each stands once."""
+"""The queue of objects to refetch; each object is in it once."""
 
 from __future__ import annotations
 
@@ -7,44 +7,48 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.core.clock import to_text
+from backhaul.core.clock import from_text, to_text
 from backhaul.store.inbox import LONGEST_REST_SECONDS, Refetch
+from backhaul.store.sql.dialect import greatest, hint
+from backhaul.store.sql.family import Family, write
+from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
-    import sqlite3
+    from backhaul.store.sql.family import Connection
 
-    from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.writer import Writer
-
-_ASK = """
+_ENQUEUE = f"""
     INSERT INTO rereads (store, kind, object_id, reason, event, asked_at, due_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (store, kind, object_id)
-    DO UPDATE SET asks = asks + 1, reason = excluded.reason, event = excluded.event,
+    VALUES (:store, :kind, :object_id, :reason, :event, :now, :due_at)
+    ON CONFLICT (store, kind, object_id) DO UPDATE SET asks = rereads.asks + 1,
+        reason = excluded.reason, event = excluded.event,
         due_at = CASE WHEN excluded.due_at > excluded.asked_at
-                      THEN max(due_at, excluded.due_at) ELSE due_at END
-"""
-# A row that rests longer than any rest was put to rest by a clock that was set back.
+                      THEN {greatest("rereads.due_at", "excluded.due_at")}
+                      ELSE rereads.due_at END
+"""  # noqa: S608 - constants
+# A row due later than any postponement allows was postponed before the clock went back.
 _DUE = """
     SELECT store, kind, object_id, reason, asked_at, asks, failures
     FROM rereads
-    WHERE store = ?1 AND (due_at <= ?2 OR due_at > ?3) ORDER BY due_at LIMIT ?4
+    WHERE store = :store AND (due_at <= :now OR due_at > :never)
+    ORDER BY due_at LIMIT :most
 """
-_ASK_FOR_PARENTS = """
+_ENQUEUE_PARENTS = """
     INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
-    SELECT DISTINCT ?1, '{parent}', n.{named}, 'named by what is mirrored', ?2, ?2
-    FROM changes c CROSS JOIN {children} n ON n.store = ?1 AND n.{key} = c.object_id
-    WHERE c.id > ?3 AND c.id <= ?4 AND c.store = ?1 AND c.kind = '{child}'
+    SELECT DISTINCT :store, '{parent}', n.{named}, 'named by what is mirrored', :now,
+           :now
+    FROM changes c {cross} JOIN {children} n
+      ON n.store = :store AND n.{key} = c.object_id
+    WHERE c.id > :after AND c.id <= :end AND c.store = :store AND c.kind = '{child}'
       AND n.{named} IS NOT NULL
       AND NOT EXISTS (
-        SELECT 1 FROM {parents} WHERE store = ?1 AND id = n.{named})
+        SELECT 1 FROM {parents} WHERE store = :store AND id = n.{named})
       AND NOT EXISTS (
         SELECT 1 FROM tombstones
-        WHERE kind = '{parent}' AND store = ?1 AND id = n.{named})
-    ON CONFLICT DO NOTHING
+        WHERE kind = '{parent}' AND store = :store AND id = n.{named})
+    ON CONFLICT (store, kind, object_id) DO NOTHING
 """
 _PARENTS = tuple(
-    _ASK_FOR_PARENTS.format(**names)
+    _ENQUEUE_PARENTS.format(**names, cross=hint("CROSS"))
     for names in (
         {
             "child": "order",
@@ -54,7 +58,7 @@ _PARENTS = tuple(
             "parents": "customers",
             "named": "customer_id",
         },
-        # A change of levels is told of their product.
+        # A change of levels has the id of their product.
         {
             "child": "level",
             "children": "inventory_levels",
@@ -65,18 +69,23 @@ _PARENTS = tuple(
         },
     )
 )
-"""Who names whom, as the change feed tells of those that name."""
+"""One statement for each kind of object that refers to a parent."""
 PARENTS_BATCH = 500
-"""Changes that one slice looks through."""
-_FEED = """
-    SELECT coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0,
-           (SELECT coalesce(max(id), 0) FROM changes)
-"""
-_OBJECT = "store = ? AND kind = ? AND object_id = ?"
+"""The changes that one slice scans."""
+_PROGRESS = f"""
+    SELECT {kv.number(":cursor")} AS after,
+           (SELECT coalesce(max(id), 0) FROM changes) AS newest
+"""  # noqa: S608 - constants
+_OBJECT = "store = :store AND kind = :kind AND object_id = :object_id"
+_REMOVE = f"DELETE FROM rereads WHERE {_OBJECT} AND asks = :asks"  # noqa: S608 - constants
+_RESET_FAILURES = f"UPDATE rereads SET failures = 0 WHERE {_OBJECT}"  # noqa: S608 - constants
+_POSTPONE = f"""
+    UPDATE rereads SET failures = failures + 1, due_at = :due_at WHERE {_OBJECT}
+"""  # noqa: S608 - constants
 
 
 class Conflict(Struct, frozen=True):
-    """Why an object is to be read again; `event` raised the conflict."""
+    """Why an object is to be refetched; `event` is the event that conflicts, if any."""
 
     store: str
     kind: str
@@ -86,115 +95,83 @@ class Conflict(Struct, frozen=True):
 
 
 def enqueue_refetch(
-    connection: sqlite3.Connection, conflict: Conflict, now: str, due_at: str
+    connection: Connection, conflict: Conflict, now: str, due_at: str
 ) -> None:
-    """Put an object into the queue, or raise the doubt about it anew."""
+    """Put an object into the queue, or count one more request for it."""
     connection.execute(
-        _ASK,
-        (
-            conflict.store,
-            conflict.kind,
-            conflict.object_id,
-            conflict.reason,
-            conflict.event,
-            now,
-            due_at,
-        ),
+        _ENQUEUE,
+        {
+            "store": conflict.store,
+            "kind": conflict.kind,
+            "object_id": conflict.object_id,
+            "reason": conflict.reason,
+            "event": conflict.event,
+            "now": now,
+            "due_at": due_at,
+        },
     )
 
 
-def _ask_for_parents(
-    connection: sqlite3.Connection, store: str, now: str
-) -> tuple[int, bool]:
-    """Follow the change feed one slice further; return how many, and if more wait."""
-    mark = f"parents:{store}"
-    after, newest = connection.execute(_FEED, (mark,)).fetchone()
-    end = min(after + PARENTS_BATCH, newest)
-    if end == after:
-        return 0, False
-    slice_ = (store, now, after, end)
-    asked = sum(connection.execute(query, slice_).rowcount for query in _PARENTS)
-    connection.execute(
-        "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)", (mark, str(end))
-    )
-    return asked, end < newest
+class SqlRefetchQueue(Family):
+    """Every method is one transaction, but `enqueue_parents` is several."""
 
-
-class SqlRefetchQueue:
-    """Every verb is one transaction."""
-
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
-
-    async def enqueue(self, store: str, kind: str, object_id: str, reason: str) -> None:
-        """Ask for an object to be read again, durably. May raise Busy."""
+    @write
+    def enqueue(
+        self, connection: Connection, store: str, kind: str, object_id: str, reason: str
+    ) -> None:
+        now = self._now()
         conflict = Conflict(store, kind, object_id, reason)
-
-        def unit(connection: sqlite3.Connection) -> None:
-            now = to_text(self._clock.now())
-            enqueue_refetch(connection, conflict, now, now)
-
-        await self._writer.urgent(unit)
+        enqueue_refetch(connection, conflict, now, now)
 
     async def enqueue_parents(self, store: str) -> bool:
-        """Ask for what newly mirrored objects name and nobody has shown yet."""
-
-        def unit(connection: sqlite3.Connection) -> tuple[int, bool]:
-            return _ask_for_parents(connection, store, to_text(self._clock.now()))
-
-        asked, more = 0, True
+        enqueued, more = 0, True
         while more:
-            found, more = await self._writer.background(unit)
-            asked += found
-        return asked > 0
-
-    async def next(self, store: str, limit: int) -> list[Refetch]:
-        """Return what is due, in the order of asking."""
-
-        def unit(connection: sqlite3.Connection) -> list[Refetch]:
-            moment = self._clock.now()
-            never = to_text(moment + timedelta(seconds=LONGEST_REST_SECONDS))
-            rows = connection.execute(_DUE, (store, to_text(moment), never, limit))
-            return [Refetch(*row) for row in rows]
-
-        return await self._writer.urgent(unit)
-
-    async def next_due(self, store: str) -> str | None:
-        """Return when the next row is due (it may be past), None of an empty queue."""
-
-        def unit(connection: sqlite3.Connection) -> str | None:
-            (due,) = connection.execute(
-                "SELECT min(due_at) FROM rereads WHERE store = ?", (store,)
-            ).fetchone()
-            return None if due is None else str(due)
-
-        return await self._writer.urgent(unit)
-
-    async def done(self, reread: Refetch) -> None:
-        """Remove the row, unless it was asked for again since `next` returned it."""
-        key = (reread.store, reread.kind, reread.object_id)
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                f"DELETE FROM rereads WHERE {_OBJECT} AND asks = ?",  # noqa: S608 - constants
-                (*key, reread.asks),
+            found, more = await self._engine.background(
+                lambda connection: self._enqueue_parents(connection, store)
             )
-            connection.execute(
-                f"UPDATE rereads SET failures = 0 WHERE {_OBJECT}",  # noqa: S608 - constants
-                key,
-            )
+            enqueued += found
+        return enqueued > 0
 
-        await self._writer.urgent(unit)
+    def _enqueue_parents(self, connection: Connection, store: str) -> tuple[int, bool]:
+        """Scan the next changes; return the number queued, True if there is more."""
+        cursor = f"parents:{store}"
+        progress = connection.execute(_PROGRESS, {"cursor": cursor})
+        after, newest = progress.fetchone()
+        end = min(after + PARENTS_BATCH, newest)
+        if end == after:
+            return 0, False
+        values = {"store": store, "now": self._now(), "after": after, "end": end}
+        queued = sum(connection.execute(query, values).rowcount for query in _PARENTS)
+        kv.put(connection, cursor, str(end))
+        return queued, end < newest
 
-    async def postpone(self, reread: Refetch, due_at: str) -> None:
-        """Count a failure and let the row rest until then."""
+    @write
+    def next(self, connection: Connection, store: str, limit: int) -> list[Refetch]:
+        now = self._now()
+        never = from_text(now) + timedelta(seconds=LONGEST_REST_SECONDS)
+        values = {"store": store, "now": now, "never": to_text(never), "most": limit}
+        return [Refetch(*row) for row in connection.execute(_DUE, values)]
 
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                f"UPDATE rereads SET failures = failures + 1, due_at = ?"  # noqa: S608 - constants
-                f" WHERE {_OBJECT}",
-                (due_at, reread.store, reread.kind, reread.object_id),
-            )
+    @write
+    def next_due(self, connection: Connection, store: str) -> str | None:
+        query = "SELECT min(due_at) AS due_at FROM rereads WHERE store = :store"
+        (due_at,) = connection.execute(query, {"store": store}).fetchone()
+        return None if due_at is None else str(due_at)
 
-        await self._writer.urgent(unit)
+    @write
+    def done(self, connection: Connection, refetch: Refetch) -> None:
+        values = _key(refetch)
+        connection.execute(_REMOVE, values | {"asks": refetch.asks})
+        connection.execute(_RESET_FAILURES, values)
+
+    @write
+    def postpone(self, connection: Connection, refetch: Refetch, due_at: str) -> None:
+        connection.execute(_POSTPONE, _key(refetch) | {"due_at": due_at})
+
+
+def _key(refetch: Refetch) -> dict[str, object]:
+    return {
+        "store": refetch.store,
+        "kind": refetch.kind,
+        "object_id": refetch.object_id,
+    }

@@ -16,7 +16,7 @@ from backhaul.store.operations import (
 from backhaul.store.sql.dialect import contains, elements, greatest, least
 from backhaul.store.sql.family import Family, read
 from backhaul.store.sql.inbox import unreadable_orders
-from backhaul.store.sql.inbox.append import FOREIGN
+from backhaul.store.sql.inbox.fold import FOREIGN
 from backhaul.store.sql.operations import kv, orphaned_work
 from backhaul.store.sql.operations.gauges import last_records, unrepaired
 from backhaul.store.sql.operations.job_runs import FAILED, RUNNING
@@ -130,7 +130,7 @@ class SqlAlertConditions(Family):
             deliveries_since=_deliveries_since(connection),
             repeated=_repeated(connection),
             foreign_webhooks=kv.with_prefix(connection, FOREIGN),
-            unreadable=unreadable_orders.listed(connection),
+            unreadable=unreadable_orders.list_all(connection),
             incidents=[OpenIncident(*row) for row in connection.execute(_INCIDENTS)],
         )
 

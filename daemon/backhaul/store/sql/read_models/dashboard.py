@@ -133,8 +133,7 @@ class Board(Explainer):
 
     def may_correct(self, id_: int) -> bool:
         """Return whether the number of a quarantined shipment can be sent alone."""
-        row = self.set_aside(id_)
-        return row is not None and may_correct(self._connection, row)
+        return may_correct(self._connection, id_)
 
     def samples(self, since: str) -> list[Row]:
         """Return the minutes since then, in order."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from backhaul.store.sql.commands import incidents, queries
 from backhaul.store.sql.inbox import quarantine_rows, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
@@ -115,7 +117,7 @@ class Explainer:
 
     def quarantine(self, limit: int, before: int | None = None) -> list[Row]:
         """Return the newest open rows first, from before the one with that number."""
-        return quarantine_rows.listed(self._connection, limit, before)
+        return quarantine_rows.list_open(self._connection, limit, before)
 
     def quarantined(self, id_: int) -> Row | None:
         """Return one quarantined row whole."""
@@ -151,7 +153,7 @@ class Explainer:
         phrase = '"' + name.replace('"', '""').replace("\0", "") + '"'
         values = {"name": name, "number": name.removeprefix("#"), "phrase": phrase}
         found = self._rows(timeline.FIND[kind], values)
-        found = found or quarantine_rows.called(self._connection, kind, name)
+        found = found or quarantine_rows.objects_named(self._connection, kind, name)
         if found or kind != "order":
             return found
         return unused_of_order.orders_named(self._connection, name)
@@ -183,7 +185,7 @@ class Explainer:
         rows = full_text.find(self._connection, text, kind, limit, skip)
         if rows or skip:
             return rows
-        return quarantine_rows.found(self._connection, text, kind)[:limit]
+        return quarantine_rows.search(self._connection, text, kind)[:limit]
 
     def unindexed(self) -> int:
         """Return how many changes the search index does not know yet."""
@@ -195,12 +197,12 @@ class Explainer:
         (row,) = self._rows(_COUNTS, ())
         states = "SELECT state, count(*) AS n FROM commands GROUP BY state"
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
-        unread = unreadable_orders.listed(self._connection)
+        unread = unreadable_orders.list_all(self._connection)
         unknown = self._rows(_UNKNOWN_TOPICS, ())
         return {
             **row,
             "commands": commands,
-            "unreadable_orders": unread,
+            "unreadable_orders": [asdict(order) for order in unread],
             "incidents": self.incidents(),
             "unknown_statuses": payment_states.unknown(self._connection),
             "unknown_topics": {row["topic"]: row["n"] for row in unknown},

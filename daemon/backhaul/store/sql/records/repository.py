@@ -24,7 +24,7 @@ from backhaul.store.sql.commands.shipment_parts import (
     record_parts,
     split_shipment,
 )
-from backhaul.store.sql.inbox.quarantine_rows import set_aside
+from backhaul.store.sql.inbox import quarantine_rows
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.parcel_tracking import track
 from backhaul.store.sql.records.content import (
@@ -293,7 +293,7 @@ def _set_aside(
     reason: str,
     now: str,
 ) -> None:
-    set_aside(
+    quarantine_rows.add(
         connection,
         "record",
         record.instance,

@@ -195,3 +195,23 @@ def create_listed_articles(db: Database) -> None:
 def add_decided(db: Database) -> None:
     """Whether an operator had a record tried again as it is."""
     db.execute("ALTER TABLE records ADD COLUMN decided INTEGER NOT NULL DEFAULT 0")
+
+
+def add_unreadable_orders(db: Database) -> None:
+    """Orders whose commands wait, each with the last event that could not be read."""
+    db.execute(
+        """
+        CREATE TABLE unreadable_orders (
+            store TEXT NOT NULL, order_id TEXT NOT NULL, event INTEGER NOT NULL,
+            reason TEXT NOT NULL, since TEXT NOT NULL, seen_at TEXT NOT NULL,
+            PRIMARY KEY (store, order_id)) WITHOUT ROWID
+        """
+    )
+
+
+def add_unhandled(db: Database) -> None:
+    """An index that finds unhandled events."""
+    db.execute(
+        "CREATE INDEX outcomes_unhandled ON event_outcomes(id)"
+        " WHERE state = 'unhandled'"
+    )
