@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from backhaul.core.sku_matching import difference, near_text, same_text
-from backhaul.store.sql.mirror.sku_spellings import (
-    NEAR,
-    add_alphabets,
-    create_spellings,
-    near_skus,
-)
+from backhaul.store.sql.mirror.sku_spellings import NEAR, near_skus
+from backhaul.store.sqlite.migrations.mirror import add_alphabets, create_spellings
 from backhaul_sdk import Fulfillment, Line, StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of
@@ -236,7 +232,8 @@ def test_skus_of_an_earlier_version_are_found_by_their_looks() -> None:
 async def test_near_skus_are_found_by_indexes(store: SqliteStore) -> None:
     with closing(opened(store.path)) as connection:
         query = f"EXPLAIN QUERY PLAN {NEAR}"
-        plan = connection.execute(query, ("s", "n", "x", 1)).fetchall()
+        values = {"store": "s", "near": "n", "sku": "x", "most": 1}
+        plan = connection.execute(query, values).fetchall()
     steps = [row[3] for row in plan]
     assert all(step.startswith(("SEARCH", "CORRELATED")) for step in steps), steps
 

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from backhaul.core.resources import Level, StockChange, StockMove
 from backhaul.store.sql.mirror import stock_ledger
+from backhaul.store.sqlite.connections import Connection
 from scenes import payloads
 from scenes.databases import arrive, make_database, rows, states, take
 from scenes.payloads import envelope, read
@@ -209,7 +210,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def ledger_of(schema: str, told: Sequence[Told]) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
         connection.executescript(schema)
         for change, event in told:
             stock_ledger.add(connection, "main", change, event)
@@ -238,7 +239,7 @@ def test_a_move_is_looked_up_by_its_moment_however_many_there_are(
     ]
     changes = [StockChange(None, "prod_1", None, at, (move,)) for at in times]
     steps: list[None] = []
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
         connection.executescript(schema)
         for change in changes:
             stock_ledger.add(connection, "main", change, "")

@@ -142,6 +142,18 @@ class Mirror(Protocol):
         ...
 
 
+class UnknownStatus(Struct, frozen=True):
+    """An unknown financial status; it keeps open orders from a connection.
+
+    `orders` is their number, and `example` the name of one of them.
+    """
+
+    store: str
+    status: str
+    orders: int
+    example: str
+
+
 class ReportedShipment(NamedTuple):
     """A record of a shipment of an order, with its command that was not given up.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.store.read_models import Followed
 from backhaul.store.sql.documents import is_document
 from backhaul.store.sql.inbox.fold import CURSOR as FOLD_CURSOR
-from backhaul.store.sql.mirror.rows import DOCUMENTS
+from backhaul.store.sql.mirror.rows import DOCUMENTS, document_text
 from backhaul.store.sqlite.migrations import mirror
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def index(
     What is damaged stays there as it was.
     """
     for kind, store, id_ in objects:
-        row = connection.execute(DOCUMENTS[kind], (store, id_)).fetchone()
-        if row is None:
+        text = document_text(connection, kind, store, id_)
+        if text is None:
             connection.execute(_DROP, (kind, store, id_))
-        elif is_document(row[0]):
-            found = describe(kind, row[0].decode())
+        elif is_document(text):
+            found = describe(kind, text)
             connection.execute(_PUT, (kind, store, id_, found.title, found.words))
 
 

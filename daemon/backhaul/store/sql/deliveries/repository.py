@@ -16,7 +16,7 @@ from backhaul.store.sql.deliveries import change_fanout
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
-from backhaul.store.sql.mirror.rows import DOCUMENTS, NEWEST
+from backhaul.store.sql.mirror.rows import NEWEST, document_text
 from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
@@ -365,9 +365,9 @@ def _document(
         return _level(connection, instance, delivery)
     if delivery.topic == "product.deleted":
         return {"id": delivery.object_id}
-    place = (delivery.store, delivery.object_id)
-    row = connection.execute(DOCUMENTS[delivery.kind], place).fetchone()
-    return document_of(row[0]) if row else None
+    place = (delivery.kind, delivery.store, delivery.object_id)
+    text = document_text(connection, *place)
+    return None if text is None else document_of(text)
 
 
 def _level(

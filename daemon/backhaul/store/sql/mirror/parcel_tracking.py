@@ -1,4 +1,4 @@
-"""How far each parcel got, as couriers tell; and what a parcel that came back asks."""
+"""The tracking status of each parcel, and the cancellation for one that came back."""
 
 from __future__ import annotations
 
@@ -13,75 +13,75 @@ if TYPE_CHECKING:
     from backhaul.store.matching import WaitingRecord
     from backhaul.store.records import Tracked
 
-# The ladder leads one way: what comes late, or says less, changes nothing.
-_CLIMB = """
+# A status only moves forward: a late or lower one changes nothing.
+_ADVANCE = """
     INSERT INTO parcels (store, shipment_id, order_id, tracking_number, status, "rank",
                          at, instance)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (:store, :parcel, :order, :number, :status, :rank, :at, :instance)
     ON CONFLICT (store, shipment_id) DO UPDATE SET
         status = excluded.status, "rank" = excluded."rank", at = excluded.at,
         instance = excluded.instance
-    WHERE excluded."rank" > "rank"
+    WHERE excluded."rank" > parcels."rank"
 """
-_ELSEWHERE = """
-    SELECT count(*) FROM shipments s WHERE s.store = ?1 AND s.order_id = ?2
+_NOT_RETURNED = """
+    SELECT count(*) AS parcels FROM shipments s
+    WHERE s.store = :store AND s.order_id = :order
     AND NOT EXISTS (SELECT 1 FROM parcels p WHERE p.store = s.store
                     AND p.shipment_id = s.id AND p.status = 'returned')
 """
-_ASKED = "SELECT 1 FROM commands WHERE id = ?"
+_PARK = """
+    UPDATE commands SET state = :parked, reason = :reason
+    WHERE id = :id AND state = :planned
+"""
 
 
 def track(
     connection: sqlite3.Connection, record: WaitingRecord, found: Tracked, now: str
 ) -> str:
-    """Keep how far the parcels got; return what came of it, for a person."""
-    climbed = 0
+    """Save the status of the parcels; return the result in words for an operator."""
+    advanced = 0
     for parcel in found.parcels:
-        climbed += connection.execute(
-            _CLIMB,
-            (
-                record.store,
-                parcel.id,
-                parcel.order_id,
-                found.tracking_number,
-                found.status,
-                found.rank,
-                found.at,
-                record.instance,
-            ),
-        ).rowcount
+        values = {
+            "store": record.store,
+            "parcel": parcel.id,
+            "order": parcel.order_id,
+            "number": found.tracking_number,
+            "status": found.status,
+            "rank": found.rank,
+            "at": found.at,
+            "instance": record.instance,
+        }
+        advanced += connection.execute(_ADVANCE, values).rowcount
     name = found.parcels[0].order_name
-    if not climbed:
+    if not advanced:
         return f"a parcel of order {name} got that far before"
-    said = f"a parcel of order {name} is {found.status}"
-    return f"{said}{_came_back(connection, record, found, now)}"
+    result = f"a parcel of order {name} is {found.status}"
+    return f"{result}{_cancel_returned(connection, record, found, now)}"
 
 
-def _came_back(
+def _cancel_returned(
     connection: sqlite3.Connection, record: WaitingRecord, found: Tracked, now: str
 ) -> str:
     cancel = found.cancel
     if cancel is None:
         return ""
-    place = (record.store, cancel.target)
-    (elsewhere,) = connection.execute(_ELSEWHERE, place).fetchone()
-    if elsewhere and not found.propose:
-        return f"; {elsewhere} of its parcels did not come back"
-    # What a person made of it since must stay, and what is on its way too.
-    if connection.execute(_ASKED, (cancel.id,)).fetchone():
+    place = {"store": record.store, "order": cancel.target}
+    (others,) = connection.execute(_NOT_RETURNED, place).fetchone()
+    if others and not found.propose:
+        return f"; {others} of its parcels did not come back"
+    # An operator's later decision, or a command under way, must stay.
+    known = "SELECT 1 FROM commands WHERE id = :id"
+    if connection.execute(known, {"id": cancel.id}).fetchone():
         return "; to cancel it was asked for before"
     cause = f"parcel {found.tracking_number} came back ({record.instance})"
     plan(connection, record.store, record.instance, cancel, cause, now)
     if not found.propose:
         return "; it is to be cancelled"
-    reason = f"proposed: {cause}; resend it to cancel the order, or drop it"
-    connection.execute(
-        "UPDATE commands SET state = ?, reason = ? WHERE id = ? AND state = ?",
-        (
-            next_state(State.PLANNED, Cause.PERSON_PARKS),
-            reason,
-            cancel.id,
-            State.PLANNED,
-        ),
-    )
+    values = {
+        "id": cancel.id,
+        "reason": f"proposed: {cause}; resend it to cancel the order, or drop it",
+        "planned": State.PLANNED,
+        "parked": next_state(State.PLANNED, Cause.PERSON_PARKS),
+    }
+    connection.execute(_PARK, values)
     return "; to cancel it is proposed"

@@ -1,88 +1,76 @@
-"""Rows of the mirror's tables, written as far as they differ from what stands there.
+"""Rows of the mirror's tables, written only where they differ from the stored ones.
 
-An UPDATE writes a page of every index that it names a column of, changed or not. Among
-a million orders these are pages of their own, read and written for nothing.
+An UPDATE writes a page of every index of a column that it names, changed or not. Among
+a million orders these are separate pages, read and written for nothing.
+
+These statements take their values by place: names would take a tenth of a fold.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from itertools import compress
 from operator import ne
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from backhaul.store.sqlite.connections import concerns_the_file
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backhaul.store.sql.family import Connection
+
 
 Values: TypeAlias = tuple[Any, ...]
+_DOCUMENT = "SELECT document FROM {} WHERE store = :store AND id = :id"
 DOCUMENTS = {
-    "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
-    "product": "SELECT CAST(document AS BLOB) FROM products"
-    " WHERE store = ? AND id = ? AND deleted_at IS NULL",
-    "customer": "SELECT CAST(document AS BLOB) FROM customers"
-    " WHERE store = ? AND id = ?",
+    "order": _DOCUMENT.format("orders"),
+    "product": f"{_DOCUMENT.format('products')} AND deleted_at IS NULL",
+    "customer": _DOCUMENT.format("customers"),
 }
-"""Reads a document by store and id, as bytes: what is damaged may be no text."""
+"""Reads the document of an object of each kind that is not deleted."""
+
+
+def document_text(
+    connection: Connection, kind: str, store: str, object_id: str
+) -> str | None:
+    """Return the text of an object's document, None if there is no such object."""
+    values = {"store": store, "id": object_id}
+    row = connection.execute(DOCUMENTS[kind], values).fetchone()
+    return row[0] if row else None
 
 
 class Table(Struct, frozen=True):
-    """A table whose rows are told apart by their store and one more column."""
+    """A table whose key is the store and one more column."""
 
     name: str
     key: str
     columns: tuple[str, ...]
     insert: str
-    upsert: str
     select: str
 
-    def put(
-        self, connection: sqlite3.Connection, store: str, id_: str, new: Values
-    ) -> bool:
-        """Write a row, `new` being all that stands beside its key.
+    def put(self, connection: Connection, store: str, id_: str, new: Values) -> bool:
+        """Write a row; `new` has all columns except its key.
 
-        Returns whether there was none.
+        Returns True if the row was not there before.
         """
-        # Most rows are new: they are written without a look at what stands there.
-        row = (store, id_, *new)
-        if connection.execute(self.insert, row).rowcount:
+        # Most rows are new: they are written without a read of the stored row.
+        if connection.execute(self.insert, (store, id_, *new)).rowcount:
             return True
-        try:
-            old = connection.execute(self.select, (store, id_)).fetchone()
-        except sqlite3.OperationalError as error:
-            if concerns_the_file(error):
-                raise
-            # A value that is damaged, and no text any more: all is written anew.
-            connection.execute(self.upsert, row)
-            return False
+        old = connection.execute(self.select, (store, id_)).fetchone()
         if old != new:
-            self._update(connection, store, id_, old, new)
+            changed, values = _changed(self.columns, old, new)
+            connection.execute(
+                f"UPDATE {self.name} SET {changed} WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
+                (*values, store, id_),
+            )
         return False
-
-    def _update(
-        self,
-        connection: sqlite3.Connection,
-        store: str,
-        id_: str,
-        old: Values,
-        new: Values,
-    ) -> None:
-        changed, values = _changed(self.columns, old, new)
-        connection.execute(
-            f"UPDATE {self.name} SET {changed} WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
-            (*values, store, id_),
-        )
 
 
 class Parts(Struct, frozen=True):
-    """A table of what is told apart only within its parent.
+    """A table of the parts of objects; a part's id is unique only within its parent.
 
-    What moves from one parent to another is shown by both for a while, and a platform
-    may number the parts of each parent from one on.
+    A part that moves to another parent belongs to both for a while, and a platform may
+    number the parts of each parent from one.
     """
 
     name: str
@@ -93,14 +81,14 @@ class Parts(Struct, frozen=True):
 
     def put_all(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         store: str,
         parent: str,
         rows: Mapping[str, Values],
     ) -> None:
-        """Make these all the rows of a parent, by their ids."""
-        held = connection.execute(self.select, (store, parent)).fetchall()
-        for id_, *old in held:
+        """Replace all rows of a parent by these, from their ids to their columns."""
+        stored = connection.execute(self.select, (store, parent)).fetchall()
+        for id_, *old in stored:
             place = (store, parent, id_)
             if id_ not in rows:
                 query = f"DELETE FROM {self.name} WHERE {self.is_row}"  # noqa: S608 - constants
@@ -109,13 +97,13 @@ class Parts(Struct, frozen=True):
                 changed, values = _changed(self.columns, tuple(old), rows[id_])
                 query = f"UPDATE {self.name} SET {changed} WHERE {self.is_row}"  # noqa: S608 - constants
                 connection.execute(query, (*values, *place))
-        known = {id_ for id_, *_ in held}
+        known = {id_ for id_, *_ in stored}
         new = {id_: row for id_, row in rows.items() if id_ not in known}
         self.add_all(connection, store, parent, new)
 
     def add_all(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         store: str,
         parent: str,
         rows: Mapping[str, Values],
@@ -139,14 +127,12 @@ def table(name: str, columns: str, key: str = "id") -> Table:
     """Return a table with these columns besides `store` and the key."""
     names = tuple(columns.split(", "))
     places = ", ".join("?" * (len(names) + 2))
-    insert = f"INSERT INTO {name} (store, {key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
-    replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
     return Table(
         name,
         key,
         names,
-        f"{insert} ON CONFLICT (store, {key}) DO NOTHING",
-        f"{insert} ON CONFLICT (store, {key}) DO UPDATE SET {replaced}",
+        f"INSERT INTO {name} (store, {key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
+        f" ON CONFLICT (store, {key}) DO NOTHING",
         f"SELECT {columns} FROM {name} WHERE store = ? AND {key} = ?",  # noqa: S608 - constants
     )
 
@@ -171,4 +157,4 @@ NEWEST = """
         SELECT 1 FROM variants n WHERE n.store = v.store AND n.id = v.id
         AND (n.updated_at, n.product_id) > (v.updated_at, v.product_id))
 """
-"""SQL that is true of the variant `v` as the product shows it that changed last."""
+"""SQL that is true of the row of variant `v` from the product that changed last."""

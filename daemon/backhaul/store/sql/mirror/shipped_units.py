@@ -1,4 +1,4 @@
-"""Units of an order that are in parcels on their way, and what that forbids to send.
+"""Counts the units of an order that are out, and holds the commands they forbid.
 
 A unit is out once it has shipped, until its parcel is reported as returned. The store
 puts back every unit of a cancelled order, so a restock counts units that are out twice.
@@ -11,40 +11,43 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.status_rank import is_refunded
 from backhaul.store.matching import Hold
 from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.mirror.rows import document_text
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Mapping
 
     from backhaul.store.matching import Command
     from backhaul.store.mirror import OrderSummary
+    from backhaul.store.sql.family import Connection
 
-_ORDER = """
-    SELECT CAST(document AS BLOB), financial_status FROM orders
-    WHERE store = ? AND id = ?
+_FINANCIAL_STATUS = """
+    SELECT financial_status FROM orders WHERE store = :store AND id = :order
 """
-_RETURNED = """
-    SELECT s.id, p.status IS 'returned' FROM shipments s
+_PARCELS = """
+    SELECT s.id, p.status FROM shipments s
     LEFT JOIN parcels p ON p.store = s.store AND p.shipment_id = s.id
-    WHERE s.store = ? AND s.order_id = ?
+    WHERE s.store = :store AND s.order_id = :order
 """
-_QUANTITIES = "SELECT id, quantity FROM order_items WHERE store = ? AND order_id = ?"
-_ACCEPTED = "SELECT accepted FROM commands WHERE seq = ?"
+_QUANTITIES = """
+    SELECT id, quantity FROM order_items WHERE store = :store AND order_id = :order
+"""
+_ACCEPTED = "SELECT accepted FROM commands WHERE seq = :seq"
 
 
 def out_by_line(
-    connection: sqlite3.Connection,
+    connection: Connection,
     store: str,
     order_id: str,
     fulfilled: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return by line how many of its `fulfilled` units are out.
+    """Return for each line how many of its `fulfilled` units are out.
 
-    Of a returned parcel that does not list its units nothing is taken off, unless every
-    parcel of the order is returned.
+    A returned parcel that does not list its units lowers no number, unless every parcel
+    of the order is returned.
     """
-    rows = connection.execute(_RETURNED, (store, order_id)).fetchall()
-    returned = {shipment for shipment, is_returned in rows if is_returned}
+    values = {"store": store, "order": order_id}
+    rows = connection.execute(_PARCELS, values).fetchall()
+    returned = {shipment for shipment, status in rows if status == "returned"}
     if rows and len(returned) == len(rows):
         return dict.fromkeys(fulfilled, 0)
     out = dict(fulfilled)
@@ -54,12 +57,13 @@ def out_by_line(
 
 
 def _units(
-    connection: sqlite3.Connection, store: str, order_id: str, shipments: set[str]
+    connection: Connection, store: str, order_id: str, shipments: set[str]
 ) -> Iterator[tuple[str, int]]:
-    """Yield line and units of each row of these shipments, as the mirror holds them."""
-    row = connection.execute(_ORDER, (store, order_id)).fetchone()
-    document = document_of(row[0]) if row and shipments else {}
-    for shipment in document.get("shipments") or ():
+    """Yield line and units of each row of these shipments, as the mirror has them."""
+    if not shipments:
+        return
+    text = document_text(connection, "order", store, order_id)
+    for shipment in document_of(text).get("shipments") or ():
         if shipment.get("id") in shipments:
             for item in shipment.get("items") or ():
                 yield str(item.get("lineItemId")), _count(item.get("quantity"))
@@ -69,9 +73,7 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def hold(
-    connection: sqlite3.Connection, command: Command, order: OrderSummary
-) -> Hold | None:
+def hold(connection: Connection, command: Command, order: OrderSummary) -> Hold | None:
     """Return why an operator has to decide about a command before it is sent.
 
     None where there is no reason, or where an operator has accepted the same reason.
@@ -81,15 +83,16 @@ def hold(
     found = _HOLDS[command.kind](connection, command, order)
     if found is None:
         return None
-    (accepted,) = connection.execute(_ACCEPTED, (command.seq,)).fetchone()
+    (accepted,) = connection.execute(_ACCEPTED, {"seq": command.seq}).fetchone()
     return None if accepted == found.reason else found
 
 
 def _fulfill(
-    connection: sqlite3.Connection, command: Command, order: OrderSummary
+    connection: Connection, command: Command, order: OrderSummary
 ) -> Hold | None:
-    row = connection.execute(_ORDER, (command.store, order.id)).fetchone()
-    if row is None or not is_refunded(row[1]):
+    values = {"store": command.store, "order": order.id}
+    row = connection.execute(_FINANCIAL_STATUS, values).fetchone()
+    if row is None or not is_refunded(row[0]):
         return None
     return Hold(
         f"order {order.name} is refunded: a parcel is reported for it, and nothing was"
@@ -98,15 +101,15 @@ def _fulfill(
 
 
 def _cancel(
-    connection: sqlite3.Connection, command: Command, order: OrderSummary
+    connection: Connection, command: Command, order: OrderSummary
 ) -> Hold | None:
     if not command.payload["restock"]:
         return None
-    place = (command.store, order.id)
-    quantities = dict(connection.execute(_QUANTITIES, place).fetchall())
-    # What was sent for an earlier command may have shipped, whatever became of it.
+    values = {"store": command.store, "order": order.id}
+    quantities = dict(connection.execute(_QUANTITIES, values).fetchall())
+    # An earlier command that was sent may have shipped its units.
     shipped = {line.id: quantities[line.id] - line.left for line in order.items}
-    out = sum(out_by_line(connection, *place, shipped).values())
+    out = sum(out_by_line(connection, command.store, order.id, shipped).values())
     if not out:
         return None
     total = sum(quantities.values())

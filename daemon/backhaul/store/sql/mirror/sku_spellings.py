@@ -1,8 +1,7 @@
 """Finds SKUs of the mirror that look like another text, by an index.
 
-The table `sku_spellings` has every SKU that a product ever had, under what similar
-texts have in common. Rows are only added; a SKU that no variant has any more is passed
-over when it is read.
+The table `sku_spellings` has every SKU that a product ever had, under the part that
+similar texts share. Rows are only added; reads skip a SKU that no variant has now.
 """
 
 from __future__ import annotations
@@ -12,48 +11,32 @@ from typing import TYPE_CHECKING
 from backhaul.core.sku_matching import near_text
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
 
-    from sqlite_utils import Database
+    from backhaul.store.sql.family import Connection
 
 MOST_READ = 20
-ADD = "INSERT OR IGNORE INTO sku_spellings (store, near, sku) VALUES (?, ?, ?)"
+_ADD = """
+    INSERT INTO sku_spellings (store, near, sku) VALUES (:store, :near, :sku)
+    ON CONFLICT (store, near, sku) DO NOTHING
+"""
 NEAR = """
     SELECT s.sku FROM sku_spellings s
-    WHERE s.store = ? AND s.near = ? AND s.sku != ?
+    WHERE s.store = :store AND s.near = :near AND s.sku != :sku
       AND EXISTS (SELECT 1 FROM variants v WHERE v.sku = s.sku AND v.store = s.store)
-    ORDER BY s.sku LIMIT ?
+    ORDER BY s.sku LIMIT :most
 """
 
 
 def add_spellings(
-    connection: sqlite3.Connection, store: str, skus: Iterable[str | None]
+    connection: Connection, store: str, skus: Iterable[str | None]
 ) -> None:
-    """Make the SKUs of a product known."""
-    connection.executemany(ADD, [(store, near_text(sku), sku) for sku in skus if sku])
+    """Add the SKUs of a product."""
+    rows = [{"store": store, "near": near_text(sku), "sku": sku} for sku in skus if sku]
+    connection.executemany(_ADD, rows)
 
 
-def near_skus(connection: sqlite3.Connection, store: str, sku: str) -> list[str]:
-    """Return up to 20 other SKUs of the store that a person may take for this one."""
-    rows = connection.execute(NEAR, (store, near_text(sku), sku, MOST_READ))
-    return [row[0] for row in rows]
-
-
-def add_alphabets(db: Database) -> None:
-    """Migration: SKUs with letters of other alphabets under what they look like."""
-    query = "SELECT store, sku FROM sku_spellings WHERE sku GLOB '*[^ -~]*'"
-    known = set(db.execute(query).fetchall())
-    db.conn.executemany(ADD, [(store, near_text(sku), sku) for store, sku in known])
-
-
-def create_spellings(db: Database) -> None:
-    """Migration: the table, with the SKUs that the mirror has already."""
-    db.execute(
-        "CREATE TABLE sku_spellings (store TEXT NOT NULL, near TEXT NOT NULL,"
-        " sku TEXT NOT NULL, PRIMARY KEY (store, near, sku)) WITHOUT ROWID"
-    )
-    known = db.execute(
-        "SELECT DISTINCT store, sku FROM variants WHERE sku IS NOT NULL AND sku != ''"
-    ).fetchall()
-    db.conn.executemany(ADD, [(store, near_text(sku), sku) for store, sku in known])
+def near_skus(connection: Connection, store: str, sku: str) -> list[str]:
+    """Return up to 20 other SKUs of the store that a person may confuse with this."""
+    values = {"store": store, "near": near_text(sku), "sku": sku, "most": MOST_READ}
+    return [row[0] for row in connection.execute(NEAR, values)]

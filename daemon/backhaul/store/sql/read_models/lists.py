@@ -204,7 +204,10 @@ class Explainer:
             "commands": commands,
             "unreadable_orders": [asdict(order) for order in unread],
             "incidents": self.incidents(),
-            "unknown_statuses": payment_states.unknown(self._connection),
+            "unknown_statuses": [
+                asdict(each)
+                for each in payment_states.unknown_statuses(self._connection)
+            ],
             "unknown_topics": {row["topic"]: row["n"] for row in unknown},
         }
 

@@ -1,4 +1,4 @@
-"""Migrations 20 to 23, 87 and 91: a mirror that is pleasant to ask, search and prune.
+"""Migrations of the mirror: 20 to 23, 87, 91, 96, 101 and 102.
 
 They are frozen like the others; `migrations` registers them.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.core.sku_matching import near_text
+from backhaul.store.sql.mirror.payment_states import UNKNOWN
 from backhaul.store.sqlite.migrations import row_rewrites
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from sqlite_utils import Database
 
@@ -189,3 +192,59 @@ def add_told_by(db: Database) -> None:
 def join_doubled_moves(db: Database) -> None:
     """Moves of stock that were written down twice become one row again."""
     row_rewrites.join(db.conn)
+
+
+_WORD = "upper(trim(financial_status))"
+_UNREFUNDED_OPEN_ORDERS = f"""
+    SELECT store, id, number, name, placed_at, status, financial_status,
+           fulfillment_status, awaiting_confirmation,
+           (SELECT sum(quantity - fulfilled_quantity) FROM order_items i
+            WHERE i.store = o.store AND i.order_id = o.id) AS units_to_ship,
+           total_minor, currency, customer_id
+    FROM orders o WHERE cancelled_at IS NULL AND fulfillment_status != 'FULFILLED'
+      AND {_WORD} IS NOT 'REFUNDED'
+"""  # noqa: S608 - constants
+_UNREFUNDED_ORDER_LINES = f"""
+    SELECT i.store, i.id, i.order_id, o.number AS order_number, o.name AS order_name,
+           o.placed_at, o.status AS order_status, i.sku, i.title, i.quantity,
+           i.fulfilled_quantity,
+           CASE WHEN o.cancelled_at IS NULL AND {_WORD} IS NOT 'REFUNDED'
+                THEN i.quantity - i.fulfilled_quantity ELSE 0 END AS units_to_ship,
+           i.unit_price_minor, o.currency, i.product_id, i.variant_id
+    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+"""  # noqa: S608 - constants
+
+
+def add_payment_states(db: Database) -> None:
+    """Refunded orders are no open orders; unknown statuses are found by an index."""
+    db.create_view("open_orders", _UNREFUNDED_OPEN_ORDERS, replace=True)
+    db.create_view("order_lines", _UNREFUNDED_ORDER_LINES, replace=True)
+    db.execute(
+        "CREATE INDEX orders_unknown_status ON orders(store, financial_status)"
+        f" WHERE {UNKNOWN}"
+    )
+
+
+def create_spellings(db: Database) -> None:
+    """The table of SKU spellings, with the SKUs that the mirror has already."""
+    db.execute(
+        "CREATE TABLE sku_spellings (store TEXT NOT NULL, near TEXT NOT NULL,"
+        " sku TEXT NOT NULL, PRIMARY KEY (store, near, sku)) WITHOUT ROWID"
+    )
+    query = (
+        "SELECT DISTINCT store, sku FROM variants WHERE sku IS NOT NULL AND sku != ''"
+    )
+    _add_spellings(db, db.execute(query).fetchall())
+
+
+def add_alphabets(db: Database) -> None:
+    """SKUs with letters of other alphabets are found under what they look like."""
+    query = "SELECT store, sku FROM sku_spellings WHERE sku GLOB '*[^ -~]*'"
+    _add_spellings(db, db.execute(query).fetchall())
+
+
+def _add_spellings(db: Database, skus: Iterable[tuple[str, str]]) -> None:
+    db.conn.executemany(
+        "INSERT OR IGNORE INTO sku_spellings (store, near, sku) VALUES (?, ?, ?)",
+        [(store, near_text(sku), sku) for store, sku in skus],
+    )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlite_utils import Migrations
 
 from backhaul.store.sql.commands import shipment_parts
-from backhaul.store.sql.mirror import payment_states, sku_spellings
 from backhaul.store.sqlite.migrations import commands, mirror, operations, row_rewrites
 
 if TYPE_CHECKING:
@@ -437,12 +436,12 @@ migrations(name="m092_part_keys")(row_rewrites.add_part_keys)
 migrations(name="m093_approved")(operations.add_approved)
 migrations(name="m094_unreadable_orders")(operations.add_unreadable_orders)
 migrations(name="m095_listed_at")(commands.add_listed_at)
-migrations(name="m096_sku_spellings")(sku_spellings.create_spellings)
+migrations(name="m096_sku_spellings")(mirror.create_spellings)
 migrations(name="m097_incidents")(commands.add_incidents)
 migrations(name="m098_record_parts")(shipment_parts.add_record_parts)
 migrations(name="m099_listed_articles")(operations.create_listed_articles)
 migrations(name="m100_decided")(operations.add_decided)
-migrations(name="m101_payment_states")(payment_states.add_payment_states)
-migrations(name="m102_alphabets")(sku_spellings.add_alphabets)
+migrations(name="m101_payment_states")(mirror.add_payment_states)
+migrations(name="m102_alphabets")(mirror.add_alphabets)
 migrations(name="m103_unhandled")(operations.add_unhandled)
 migrations(name="m104_rules")(operations.add_rules)
