@@ -351,7 +351,9 @@ def _parsed(text: str | URL) -> URL:
             "settings for them"
         )
     if _is_number_in_disguise(host):
-        raise AddressRefused(f"{host} is neither a name nor a whole IPv4 address")
+        raise AddressRefused(
+            f"{host} is neither a host name nor a complete IPv4 address"
+        )
     return url
 
 
@@ -387,7 +389,9 @@ def _network_of(entry: str) -> AddressNetwork | None:
 def _require_exact(entry: str) -> None:
     network = _network_of(entry)
     if network is not None and network.prefixlen < NARROWEST_PREFIX:
-        raise ValueError(f"{entry} is too wide: name the network itself")
+        raise ValueError(
+            f"the network {entry} is too large; name only your own network"
+        )
     if network is None and ("/" in entry or not _HOST.fullmatch(entry.lower())):
         raise ValueError(
             f"{entry!r} is neither a host such as erp.lan nor a network such as "

@@ -193,8 +193,8 @@ def missing(value: object, name: str) -> str:
     if not shown:
         return f"the {name} is empty"
     return (
-        f"the {name} is empty: {shown[:60]!r} stands for no value; write an apostrophe "
-        "in front if it is really called so"
+        f"the {name} is empty: {shown[:60]!r} stands for no value; if this text is"
+        " the real value, write an apostrophe before it"
     )
 
 
@@ -264,19 +264,19 @@ def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
         )
     if text[:1] in ("#", "E", "e") and _CELL_ERROR.fullmatch(text):
         raise Unusable(
-            f"the {name} is {text}, a formula without a result; put values in the "
-            "place of formulas and save again"
+            f"the {name} is {text}, a formula without a result; save values instead"
+            " of formulas"
         )
     is_formula = text.startswith("=") or _LINK_CALL.match(text)
     if is_formula and not is_marked:
         raise Unusable(
-            f"the {name} is a formula, not its result: {text[:60]!r}; export values, "
-            "or write an apostrophe in front if it is really called so"
+            f"the {name} is a formula, not its result: {text[:60]!r}; export values."
+            " If this text is the real value, write an apostrophe before it"
         )
     if '"' in text and name == "tracking number":
         raise Unusable(
-            f"the {name} has a quotation mark inside: {text[:60]!r}; a mark may be "
-            "opened in an earlier row"
+            f"the {name} has a quotation mark inside: {text[:60]!r}; perhaps a mark"
+            " in an earlier row is not closed"
         )
     if text.isprintable():
         return
@@ -460,7 +460,7 @@ def reason(
     except Unusable as error:
         if (meaning := named.get("*")) in known:
             return str(meaning)
-        raise Unusable(f"{error}, or name it in reason_map") from None
+        raise Unusable(f"{error}, or add the word to reason_map") from None
 
 
 def checked_reason_map(reason_map: Mapping[str, str]) -> Mapping[str, str]:

@@ -64,8 +64,9 @@ def in_zone(local: datetime, zone: tzinfo, name: str) -> datetime:
     what = "exists twice" if is_there else "does not exist"
     likely = second if is_there else first
     raise Unusable(
-        f"{name} {local.isoformat(' ')} {what} in {zone}, where the clocks change in "
-        f"that hour; write it with its offset, such as {likely.isoformat()}"
+        f"{name} {local.isoformat(' ')} {what} in {zone}, where the clocks change in"
+        " that hour; write the time with its UTC offset, such as"
+        f" {likely.isoformat()}"
     )
 
 

@@ -47,7 +47,7 @@ class Options:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="backhaul reference",
-        description="A complete, stateful implementation of the store platform.",
+        description="A local store platform for tests, with the complete API.",
     )
     add = made.add_argument
     add(
@@ -55,43 +55,60 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("reference-data"),
         metavar="DIR",
-        help="where state, keys and access.json are kept",
+        help="folder for the state, the keys and access.json",
     )
     add("--host", default="127.0.0.1", help="address of the public listener")
-    add("--port", type=_port, default=8760, help="public port; 0 means any free one")
+    add(
+        "--port",
+        type=_port,
+        default=8760,
+        help="port of the public listener; 0: any free port",
+    )
     add(
         "--control-host",
         default="127.0.0.1",
-        help="address of the control listener, which serves the dashboard too",
+        help="address of the control listener (dashboard, test controls)",
     )
-    add("--control-port", type=_port, default=8761, help="control port")
+    add(
+        "--control-port",
+        type=_port,
+        default=8761,
+        help="port of the control listener; 0: any free port",
+    )
     add(
         "--fixture",
         choices=FIXTURES,
         default="demo",
-        help="what a fresh DIR is filled with",
+        help="data in a new DIR",
     )
-    add("--limits", choices=("on", "off"), default="on", help="rate limits")
+    add(
+        "--limits",
+        choices=("on", "off"),
+        default="on",
+        help="turn all rate limits on or off",
+    )
     add(
         "--limit",
         action="append",
         type=_quota,
         default=[],
         metavar="NAME=N",
-        help=f"requests a minute, 0 means off; {', '.join(rate_limits.NAMES)}",
+        help="set one rate limit to N requests a minute; 0: no limit. NAME is one of"
+        f" {', '.join(rate_limits.NAMES)}",
     )
     add(
         "--retry-schedule",
         type=_schedule,
         default=Schedule(),
         metavar="S,S,…",
-        help="seconds before each delivery attempt (default: 8 tries, 27 hours)",
+        help="seconds before each delivery attempt (default: 8 attempts in 27 hours)",
     )
     add(
         "--allow-private-webhook-targets",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="call private addresses (default: only when on loopback)",
+        help="send webhooks to private addresses (default: only if HOST is a loopback"
+        " address)",
     )
     add(
         "--quirk",
@@ -99,7 +116,8 @@ def parser() -> argparse.ArgumentParser:
         type=_quirk,
         default=[],
         metavar="NAME",
-        help="another reading of the specification; may be given again",
+        help="use another interpretation of the specification; repeat the option for"
+        " several",
     )
     add("--log-level", choices=LOG_LEVELS, default="info")
     _add_mail_options(made)
@@ -112,27 +130,30 @@ def _add_mail_options(made: argparse.ArgumentParser) -> None:
         "--mails",
         choices=get_args(Mails),
         default="files",
-        help="without --smtp: files in DIR/mails, or stdout without buyers' links",
+        help="where mails go without --smtp: to files in DIR/mails, or to stdout (which"
+        " omits the buyers' links)",
     )
     add(
         "--smtp",
         type=_address,
         metavar="HOST:PORT",
-        help="the server that mails go to",
+        help="mail server that sends the mails",
     )
     add(
         "--smtp-tls",
         choices=get_args(Tls),
         default="auto",
-        help="auto: STARTTLS where it is offered, and always with a login",
+        help="encryption of the mail connection; auto: STARTTLS if the server"
+        " offers it; a login always needs STARTTLS",
     )
     add(
         "--smtp-login",
         type=Path,
         metavar="FILE",
-        help=f"two lines, user and password (default: ${USER} and ${PASSWORD})",
+        help=f"file with two lines, user and password (default: ${USER} and"
+        f" ${PASSWORD})",
     )
-    add("--mail-from", default=MAIL_FROM, metavar="ADDRESS", help="who sends mails")
+    add("--mail-from", default=MAIL_FROM, metavar="ADDRESS", help="sender of the mails")
 
 
 def parse(arguments: list[str] | None = None) -> Options:

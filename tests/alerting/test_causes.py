@@ -54,7 +54,7 @@ def commands(number: int) -> list[CommandProblem]:
 
 
 def test_every_open_incident_has_its_own_alert() -> None:
-    incident = OpenIncident(7, "main", "order #1 was cancelled and put back")
+    incident = OpenIncident(7, "main", "order #1 was cancelled with a restock")
     needs = replace(NOTHING, incidents=[incident])
     expected = causes(WANTED, WELL, needs, SILENCE, NOW, in_time)
     assert incident.text in expected["incident 7"].text

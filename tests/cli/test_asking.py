@@ -85,28 +85,28 @@ def test_an_object_is_not_written_with_a_value_too_few(
 ) -> None:
     said = in_process("query", TWINS, form, config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert "several columns are called id, word" in said.err
+    assert "several columns have the same name (id, word)" in said.err
     assert "AS" in said.err
 
 
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("DELETE FROM orders", "query only reads"),
-        ("DROP TABLE orders", "query only reads"),
-        ("CREATE TABLE mine(a)", "query only reads"),
-        ("INSERT INTO marks VALUES ('fold_cursor', '0')", "query only reads"),
-        ("PRAGMA user_version = 7", "query only reads"),
+        ("DELETE FROM orders", "`backhaul query` only reads"),
+        ("DROP TABLE orders", "`backhaul query` only reads"),
+        ("CREATE TABLE mine(a)", "`backhaul query` only reads"),
+        ("INSERT INTO marks VALUES ('fold_cursor', '0')", "query` only reads"),
+        ("PRAGMA user_version = 7", "`backhaul query` only reads"),
         ("VACUUM", "query"),
-        ("SELECT 1; DELETE FROM orders", "one statement"),
+        ("SELECT 1; DELETE FROM orders", "only one SQL statement"),
         ("", "there is no SQL; begin with SELECT"),
         (" \n", "there is no SQL; begin with SELECT"),
-        ("SELEC 1", "no statement of SQL begins with 'SELEC 1'; begin with SELECT"),
-        ("(SELECT 1)", "no statement of SQL begins with '(SELECT 1)'"),
-        ("EXPLAIN table orders", "no statement of SQL begins with 'EXPLAIN table"),
+        ("SELEC 1", "'SELEC 1' does not begin an SQL statement; begin with SELECT"),
+        ("(SELECT 1)", "'(SELECT 1)' does not begin an SQL statement"),
+        ("EXPLAIN table orders", "'EXPLAIN table orders' does not begin"),
         ("EXPLAIN VACUUM", "refuses VACUUM"),
         ("SELECT * FROM order", "SQLite says"),
-        ("SELECT * FROM ordres", "there are: open_orders"),
+        ("SELECT * FROM ordres", "the tables are: open_orders"),
         ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
          " SELECT i FROM n", "more than 20,000 rows"),
     ],

@@ -44,7 +44,7 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
     assert (made.code, made.err) == (0, "")
     assert made.out.endswith("bytes, checked\n")
     again = in_process("backup", out, config=office.config)
-    assert (again.code, "exists already" in again.err) == (1, True)
+    assert (again.code, "already exists" in again.err) == (1, True)
     tried = in_process("restore", out, "--drill", config=office.config)
     assert (tried.code, "can be restored: 0 inbox" in tried.out) == (0, True)
     office.database.unlink()
@@ -55,7 +55,10 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
     with closing(connections.open_writer(office.database)) as connection:
         connection.execute(erased)
     over = in_process("restore", out, config=office.config)
-    assert "a person who was erased is back: backhaul customers erase cus_1" in over.out
+    assert (
+        "an erased customer is in the database again: backhaul customers erase cus_1"
+        in over.out
+    )
 
 
 async def decide_since(office: Office, backup: Path) -> None:
@@ -88,7 +91,7 @@ def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:
     in_process("backup", out, config=office.config)
     with sole_writer(office.database.parent):
         refused = in_process("restore", out, config=office.config)
-        assert (refused.code, "stop it first" in refused.err) == (75, True)
+        assert (refused.code, "stop that process first" in refused.err) == (75, True)
         assert in_process("restore", out, "--drill", config=office.config).code == 0
 
 

@@ -57,7 +57,7 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     ((row,),) = rows(office.database, "SELECT id FROM quarantine")
     config = office.config
     refused = in_process("quarantine", "retry", row, config=config)
-    assert "never became a record" in refused.err
+    assert "could not read row 1 as a record" in refused.err
     strange = ["--kind", "fulfill", "--set", "colour=red"]
     refused = in_process("quarantine", "edit", row, *strange, config=config)
     assert "a fulfill has no colour" in refused.err
@@ -67,7 +67,7 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     assert said(office, "quarantine", "edit", row, *good)["row"] == row
     assert [state for _, state in rows(office.database, RECORDS)] == ["waiting"] * 2
     again = in_process("quarantine", "drop", row, "--reason", "old", config=config)
-    assert f"row {row} is retried by now" in again.err
+    assert f"row {row} is now retried" in again.err
     query = "SELECT action, detail FROM audit ORDER BY id"
     (ran, (action, _)) = rows(office.database, query)
     assert (ran, action) == (("connectors run", "courier"), "quarantine edit")

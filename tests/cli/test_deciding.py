@@ -166,8 +166,8 @@ def test_a_person_knows_that_it_took_effect(case: Case) -> None:
     assert case.audit() == [kept]
     refused = case.say("resolve", "--applied", "--reason", "again")
     assert refused.code == 1
-    assert "is applied, so resolve --applied cannot be done" in refused.err
-    assert "what can: nothing" in refused.err
+    assert "is applied, so resolve --applied is not possible" in refused.err
+    assert "possible: nothing" in refused.err
     assert case.parcels() == []
 
 
@@ -205,7 +205,12 @@ def test_a_person_sees_what_is_sent_and_is_asked(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("resend", "--reason", "x"), "no terminal for the confirmation; add --yes"),
+        (
+            ("resend", "--reason", "x"),
+            "without a terminal, the command cannot"
+            " ask for confirmation; to send the"
+            " command, add --yes",
+        ),
         (("resend", "--yes"), "Missing option '--reason'"),
         (("resend", "--yes", "--reason", " "), "it is empty; give a reason"),
         (("discard",), "Missing option '--reason'"),

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
 
 PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.misspelt, "fail config", "unchangd_seconds", "did you mean"),
-    (planted.open_secret_file, "fail config", "is open to group", "chmod 600"),
+    (
+        planted.open_secret_file,
+        "fail config",
+        "other users have access to",
+        "chmod 600",
+    ),
     (planted.open_config, "warn secret files", "holds secrets", "chmod 600"),
     (planted.open_folder, "warn state_dir", "open to all users", "chmod 700"),
     (

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUG = (
-    "a bug: KeyError at test_exits.py:{line}; please run it again with --debug and"
-    " report the output together with the log\n"
+    "a bug: KeyError at test_exits.py:{line}; please run the command again with"
+    " --debug and report the output together with the log\n"
 )
 
 
@@ -69,7 +69,8 @@ LINE = raising.__code__.co_firstlineno + 2
         (
             PermissionError(errno.EACCES, "no", "/srv/x"),
             77,
-            "/srv/x: permission denied\n",
+            "/srv/x: permission denied; run the command as a user who has access to"
+            " this file\n",
         ),
         (KeyError("canary"), 70, BUG.format(line=LINE)),
         (KeyboardInterrupt(), 130, ""),

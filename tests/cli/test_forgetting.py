@@ -89,7 +89,9 @@ def test_without_a_terminal_it_is_said_or_not_done(
 ) -> None:
     said = in_process("customers", "erase", "cus_1", *more, config=office.config)
     assert said.code == 2
-    assert "no terminal for the confirmation; add --yes or --dry-run" in said.err
+    shown = " ".join(said.err.replace("│", " ").split())
+    words = "without a terminal, the command cannot ask for confirmation; add --yes or"
+    assert f"{words} --dry-run" in shown
     assert untouched(office)
 
 
@@ -146,8 +148,8 @@ def test_whoever_is_not_known_is_refused_with_the_nearest(
     assert in_process("search", "--rebuild", config=office.config).code == 0
     said = in_process("customers", "erase", typed, "--yes", config=office.config)
     assert said.code == 1
-    assert f"no customer of main has the id or e-mail '{typed}'" in said.err
-    assert said.err.strip().partition("; nearest: ")[2] == near
+    assert f"no customer of store main has the id or e-mail '{typed}'" in said.err
+    assert said.err.strip().partition("; similar customers: ")[2] == near
     assert untouched(office)
 
 
@@ -244,7 +246,7 @@ def test_another_person_of_that_name_is_told_of(office: Office) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("cus_9", "--yes"), "no customer of main has the id or e-mail 'cus_9'"),
+        (("cus_9", "--yes"), "no customer of store main has the id or e-mail 'cus_9'"),
         (
             ("cus_1", "--yes", "--store", "other"),
             "no store is called 'other'; there are: main",

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from scenes.daemon import Office
 
-SAYS = "order #1 was cancelled and put back when parcel C2 left: 2 units too many"
+SAYS = (
+    "order #1 was cancelled with a restock, but parcel C2 left: the stock"
+    " is 2 units too high"
+)
 
 
 @pytest.fixture

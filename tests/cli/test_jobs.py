@@ -107,7 +107,10 @@ def test_what_is_called_wrong_is_told_what_there_is(office: Office) -> None:
     with daemon_process(office) as started:
         said = in_process("jobs", "pause", "push_orders", config=office.config)
         assert said.code == 1
-        assert "known: prune, backup, push_fulfillments, push_cancellations" in said.err
+        assert (
+            "the jobs are prune, backup, push_fulfillments, push_cancellations"
+            in said.err
+        )
         said = in_process(
             "jobs", "run", "prune", "--store", "main", config=office.config
         )

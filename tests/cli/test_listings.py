@@ -101,15 +101,15 @@ def test_the_commands_are_those_of_the_database(office: Office) -> None:
     [
         (("commands", "list", "--state", "park"), "'planned', 'sending', 'applied'"),
         (("commands", "list", "--kind", "fulfil"), "'fulfill', 'cancel', 'adjust'"),
-        (("commands", "list", "--store", "nope"), "there are: main"),
-        (("commands", "list", "--plan", "--store", "nope"), "there are: main"),
+        (("commands", "list", "--store", "nope"), "is not one of: main"),
+        (("commands", "list", "--plan", "--store", "nope"), "is not one of: main"),
         (("events", "list", "--state", "quarantine"), "'unhandled', 'quarantined'"),
         (
             ("events", "reprocess", "--state", "quarantine"),
             "'unhandled', 'quarantined'",
         ),
         (("connectors", "deliveries", "--state", "park"), "'planned', 'sending'"),
-        (("connectors", "deliveries", "curier"), "there are: bench, courier"),
+        (("connectors", "deliveries", "curier"), "is not one of: bench, courier"),
     ],
 )
 def test_a_filter_that_is_mistyped_does_not_say_that_all_is_well(
@@ -194,15 +194,23 @@ def test_why_knows_products_and_skus(office: Office, shipped: dict[str, Any]) ->
             "there is no event 999999",
             "backhaul events list",
         ),
-        (("commands", "show", "feed"), "begins with 'feed'", "backhaul commands list"),
+        (
+            ("commands", "show", "feed"),
+            "no command has the id 'feed'",
+            "backhaul commands list",
+        ),
         (
             ("quarantine", "show", 77),
             "there is no quarantined row 77",
             "backhaul quarantine list",
         ),
-        (("why", "order", "4711"), "no order is called '4711'", "backhaul events list"),
-        (("why", "order", "9" * 30), "no order is called", "backhaul events list"),
-        (("why", "sku", "%"), "no sku is called '%'", "backhaul events list"),
+        (
+            ("why", "order", "4711"),
+            "the mirror has no order '4711'",
+            "backhaul events list",
+        ),
+        (("why", "order", "9" * 30), "the mirror has no order", "backhaul events list"),
+        (("why", "sku", "%"), "the mirror has no sku '%'", "backhaul events list"),
     ],
 )
 def test_what_is_not_there_is_said_with_a_hint(
@@ -266,4 +274,6 @@ def test_before_the_first_start_there_is_nothing_to_show(
     with office_of(platform) as fresh:
         said = in_process("events", "list", config=fresh.config)
         assert said.code == 1
-        assert "no database yet; start the daemon once" in said.err
+        assert (
+            "there is no database yet; start the daemon once: backhaul run" in said.err
+        )

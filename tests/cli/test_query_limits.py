@@ -146,8 +146,8 @@ REFUSED = [
 
 WORDS = (
     "there is no SQL; ",
-    "no statement of SQL begins with ",
-    *("query only reads, and refuses", "no such table: pragma_"),
+    "'",
+    *("`backhaul query` only reads, so it refuses", "no such table: pragma_"),
     "SQLite says: table sqlite_master may not be modified",
 )
 BESIDE = {"backhaul.db-wal", "backhaul.db-shm"}
@@ -289,7 +289,7 @@ def test_a_bound_is_exact(sql: str, bounds: Bounds, fits: bool, asker: Asker) ->
     if fits:
         assert asker.ask(sql, bounds).rows
     else:
-        with pytest.raises(BackhaulError, match="say LIMIT"):
+        with pytest.raises(BackhaulError, match="add a LIMIT"):
             asker.ask(sql, bounds)
 
 
@@ -298,7 +298,7 @@ def test_a_table_has_narrower_bounds_and_names_the_other_forms(office: Office) -
     assert TABLE.bytes < 60 * 100_000 < FILE.bytes
     said = in_process("query", sql, config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert "more than 4 MB; say LIMIT, name fewer columns, or take --csv" in said.err
+    assert "more than 4 MB; add a LIMIT, select fewer columns, or use --csv" in said.err
     assert in_process("query", sql, "--jsonl", config=office.config).code == 0
 
 

@@ -34,7 +34,8 @@ WORK = (
 )
 OPEN = "2 open commands, 1 open count"
 MEND = (
-    "name it [stores.main] again, or decide each: backhaul commands list --store main"
+    "add [stores.main] to the settings again. Or list its commands (backhaul"
+    " commands list --store main)"
 )
 
 
@@ -74,7 +75,9 @@ def lines(office: Office, *words: str) -> list[str]:
 def test_check_config_tells_what_is_left_behind(office: Office) -> None:
     assert not any("no store" in line for line in lines(office, "check-config"))
     rename(office)
-    told = f"no store main but it has {OPEN}: {MEND}, then park and discard"
+    told = (
+        f"no store main but it has {OPEN}: {MEND}, then park and discard each command"
+    )
     assert told in lines(office, "check-config")
 
 
@@ -89,7 +92,7 @@ def test_what_a_store_left_behind_can_be_listed_by_its_old_name(
     assert none.json() == []
     said = in_process("commands", "list", "--store", "mian", config=office.config)
     assert said.code == 2
-    assert "there are: main, shop" in " ".join(said.err.replace("│", " ").split())
+    assert "is not one of: main, shop" in " ".join(said.err.replace("│", " ").split())
 
 
 def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checked(
@@ -126,8 +129,8 @@ async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
     logger.remove(sink)
     told = [line for line in log if line[0] == "store.stranded"]
     said = (
-        f"the configuration has no store main, but the database has its {OPEN}: {MEND},"
-        " then park and discard"
+        f"the configuration has no store main, but the database has its {OPEN}:"
+        f" {MEND}, then park and discard each command"
     )
     assert told == [("store.stranded", "main", said)]
 

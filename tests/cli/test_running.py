@@ -196,8 +196,9 @@ def test_a_second_daemon_is_refused(platform: ReferenceProcess) -> None:
         code, line = refused(office)
         assert code == 75
         assert line == (
-            f"{office.folder}/state: another Backhaul works here "
-            f"(process {first.process.pid}); stop it first, or use another state_dir"
+            f"{office.folder}/state: another Backhaul uses this folder (process"
+            f" {first.process.pid}); stop that process first, or set another"
+            " state_dir"
         )
         assert office.live() is not None
 
@@ -262,7 +263,9 @@ def test_an_address_where_nobody_is_is_said(platform: ReferenceProcess) -> None:
         office.write()
         code, line = refused(office)
         assert code == 69
-        assert line.startswith("stores.main.base_url: http://127.0.0.1:9: ")
+        assert line.startswith(
+            "stores.main.base_url: http://127.0.0.1:9 cannot be reached: "
+        )
 
 
 def test_a_wrong_key_is_said_without_it(platform: ReferenceProcess) -> None:
@@ -305,7 +308,7 @@ def test_a_damaged_database_is_said(platform: ReferenceProcess) -> None:
         code, line = refused(office)
         assert code == 65
         assert line.startswith(f"{office.database}: the database is damaged")
-        assert "put a backup in its place" in line
+        assert "then restore a backup" in line
 
 
 def test_a_state_folder_with_a_long_name_is_said(platform: ReferenceProcess) -> None:

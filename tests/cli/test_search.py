@@ -47,7 +47,7 @@ def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> N
     with sole_writer(office.folder / "state"):
         said = in_process("search", "--rebuild", config=office.config)
     assert said.code == 75
-    assert "another Backhaul works here" in said.err
+    assert "another Backhaul uses this folder" in said.err
 
 
 def test_nothing_to_search_for_is_said(office: Office) -> None:

@@ -76,7 +76,7 @@ async def _trouble(office: Office, parked: int) -> None:
             await store.records.accept(
                 "courier", "main", [new], None, lambda *_, c=command: Matched(c)
             )
-        bad = NewRecord("bad", None, "raw", "no order is called #9", "f.csv:2")
+        bad = NewRecord("bad", None, "raw", "the mirror has no order #9", "f.csv:2")
         await store.records.accept(
             "desk_1", "main", [bad], None, lambda *_: Unmatched("", final=True)
         )

@@ -150,7 +150,7 @@ def test_an_order_shows_its_events_and_its_stock(office: Office) -> None:
 def test_an_attempt_under_way_is_told_from_one_that_was_cut_off(
     office: Office,
 ) -> None:
-    stopped = "the program stopped while this was being sent"
+    stopped = "the daemon stopped while it was sending this command"
     shown = steps(office, "order", "1002")
     assert [step for step in shown if step.startswith("attempt")] == [
         f"attempt 1 of fedcba98: no answer {stopped}",
@@ -220,7 +220,7 @@ def test_what_is_not_there_is_said_with_where_was_looked(
 ) -> None:
     said = in_process("why", kind, name, config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert f"no {kind} is called" in said.err
+    assert f"the mirror has no {kind}" in said.err
     assert where in said.err
 
 

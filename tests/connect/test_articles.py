@@ -96,8 +96,13 @@ async def test_the_same_key_with_other_content_is_told(
     assert (await host.emit(shipped(locator="again.csv:9"))).what == "known already"
     receipt = await host.emit(shipped(tracking_number="BD2"))
     assert receipt.state == "duplicate"
-    said = "its key is known with other content; the first one counts: the number was "
-    assert receipt.what.startswith(f"{said}'BD1', is 'BD2'. If it is a further parcel")
+    said = (
+        "an earlier record with the same key has other content; the"
+        " earlier counts: the number was "
+    )
+    assert receipt.what.startswith(
+        f"{said}'BD1', is 'BD2'. If the row is a further parcel"
+    )
 
 
 RENAMED = payloads.item("li_7", variantId="var_1", sku="OLD-1", quantity=2)

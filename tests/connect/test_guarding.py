@@ -22,7 +22,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 
-    with pytest.raises(ConnectorFailed, match="it cancelled itself"):
+    with pytest.raises(ConnectorFailed, match="the connector cancelled its own task"):
         await guarded(work())
 
 

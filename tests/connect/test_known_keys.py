@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scenes.clock import VirtualClock
 
 AMBIGUOUS = payloads.order("ord_3", number=7, externalId="1001")
-GIVEN_UP = "given up by a person"
+GIVEN_UP = "discarded by an operator"
 
 
 async def hand_in(store: SqliteStore, record: Record | Bad) -> Receipt:
@@ -122,10 +122,11 @@ async def test_what_a_person_mended_is_not_undone_by_the_same_row(
     assert rows(store.path, "SELECT target FROM commands") == [("ord_8",)]
 
 
-OTHER = "its key is known with other content; the first one counts"
+OTHER = "an earlier record with the same key has other content; the earlier counts"
 CHOICES = (
-    "If it is a further parcel, retry ships it beside the first; if it corrects the "
-    "first, drop it and change the parcel in the store's dashboard"
+    "If the row is a further parcel, retry ships that parcel too. If the row"
+    " corrects the first parcel, discard the row and change the parcel in the"
+    " store's dashboard"
 )
 
 

@@ -100,7 +100,7 @@ async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
     assert handed_in.state == "quarantined"
     ((reason,),) = rows(store.path, "SELECT reason FROM quarantine")
     assert reason == (
-        f"as_of '{as_of}' is a program's placeholder for a missing time; send the"
+        f"as_of '{as_of}' is a value that programs write for a missing time; send the"
         " time of the count"
     )
     assert rows(store.path, "SELECT id FROM commands") == []

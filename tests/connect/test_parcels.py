@@ -47,7 +47,7 @@ async def test_the_ladder_leads_one_way(sent: SqliteStore) -> None:
     assert rows(sent.path, PARCELS) == [("T1", "delivered")]
     query = "SELECT reason FROM records WHERE key = '3'"
     ((said,),) = rows(sent.path, query)
-    assert said == "a parcel of order #1001 got that far before"
+    assert said == "a parcel of order #1001 already had this status or a later one"
 
 
 async def test_a_parcel_that_is_not_mirrored_yet_is_waited_for(
@@ -78,7 +78,7 @@ async def test_a_parcel_that_came_back_is_a_proposal(sent: SqliteStore) -> None:
     await tell(sent, "1", "returned")
     ((kind, target, state, reason),) = rows(sent.path, COMMANDS)
     assert (kind, target, state) == ("cancel", "ord_1", "parked")
-    assert reason.startswith("proposed: parcel T1 came back")
+    assert reason.startswith("Backhaul proposes to cancel the order: parcel T1 came")
     await tell(sent, "2", "returned", number="T2")
     assert len(rows(sent.path, COMMANDS)) == 1
 
@@ -97,7 +97,7 @@ async def test_what_a_person_made_of_a_proposal_stays(
     assert rows(sent.path, COMMANDS) == before
     assert before[0][2] == state
     ((said,),) = rows(sent.path, "SELECT reason FROM records WHERE key = '2'")
-    assert said.endswith("is returned; to cancel it was asked for before")
+    assert said.endswith("is returned; the cancellation was already requested")
 
 
 async def test_an_order_is_cancelled_once_every_parcel_came_back(

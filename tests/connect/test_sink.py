@@ -374,7 +374,9 @@ async def test_a_person_settles_what_is_parked(
     await store.deliveries.decide(seq, "resend", "kim", "lost")
     await deliver(sink)
     assert books.heard() == [PLACED]
-    with pytest.raises(BackhaulError, match="is applied; that cannot be done"):
+    with pytest.raises(
+        BackhaulError, match="is applied, so this action is not possible"
+    ):
         await store.deliveries.decide(seq, "resend", "kim", "again")
     query = "SELECT who, action, detail FROM audit"
     assert rows(store.path, query) == [

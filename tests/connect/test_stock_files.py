@@ -115,7 +115,7 @@ async def test_a_corrected_list_of_the_same_time_counts(files: Files) -> None:
 AHEAD = {
     "as_of": ("A3,7,2027-03-31T10:00Z", "2026-03-31T10:00:00Z"),
     "another century": ("A3,7,2126-03-31", "2026-03-31T10:00:00Z"),
-    "the file's own time": ("A3,7,", "2031-01-01T00:00:00Z"),
+    "the file's modification time": ("A3,7,", "2031-01-01T00:00:00Z"),
     "a day in the file's time": ("A3,7,2031-01-01", "2031-01-01T05:00:00Z"),
 }
 """Counts that nothing would be newer than: a row, and when its file was written."""
@@ -130,7 +130,7 @@ async def test_a_count_that_lies_ahead_is_refused_and_the_next_one_counts(
     await files.put("stock-levels.csv", f"{header}{row}\n", at)
     assert files.targets() == {}
     ((reason,),) = rows(files.store.path, "SELECT reason FROM quarantine")
-    assert "more than a day ahead" in reason
+    assert "more than a day in the future" in reason
     content = f"{header}A3,9,2026-04-01T10:00Z\n"
     await files.put("stock-levels.csv", content, "2026-04-01T10:00:00Z")
     assert files.targets() == {"A3": 9}

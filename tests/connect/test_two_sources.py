@@ -49,8 +49,10 @@ async def test_a_key_of_the_source_is_shipped_once(
         reasons = keyed.reasons()
         assert reasons
         for reason in reasons:
-            assert reason.startswith("its key is known with other content")
-            assert "retry ships it beside the first" in reason
+            assert reason.startswith(
+                "an earlier record with the same key has other content"
+            )
+            assert "retry ships that parcel too" in reason
 
 
 async def test_another_key_of_the_source_is_another_parcel(keyed: Folder) -> None:

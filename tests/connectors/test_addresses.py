@@ -102,12 +102,12 @@ def test_it_opens_nothing_else(address: str, allow: str) -> None:
         ("https://canary@example.com/", "separate settings"),
         ("https://example.com:99999/", "cannot be read"),
         ("https://[::1", "cannot be read"),
-        ("https://127.1/", "whole IPv4 address"),
-        ("https://2130706433/", "whole IPv4 address"),
-        ("https://0x7f000001/", "whole IPv4 address"),
-        ("https://0x7f.1/", "whole IPv4 address"),
-        ("https://0177.0.0.1/", "whole IPv4 address"),
-        ("https://127.0.0.1./", "whole IPv4 address"),
+        ("https://127.1/", "complete IPv4 address"),
+        ("https://2130706433/", "complete IPv4 address"),
+        ("https://0x7f000001/", "complete IPv4 address"),
+        ("https://0x7f.1/", "complete IPv4 address"),
+        ("https://0177.0.0.1/", "complete IPv4 address"),
+        ("https://127.0.0.1./", "complete IPv4 address"),
     ],
 )
 def test_a_strange_url_is_refused(url: str, said: str) -> None:

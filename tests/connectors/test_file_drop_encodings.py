@@ -135,7 +135,7 @@ async def test_western_files_are_read_as_before(drop: Drop, carrier: str) -> Non
             (carrier.encode().decode(encoding), "stored as UTF-8 twice")
             for carrier, encoding in (("Почта России", "cp1251"), ("Łódź", "cp437"))
         ),
-        ("Caf\ufffd", "letters that were lost"),
+        ("Caf\ufffd", "unreadable letters"),
         ("Caf\x85", "control characters"),
     ],
 )

@@ -32,7 +32,7 @@ async def test_a_mark_that_swallows_a_row_is_refused_and_the_next_row_is_read(
     await drop.pull()
     assert levels(drop) == {"TB-1": 3, "TB-3": 7}
     (reason,) = drop.reasons()
-    assert "opened in this row and closed in a later one" in reason
+    assert "opened in this row and closed in a later row" in reason
     assert 'set quote = ""' in reason
 
 

@@ -209,7 +209,9 @@ async def test_too_many_bad_rows_hold_the_file_untouched(drop: Drop) -> None:
     held = drop.path / "held" / "cancellations.csv"
     assert held.read_text("utf-8") == content
     reason = held.with_name("cancellations.csv.reason.txt").read_text("utf-8")
-    assert reason.startswith("3 of 10 rows cannot be used, so none was taken")
+    assert reason.startswith(
+        "3 of 10 rows cannot be used, so Backhaul took none of them"
+    )
     assert "cancellations.csv:9 restock must be yes or no" in reason
     assert drop.files() == {f"held/{held.name}", f"held/{held.name}.reason.txt"}
 

@@ -141,8 +141,8 @@ async def test_what_is_gone_from_held_is_said(drop: Drop) -> None:
 async def test_the_same_name_again_is_one_event_and_is_noted(drop: Drop) -> None:
     assert await take(drop, MONDAY) == []
     (note,) = await take(drop, MONDAY)
-    assert f"{MONDAY} came again with the same content, taken at 20" in note
-    assert "its 3 rows are the same event" in note
+    assert f"{MONDAY} arrived again with the same content, taken at 20" in note
+    assert "its 3 rows as the same event" in note
     assert (total(drop), drop.host.bad) == (-4, {})
 
 

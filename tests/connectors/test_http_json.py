@@ -155,7 +155,7 @@ def test_each_kind_of_record_is_made() -> None:
         ("fulfillment", {"order": "o"}, "text", "no key"),
         ("fulfillment", {"order": "o"}, {"id": 1, "o": 4.5}, "text or a whole"),
         ("fulfillment", {"order": "o"}, {"id": 1, "o": "a\0b"}, "control"),
-        ("fulfillment", {"order": "abs(o)"}, {"id": 1, "o": "x"}, "does not fit"),
+        ("fulfillment", {"order": "abs(o)"}, {"id": 1, "o": "x"}, "cannot be applied"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0}, "not 0"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0.5}, "whole"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": True}, "whole"),
@@ -165,7 +165,7 @@ def test_each_kind_of_record_is_made() -> None:
             "stock_level",
             {"sku": "s", "quantity": "floor(q)"},
             {"id": 1, "q": float("1e999")},
-            "floor(q) does not fit",
+            "the expression floor(q) cannot be applied",
         ),
         (
             "tracking",

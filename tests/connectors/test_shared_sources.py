@@ -93,8 +93,8 @@ def test_a_second_connection_of_one_source_is_refused(
         tmp_path, text, validate_together=registry.check_shared_sources
     )
     assert ": connectors.other: takes " in said
-    assert "which connectors.one takes as well" in said
-    assert "applied twice" in said
+    assert "which connectors.one also takes" in said
+    assert "apply each record twice" in said
     assert "enabled = false" in said
 
 

@@ -310,9 +310,12 @@ async def test_a_table_that_is_not_there_yet_keeps_news_waiting(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"url": "oracle://x@y/z"}, "must with one of postgresql://, mysql://"),
+        (
+            {"url": "oracle://x@y/z"},
+            "but must begin with one of postgresql://, mysql://",
+        ),
         ({"url": "what is this"}, "url is not the address of a database"),
-        ({"url": "sqlite://"}, "url names no file"),
+        ({"url": "sqlite://"}, "url must name a file"),
         ({}, "nothing is read or written"),
         ({"stock_deltas": {"table": "a.b.c", "processed_at": "x"}}, "schema.table"),
         ({"stock_deltas": {"table": "a"}}, "set changed_at or processed_at"),

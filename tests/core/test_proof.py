@@ -133,7 +133,7 @@ def test_finding(
 def test_a_tag_that_was_applied_twice_names_both() -> None:
     twice = [OURS, replace(OURS, adjustment_id="adj_2")]
     finding = find_adjustment(WANTED, twice, set(), KEEPS)
-    reason = "the history shows our tag"
+    reason = "the stock history shows our reference tag"
     assert finding == Finding(EffectState.APPLIED, reason, ("adj_1", "adj_2"))
 
 

@@ -189,7 +189,7 @@ async def test_a_first_user_that_cannot_be_stored_sees_an_error_and_keeps_the_to
     form = FIRST | {"token": file.read_text().strip()}
     with locked(empty.path):
         refused = await browser.post("/first", **form)
-        said = "does not take writes now" in await refused.text()
+        said = "cannot be written now" in await refused.text()
     assert (refused.status, said, file.exists()) == (503, True, True)
     assert (await browser.post("/first", **form)).status == 303
 

@@ -215,6 +215,6 @@ def test_a_newer_database_is_refused_with_words(office: Office) -> None:
         )
     said = backhaul("run", config=office.config)
     assert said.code == 65
-    assert "made by a newer version of Backhaul (m999_future)" in said.err
+    assert "has upgraded this database (m999_future)" in said.err
     assert "install that version, or restore a backup" in said.err
     assert "Traceback" not in said.err

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.sqlite.database import SqliteStore
 
-BUSY = Busy("the database does not take writes now: disk full")
+BUSY = Busy("the database cannot be written now: disk full")
 BODY = envelope("orders/create", order())
 
 

@@ -317,7 +317,7 @@ async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for
         cancel_meanwhile(at, lambda: rows(at.path, query))
         count = await at.count(lamp, 10, later(now(), seconds=2))
         await until(lambda: at.reason(count) or at.state(count) in ENDED, "decided")
-        assert at.reason(count) == f"cancel command {cancel[:8]} is under way"
+        assert at.reason(count) == f"cancel command {cancel[:8]} is in progress"
         may_answer.set()
         await at.reaches(count, "applied")
         assert at.steps(count) == []

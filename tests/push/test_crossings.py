@@ -24,16 +24,21 @@ OPEN = "SELECT kind, says FROM incidents WHERE resolved_at IS NULL"
 BACK = {"restocked": True, "cancelledAt": payloads.instant(20)}
 GONE = {"restocked": False, "cancelledAt": payloads.instant(20)}
 TOO_MANY = (
-    "order #1001 was cancelled and put back when parcel BD1 left: 2 units too many"
+    "order #1001 was cancelled with a restock, but parcel BD1 left: the stock is 2"
+    " units too high"
 )
 SHOWN = [
     ({"cancellation": BACK, "status": "CANCELLED"}, "restocked", TOO_MANY),
     ({"fulfillmentStatus": "RESTOCKED"}, "restocked", TOO_MANY),
     ({"fulfillmentStatus": "restocked "}, "restocked", TOO_MANY),
     ({"cancellation": GONE}, "cancelled", "2 units shipped for a cancelled order"),
-    ({"status": "cancelled"}, "cancelled", "was cancelled when parcel BD1 left"),
-    ({"financialStatus": "REFUNDED"}, "refunded", "2 units shipped that are paid back"),
-    ({"financialStatus": "Refunded"}, "refunded", "was refunded when parcel BD1 left"),
+    ({"status": "cancelled"}, "cancelled", "was cancelled, but parcel BD1 left"),
+    (
+        {"financialStatus": "REFUNDED"},
+        "refunded",
+        "2 units shipped for a refunded order",
+    ),
+    ({"financialStatus": "Refunded"}, "refunded", "was refunded, but parcel BD1 left"),
 ]
 WELL: list[dict[str, Any]] = [
     {},
@@ -135,7 +140,7 @@ async def test_the_answer_to_a_cancellation_shows_parcels(stage: Scene) -> None:
         await stage.fold(data)
     ((kind, said),) = rows(stage.path, OPEN)
     assert kind == "restocked"
-    assert said.endswith("when 1 unit had shipped: 1 unit too many in stock")
+    assert said.endswith("after 1 unit had shipped: the stock is 1 unit too high")
 
 
 async def test_a_cancellation_without_a_restock_is_none(stage: Scene) -> None:

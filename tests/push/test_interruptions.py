@@ -44,7 +44,7 @@ async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
             command
         ]
         assert stage.state(command) == "uncertain"
-        assert "stopped while this was being sent" in stage.reason(command)
+        assert "stopped while it was sending this" in stage.reason(command)
         assert stage.column("request", command) == sent
         assert stage.column("settled_at", command) is None
         assert stage.attempts(command) == [(1, None, None, 0)]

@@ -56,7 +56,7 @@ async def test_a_platform_that_takes_keys_no_more_is_read(
     async with working(keyed):
         await keyed.reaches(command, "applied")
     assert len(keyed.server.commands) == 1
-    assert "history shows our tag" in keyed.reason(command)
+    assert "history shows our reference tag" in keyed.reason(command)
 
 
 async def test_while_it_does_not_say_nothing_is_sent_again(keyed: Scene) -> None:

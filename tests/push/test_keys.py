@@ -166,7 +166,7 @@ async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
     keyed.platform.says(HISTORY, history(move(1, command)))
     async with working(keyed):
         await keyed.reaches(command, "applied")
-    assert "history shows our tag" in keyed.reason(command)
+    assert "history shows our reference tag" in keyed.reason(command)
 
 
 async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -> None:
@@ -180,14 +180,15 @@ async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -
     keyed.platform.says(HISTORY, history())
     async with working(keyed):
         await until(
-            lambda: "with its key got no answer" in keyed.reason(command), "a look"
+            lambda: "with its key and got no response" in keyed.reason(command),
+            "a look",
         )
         assert looks(keyed, command) == []
         keyed.platform.says(HISTORY, history(move(1, command)))
         while keyed.state(command) != "applied":
             await keyed.pass_time(1)
             await keyed.quiet()
-    assert "history shows our tag" in keyed.reason(command)
+    assert "history shows our reference tag" in keyed.reason(command)
 
 
 async def test_what_its_key_can_prove_is_not_parked_for_want_of_a_history(
@@ -213,7 +214,7 @@ async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
     command = await doubt(keyed)
     keyed.platform.says("/inventory/adjust", close_the_door, apply)
     async with working(keyed):
-        await until(lambda: "once sending resumes" in keyed.reason(command), "a look")
+        await until(lambda: "when sending resumes" in keyed.reason(command), "a look")
         assert looks(keyed, command) == []
         while keyed.state(command) != "applied":
             await keyed.pass_time(PROBE_SECONDS)
@@ -246,7 +247,7 @@ async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -
     command = await doubt(keyed)
     keyed.platform.says(ADJUST, fail, apply)
     async with working(keyed):
-        await until(lambda: "once sending resumes" in keyed.reason(command), "a look")
+        await until(lambda: "when sending resumes" in keyed.reason(command), "a look")
         for _ in range(UNTIL_THE_LAST_LOOK):
             await keyed.pass_time(60)
             await keyed.arrive(1)

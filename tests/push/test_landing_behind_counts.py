@@ -115,7 +115,7 @@ async def is_told(at: House, step: str, count: str) -> None:
     effect = at.column("effect_id", step)
     assert (step in told, effect in told) == (True, True)
     assert json.loads(at.column("evidence", step))["doubled"] == [effect]
-    assert f"(target {count[:8]}), which was calculated without it" in at.reason(step)
+    assert f"(target {count[:8]}), which did not include it" in at.reason(step)
     (alerted,) = (await at.store.alert_conditions.current([])).doubled
     assert (alerted.id, alerted.detail) == (step, effect)
 

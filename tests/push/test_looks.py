@@ -57,7 +57,7 @@ async def test_an_adjustment_in_the_history_is_applied_at_the_first_look(
     assert looks(stage, command) == [(1, "applied")]
     assert stage.column("effect_id", command) == "adj_1"
     assert json.loads(stage.column("evidence", command))["adjustment_id"] == "adj_1"
-    assert "history shows our tag" in stage.reason(command)
+    assert "history shows our reference tag" in stage.reason(command)
 
 
 async def test_absence_is_believed_at_the_last_look_only(stage: Scene) -> None:

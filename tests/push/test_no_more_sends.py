@@ -20,7 +20,7 @@ ENDS: dict[str, Callable[[Scene], None]] = {
     "signal": lambda stage: stage.dispatcher.stop(),
     "refused key": lambda stage: stage.dispatcher.switch.block_refused_key("401"),
     "fence": lambda stage: stage.dispatcher.switch.hold_for_audit(
-        "the clock went back"
+        "the clock was set back"
     ),
 }
 

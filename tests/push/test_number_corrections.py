@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ORDER = "/orders/ord_1"
 FULFILL = "/orders/ord_1/fulfill"
 REFUSED = (
-    "the store does not take another number for a fulfilled order: change it in the "
-    "store's dashboard"
+    "the store accepts no other tracking number for a fulfilled order; change the"
+    " number in the store's dashboard"
 )
 
 
@@ -102,7 +102,7 @@ async def test_nothing_is_sent_where_the_order_is_not_whole_any_more(
     async with working(stage):
         await stage.reaches(command, "rejected")
     assert stage.server.commands == []
-    assert "nothing was sent" in stage.reason(command)
+    assert "nothing was sent" in stage.reason(command).lower()
 
 
 async def test_nothing_is_sent_where_the_mirror_shows_open_units_by_then(
@@ -145,8 +145,8 @@ async def test_a_lost_answer_is_looked_for_and_not_sent_twice(stage: Scene) -> N
     ("units", "members", "said"),
     [
         (1, {"lines": (), "tracking_number": None}, "not a shipment with a tracking"),
-        (1, {}, "has 1 units that are not shipped in the store"),
-        (0, {}, "has 2 units that are not shipped in the store"),
+        (1, {}, "still has 1 open units in the store"),
+        (0, {}, "still has 2 open units in the store"),
     ],
 )
 async def test_it_is_not_offered_where_it_cannot_apply(
@@ -165,7 +165,7 @@ async def test_a_number_that_the_store_shows_is_not_sent(stage: Scene) -> None:
     await stage.fold(order(1))
     row = await held(stage)
     await stage.fold(order(2, 2, "JD1", "JD2"))
-    with pytest.raises(BackhaulError, match="shows number JD2 already"):
+    with pytest.raises(BackhaulError, match="already shows the number JD2"):
         await stage.store.quarantine.correct(row, "otto", "a try")
 
 

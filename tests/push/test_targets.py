@@ -84,7 +84,9 @@ async def test_a_damaged_step_takes_its_count_to_a_person(tmp_path: Path) -> Non
             connection.execute(f"{damage} WHERE kind = 'adjust'")
         at.let_go()
         await at.reaches(target, "parked")
-        assert "its adjustment is parked: is not as it was" in at.reason(target)
+        assert "its adjustment is parked: the stored command is damaged" in at.reason(
+            target
+        )
         assert await at.stock(lamp) == 10
 
 
@@ -183,7 +185,7 @@ async def test_a_record_that_waited_is_not_counted_twice(tmp_path: Path) -> None
         await until(lambda: at.command_of("late") != "None", "it is matched")
         at.sender.dispatcher.wake()
         await at.reaches(at.command_of("late"), "superseded")
-        assert "contains it already" in at.reason(at.command_of("late"))
+        assert "already includes this change" in at.reason(at.command_of("late"))
         assert await at.stock(lamp) == 7
 
 

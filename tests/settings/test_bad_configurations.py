@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DURATION = 'must be a duration such as "250ms", "5s", "2m", "1h" or "1d"'
-NO_NAME = "is not a name: lower-case letters, digits and _ only"
+NO_NAME = "is not a valid name: use only lower-case letters, digits and _"
 NO_ADDRESS = 'is not an e-mail address such as "ops@shop.example"'
 TABLES = (
     "admin, alerts, connect, connectors, database, jobs, log, public, push, "
@@ -66,7 +66,7 @@ AFTER_A_STORE = {
     '[database]\nurl = "postgresql://x"': (
         '6: database.url: must begin with "sqlite:///" and name a file'
     ),
-    '[database]\nurl = "sqlite:///"': "6: database.url: names no file",
+    '[database]\nurl = "sqlite:///"': "6: database.url: must name a file",
     '[jobs.push_orders]\nevery = "5s"': (
         "5: jobs.push_orders: unknown setting "
         "(known: audit, backup, prune, push_adjustments, push_cancellations, "

@@ -102,7 +102,7 @@ def test_it_is_given_up_when_the_log_takes_the_room_that_is_left(
         add(writer, ROW_BYTES)
         return left[min(len(asked), len(left)) - 1]
 
-    with pytest.raises(BackhaulError, match="the copy was given up"):
+    with pytest.raises(BackhaulError, match="the copy was stopped"):
         file_backup.copy(path, path.with_name("copy.db"), room=room)
     assert len(asked) == len(left)
     assert empty_log(writer)[0]
@@ -154,7 +154,9 @@ def test_a_disk_that_is_nearly_full_is_reported_with_what_is_needed(
     """The numbers differ in print, though both are about 3 MB."""
     path, target = tmp_path / "backhaul.db", tmp_path / "copy.db"
     path.write_bytes(b"x" * (3 << 20))
-    problem = re.escape(f"{target}: 3.3 MB are needed and 3.2 MB are free there")
+    problem = re.escape(
+        f"{target}: not enough space: the copy needs 3.3 MB, and 3.2 MB are free"
+    )
     with pytest.raises(BackhaulError, match=problem):
         file_backup.copy(path, target, room=lambda _: 32 * (1 << 20) // 10)
     assert not target.exists()

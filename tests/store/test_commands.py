@@ -291,5 +291,5 @@ async def test_who_came_before_claims_nothing_more(store: SqliteStore) -> None:
     await store.commands.begin_epoch()
     async with started_store(store.path) as later:
         await later.commands.begin_epoch()
-    with pytest.raises(AlreadyRunning, match="another Backhaul has begun"):
+    with pytest.raises(AlreadyRunning, match="another Backhaul has started"):
         await claimed(store)

@@ -74,7 +74,7 @@ async def first_read(store: SqliteStore) -> dict[str, float]:
     }
 
 
-REFUSED = "GET /orders was answered 403 no"
+REFUSED = "the platform answered GET /orders with 403 no"
 
 
 async def test_a_list_that_was_proved_and_is_refused_now_holds_the_time_back(

@@ -293,7 +293,7 @@ async def test_a_damaged_cancellation_under_way_may_restock(
 ) -> None:
     put(store, BAD, "uncertain", damaged, ("cancel", "ord_1"))
     told = asked(store, lambda c: stock_snapshot.undecided_work(c, VALUES))
-    assert told == f"cancel command {BAD[:8]} is under way"
+    assert told == f"cancel command {BAD[:8]} is in progress"
 
 
 async def test_what_it_asked_of_its_order_is_in_doubt(

@@ -114,7 +114,7 @@ async def test_a_changed_command_is_parked_and_never_claimed(
     assert [command.id for command, _ in claimed] == [good]
     state, reason = standing(store, bad)
     assert state == "parked"
-    assert "is not as it was written" in reason
+    assert "the stored command is damaged" in reason
 
 
 async def test_a_changed_request_is_parked_and_never_sent_again(

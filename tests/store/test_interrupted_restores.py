@@ -85,7 +85,7 @@ def test_a_step_that_fails_leaves_all_as_it_was(
                 said = str(error)
             else:
                 break
-        assert "the database is as it was" in said
+        assert "the database is unchanged" in said
         assert lying(place) == before
         assert sorted(tmp_path.iterdir()) == [
             file_replacement.part(place, suffix) for suffix in sorted(before)
@@ -208,7 +208,9 @@ def test_a_database_that_was_put_there_since_is_not_removed(
     interrupted.unlink()
     interrupted.with_name("other").touch()  # so that the inode is not given out again
     interrupted.write_bytes(files.backup.read_bytes())
-    with pytest.raises(BackhaulError, match="another file has been put there since"):
+    with pytest.raises(
+        BackhaulError, match="somebody has put another file there since then"
+    ):
         open_store(interrupted, CLOCK)
     assert interrupted.read_bytes() == files.backup.read_bytes()
 
@@ -225,7 +227,9 @@ def test_no_start_with_an_empty_database_where_a_restore_was_interrupted(
 
     assert killed_at(10_000, work)
     for _ in range(2):
-        with pytest.raises(BackhaulError, match="no database before it; run it again"):
+        with pytest.raises(
+            BackhaulError, match="no database before it; run the restore again"
+        ):
             open_store(place, CLOCK)
         assert file_replacement.parts_of(place) == ()
     assert restoring.restore(files.backup, place, ["main"], CLOCK).undid

@@ -186,7 +186,7 @@ def test_a_file_of_another_kind_is_refused_in_words(
 ) -> None:
     path = tmp_path / "backhaul.db"
     path.write_bytes(content)
-    with pytest.raises(CorruptData, match="put a backup in its place"):
+    with pytest.raises(CorruptData, match="then restore a backup"):
         open_store(path, SystemClock())
     assert path.read_bytes() == content
 

@@ -84,7 +84,9 @@ def test_no_start_with_an_empty_database_beside_a_log(
     place = tmp_path / "backhaul.db"
     lay(files, place, (main, OWN, ABSENT, ABSENT))
     before = lying(place)
-    with pytest.raises(CorruptData, match=r"there is no database, but its log"):
+    with pytest.raises(
+        CorruptData, match=r"the database is missing, but its write-ahead log"
+    ):
         open_store(place, CLOCK)
     (found,) = check(place)
     assert (found.state, found.check) == (State.FAIL, "database")
@@ -102,12 +104,12 @@ def test_no_start_with_a_backup_that_was_copied_beside_an_old_log(
     place.write_bytes(files.backup.read_bytes())
     before = lying(place)
     with pytest.raises(
-        CorruptData, match="is of another database; was a backup copied"
+        CorruptData, match="belongs to another database; perhaps somebody copied"
     ):
         open_store(place, CLOCK)
     (found,) = check(place)
     assert (found.state, found.check) == (State.FAIL, "database")
-    assert "is of another database" in found.said
+    assert "belongs to another database" in found.said
     assert lying(place) == before
     restoring.restore(files.backup, place, ["main"], CLOCK)
     require_equal(place, files.backup)
@@ -234,14 +236,14 @@ def folder_as_manifest(backup: Path) -> None:
         (folder_as_manifest, "manifest of this backup cannot be read"),
         (
             broken_byte,
-            "this backup is damaged, or the manifest beside it is of another",
+            "this backup is damaged, or its manifest belongs to another",
         ),
         (
             other_backup,
-            "this backup is damaged, or the manifest beside it is of another",
+            "this backup is damaged, or its manifest belongs to another",
         ),
         (broken_manifest, "manifest of this backup cannot be read"),
-        (wrong_rows, "its tables have other numbers of rows"),
+        (wrong_rows, "a copy of it has other numbers of rows in its tables"),
     ],
 )
 def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
@@ -270,7 +272,9 @@ def test_what_lies_beside_a_backup_is_not_read_into_it(
     backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
     backup.write_bytes(files.backup.read_bytes())
     file_replacement.part(backup, suffix).write_bytes(files.parts[suffix, word])
-    with pytest.raises(CorruptData, match="lies beside the backup"):
+    with pytest.raises(
+        CorruptData, match="SQLite would read this file as a part of the backup"
+    ):
         restoring.restore(backup, place, ["main"], CLOCK)
     assert file_replacement.parts_of(place) == ()
     described = backup_manifest.path_of(files.backup).read_bytes()

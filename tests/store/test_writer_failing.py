@@ -97,10 +97,10 @@ async def test_who_waits_for_a_thread_that_ends_is_refused(
     waiting.append(writer.append(arrival(b"1")))
     async with asyncio.timeout(HANG_SECONDS):
         told = await asyncio.gather(*waiting, return_exceptions=True)
-        with pytest.raises(WriterFailed, match=r"SystemExit.*start the program again"):
+        with pytest.raises(WriterFailed, match=r"SystemExit.*Start the daemon again"):
             await watched
     assert [type(error) for error in told] == [Busy] * 4
-    with pytest.raises(Busy, match="writer failed"):
+    with pytest.raises(Busy, match="writing to the database failed"):
         writer.append(arrival(b"2"))
     assert (count(path, "inbox"), count(path, "marks")) == (0, 0)
 

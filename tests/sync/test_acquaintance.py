@@ -120,7 +120,9 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
         )
     await transport.close()
     said = str(failure.value)
-    assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
+    assert said.startswith(
+        f"stores.main.base_url: {url} cannot be reached: ConnectError"
+    )
     assert said.endswith("where the connection fails, run: backhaul doctor")
     assert "\n" not in said
     assert "svc_live" not in said

@@ -111,4 +111,4 @@ async def test_the_command_says_so_and_ends_with_69(place: Place) -> None:
         *("products", "levels", "customers"),
     }
     assert "main: orders: " in said.err
-    assert "the rows read so far are kept" in said.err
+    assert "Backhaul keeps the rows that it has read" in said.err

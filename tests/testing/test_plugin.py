@@ -115,7 +115,7 @@ def test_a_daemon_that_cannot_subscribe_leaves_nothing_behind(
 def test_a_server_that_cannot_be_asked_is_ended(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "access.json").write_text("of another program")
+    (folder / "access.json").write_text("another program made it")
     with pytest.raises(ValueError, match="Expecting value"):
         ReferenceServer(folder)
     assert children("backhaul_reference", str(folder)) == []

@@ -145,7 +145,9 @@ def sendcloud_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
 def _generic(settings: Settings, message: Any) -> list[TrackingEvent | UnreadableEvent]:
     rows = find(settings.events.items, message)
     if not isinstance(rows, list):
-        raise Unusable(f"there is no list of events at {settings.events.items!r}")
+        raise Unusable(
+            f"the message has no list of events at {settings.events.items!r}"
+        )
     return [event_of(settings, row) for row in rows]
 
 
@@ -190,7 +192,9 @@ def find(expression: str, document: Any) -> Any:
     try:
         return _compiled(expression)(document)
     except JMESPathError as error:
-        raise Unusable(f"{expression} does not fit: {error}") from None
+        raise Unusable(
+            f"the expression {expression} cannot be applied: {error}"
+        ) from None
 
 
 @lru_cache(maxsize=64)

@@ -123,8 +123,8 @@ async def read(caller: Caller, settings: Settings, url: URL | str) -> Any:
     own = URL(settings.base_url)
     if target.origin() != own.origin():
         raise CheckFailed(
-            f"the message leads to {target.host}, which is not the courier's "
-            f"{own.host}: nothing was fetched"
+            f"the message links to {target.host}, which is not the courier's host"
+            f" {own.host}; Backhaul fetched nothing"
         )
     answer = await caller.call("GET", target, headers=authorization(settings))
     if not answer.is_success:

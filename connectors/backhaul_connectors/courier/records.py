@@ -199,7 +199,9 @@ def _shipment(
 def _lines(found: Any) -> tuple[Line, ...]:
     """Return the lines of a parcel. Raises Unusable: a missing article is not all."""
     if not isinstance(found, list) or not found:
-        raise Unusable("the parcel's lines are empty, so it is unknown what left")
+        raise Unusable(
+            "the parcel's lines are empty, so it is unknown what was shipped"
+        )
     return tuple(map(_line, found))
 
 
@@ -207,7 +209,9 @@ def _line(found: Any) -> Line:
     sku = found.get("sku") if isinstance(found, dict) else None
     is_named = isinstance(sku, str | int) and not isinstance(sku, bool)
     if not is_named or is_placeholder(plain(str(sku))):
-        raise Unusable("a line of the parcel has no sku, so it is unknown what left")
+        raise Unusable(
+            "a line of the parcel has no sku, so it is unknown what was shipped"
+        )
     quantity = found.get("quantity", 1)
     if isinstance(quantity, bool) or not isinstance(quantity, int):
         raise Unusable("a quantity of the parcel is not a whole number")

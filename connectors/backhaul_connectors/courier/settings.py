@@ -170,13 +170,17 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _can_work(self) -> Settings:
         if not self.secrets and not self.asks:
-            raise ValueError("nothing to do: set secrets for messages, or api_key")
+            raise ValueError(
+                "the connection has nothing to do: set secrets to receive messages, or"
+                " api_key to poll"
+            )
         if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:
             known = ", ".join(TRACKING_STATUSES)
             raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
         if self.fetch_path and not self.base_url:
             raise ValueError(
-                "fetch_path needs api_url: messages are fetched from no other host"
+                "fetch_path needs api_url, because Backhaul fetches messages only"
+                " from that host"
             )
         if self.base_url:
             reachable(self.base_url, self.network)

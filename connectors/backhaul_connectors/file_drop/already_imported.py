@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 KEY = "same-content"
 CHUNK_BYTES = 1_000_000
 REWRITTEN = (
-    "the file was rewritten in the archive, after its rows were imported, and nothing "
-    "more was read; compare it with what arrived, and drop the missing rows as a file"
+    "the file changed in the archive after Backhaul had imported its rows, and"
+    " Backhaul did not read it again; compare the file with the imported rows, and"
+    " drop a file with the missing rows"
 )
 
 
@@ -84,9 +85,10 @@ async def judge_repeat(
         )
     return UnusableFile(
         read.identity,
-        f"its content equals that of {before}, and nobody can tell whether it happened "
-        "twice: apply it (backhaul quarantine retry), or discard it (backhaul "
-        "quarantine drop); see same_content and key_columns",
+        f"its content equals that of {before}, so it is unknown whether the event"
+        " happened twice. If it did, apply the file: backhaul quarantine retry. If"
+        " not, discard the file: backhaul quarantine drop. See same_content and"
+        " key_columns",
         can_apply=True,
     )
 
@@ -112,8 +114,8 @@ async def judge_twin(
         return await judge_repeat(file, read, twin, settings)
     end = await count(read, sys.maxsize, settings, is_sure=True)
     note = (
-        f"{file.name} came again with the same rows, written in another way: they are "
-        "the same event, and change nothing"
+        f"{file.name} arrived again with the same rows in another notation. Backhaul"
+        " treats them as the same event and changes nothing"
     )
     return (
         replace(end, notes=(*end.notes, note)) if isinstance(end, UsableFile) else end
@@ -135,8 +137,8 @@ def with_note(
         return judged
     at = f", taken at {known.at}" if known.at else ""
     note = (
-        f"{file.name} came again with the same content{at}: its {judged.rows} rows are "
-        "the same event, and change nothing"
+        f"{file.name} arrived again with the same content{at}. Backhaul treats its"
+        f" {judged.rows} rows as the same event and changes nothing"
     )
     return replace(judged, notes=(*judged.notes, note))
 
@@ -304,9 +306,9 @@ def _continued(file: ReadableFile, begun: ImportedBeginning) -> Bad:
     return Bad(
         key=key_of("continued row", [begun.sha256, begun.rows]),
         raw=file.name,
-        reason=f"the writer of {file.name} continued row {begun.rows} after Backhaul "
-        "had taken it; the row was taken as it was then, and its rest was not read: "
-        "compare the row with what arrived",
+        reason=f"the writer of {file.name} continued row {begun.rows} after"
+        " Backhaul had read it. Backhaul used the row as it was then,"
+        " and did not read its rest; compare the row with the file",
         locator=f"{file.name} row {begun.rows}",
     )
 

@@ -61,7 +61,7 @@ def check_end(file: ReadableFile) -> None:
         problem = "" if is_closed else "its last bracket is missing"
     else:
         is_ended = tail.rstrip(END_OF_FILE).endswith(LINE_ENDS)
-        problem = "" if is_ended else "its last line has no end"
+        problem = "" if is_ended else "its last line has no line end"
     if problem:
         raise FileIncomplete(problem)
 

@@ -173,13 +173,14 @@ class RowReader:
 
 
 _BROKEN_QUOTE = (
-    "a quotation mark ({0}) is opened and not closed, or closed too early; "
-    "a mark inside a text is written twice ({0}{0}); if marks are plain text in these "
+    "a quotation mark ({0}) is not closed, or is closed too early. Write a quotation "
+    "mark inside a text twice ({0}{0}). If quotation marks are plain text in these "
     'files, set quote = ""'
 )
 _SWALLOWED = (
-    "a quotation mark is opened in this row and closed in a later one, with whole rows "
-    'between; if marks are plain text in these files, set quote = ""'
+    "a quotation mark is opened in this row and closed in a later row, so whole rows "
+    "are inside the quotation; close it in this row. If quotation marks are plain text "
+    'in these files, set quote = ""'
 )
 _STRAY_LINE_END = (
     "the row has a line end in the middle; if all lines end so, as on old Macs, "
@@ -199,8 +200,8 @@ def unreadable(text: str) -> str:
         )
     if _WRONG.search(text):
         return (
-            "the row contains control characters or letters that were lost, as with a "
-            "wrong encoding; set encoding, or save the file as CSV UTF-8"
+            "the row contains control characters or unreadable letters, as after a"
+            " wrong encoding; set encoding, or save the file as CSV UTF-8"
         )
     for encoding, pattern in _TWICE.items():
         found = pattern.search(text)

@@ -150,9 +150,8 @@ def _choice(matches: list[CharsetMatch]) -> str:
     )
     could = f"; it could be {', '.join(shown)}" if shown else ""
     return (
-        "nobody can tell for certain how the letters beside ASCII are stored"
-        f"{could}; set encoding, such as cp850 or shift_jis, or save the file as CSV "
-        "UTF-8"
+        f"the encoding of the letters outside ASCII is uncertain{could}; set"
+        " encoding, such as cp850 or shift_jis, or save the file as CSV UTF-8"
     )
 
 

@@ -270,9 +270,9 @@ def _why(form: FileKind, best: HeaderCandidate, settings: Settings) -> str:
         where = f"found: {found}; expected: {expected}; set {setting}"
     else:
         where = (
-            f"found: {found}; expected: {expected}; none of the first {MOST_TITLES} "
-            f"rows names the columns: set {setting}, header_row if the names stand "
-            "further down, or header if the file does not name them"
+            f"found: {found}; expected: {expected}. None of the first {MOST_TITLES}"
+            f" rows names these columns. Set {setting}. If the names are in a later"
+            " row, set header_row. If the file has no names, set header"
         )
     return f"column {', '.join(best.missing)} is missing; {where}{_hint(form, best)}"
 
@@ -282,7 +282,7 @@ def _hint(form: FileKind, best: HeaderCandidate) -> str:
     if company is None or company.shown not in best.missing:
         return ""
     return (
-        "; if the files do not name the carrier, set tracking_company in "
+        ". If the files do not name the carrier, set tracking_company in "
         'fulfillment_values, or fulfillment_columns.tracking_company = ""'
     )
 

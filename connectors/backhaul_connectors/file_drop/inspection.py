@@ -44,8 +44,8 @@ FEWEST_ROWS = 5
 export."""
 MOST_SHOWN = 20
 NO_DATE = (
-    "the file's own time lies outside of the calendar, so nobody can tell when this "
-    "was counted: save the file again"
+    "the file's modification time is not a valid date, so the time of the count is"
+    " unknown; save the file again"
 )
 
 
@@ -345,7 +345,7 @@ def _too_bad(table: Table, tally: RowCounts, rows: int, taken: int) -> UnusableF
     before = f"; its first {taken} rows were taken earlier" if taken else ""
     details = tuple(f"{each.locator} {each.reason}" for each in tally.shown)
     reason = (
-        f"{tally.bad} of {rows} rows cannot be used, so none was taken{before}; the "
-        f"first: {details[0]}"
+        f"{tally.bad} of {rows} rows cannot be used, so Backhaul took none of"
+        f" them{before}. The first problem: {details[0]}"
     )
     return UnusableFile(table.sha256, reason, details)

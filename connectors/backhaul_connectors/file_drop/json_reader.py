@@ -288,7 +288,7 @@ def _element(text: _Text, number: int) -> str:
 
 
 def _where(number: int) -> str:
-    return f"the JSON array cannot be read behind its first {number} objects"
+    return f"the JSON array cannot be read after its first {number} objects"
 
 
 def _cut(number: int) -> str:

@@ -48,19 +48,20 @@ _REFUSED = """
     WHERE in_order IN (SELECT in_order FROM rows WHERE n BETWEEN ? AND ?)
 """
 NO_ARTICLE = (
-    "the row names no article, but other rows of this file name articles of order "
-    "{order}, so nobody knows whether it means everything else; retry ships everything "
-    "that is left of the order, drop ships nothing"
+    "the row names no article, but other rows of this file name articles of order"
+    " {order}. So it is unknown whether this row means all other articles. If yes,"
+    " retry ships everything that is left of the order. If not, drop ships nothing"
 )
 SEVERAL_PARCELS = (
-    "{count} parcels of this file hold the whole order {order}, so nobody knows which "
-    "articles are in which parcel; name sku and quantity in each row and drop the file "
-    "again, or retry one of the rows to ship everything in that parcel, and drop the "
-    "others"
+    "{count} parcels of this file each hold the whole order {order}, so it is"
+    " unknown which articles are in which parcel. Name sku and quantity in each row"
+    " and send the file again. Or retry one row to ship everything in that parcel,"
+    " and discard the other rows"
 )
 CROWDED = (
-    f"the file has more than {MOST_ROWS:,} rows of order {{order}}, which are too many "
-    "to tell its parcels apart; split the order's rows into several files"
+    f"the file has more than {MOST_ROWS:,} rows of order {{order}}, which are too"
+    " many for Backhaul to separate its parcels; split the order's rows into"
+    " several files"
 )
 
 

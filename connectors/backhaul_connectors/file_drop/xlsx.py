@@ -42,7 +42,10 @@ DAMAGED = "the spreadsheet is damaged: {}; open it and save it again"
 _END = struct.Struct("<4s4H2LH")
 _LARGE = struct.Struct("<40xQ8x20x")
 _ZEROS = re.compile("0{2,}")
-FORBIDDEN = "the spreadsheet declares its own XML entities, as only harmful ones do"
+FORBIDDEN = (
+    "the spreadsheet declares its own XML entities, as malicious files do; save it as"
+    " CSV"
+)
 CHUNK_BYTES = 65_536
 STEP_CHUNKS = 16
 MAX_TEXT = 32_767
@@ -104,14 +107,16 @@ def check_directory(stream: BinaryIO) -> None:
 
 def _check_part(part: ZipInfo) -> None:
     if part.flag_bits & 1:
-        raise FileUnreadable("the spreadsheet has a password; save it without")
+        raise FileUnreadable(
+            "the spreadsheet has a password; save it without a password"
+        )
     if part.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
         raise FileUnreadable(DAMAGED.format("it has an unusual compression"))
     too_dense = part.file_size > MAX_RATIO * max(part.compress_size, 1)
     if too_dense and part.file_size > FREE_OF_RATIO_BYTES:
         raise FileUnreadable(
-            f"the spreadsheet unpacks to more than {MAX_RATIO} times its size, as only "
-            "harmful ones do; save it as CSV if it is yours"
+            f"the spreadsheet unpacks to more than {MAX_RATIO} times its size, as"
+            " malicious files do. If the file is yours, save it as CSV"
         )
 
 

@@ -86,11 +86,12 @@ class JsonApi:
             self._wait(answer)
         if 300 <= answer.status < 400:
             raise CheckFailed(
-                "it redirects, and redirects are not followed: correct base_url"
+                "the server redirects, and Backhaul does not follow redirects:"
+                " correct base_url"
             )
         if answer.status in (401, 403):
             raise CheckFailed(f"access denied, check token: {answer.words()}")
-        raise CheckFailed(f"it answered {answer.words()}")
+        raise CheckFailed(f"the server answered {answer.words()}")
 
     async def write(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
@@ -104,12 +105,12 @@ class JsonApi:
     def _wait(self, answer: Answer) -> None:
         seconds = answer.retry_after_seconds or 0.0
         self._quiet_until = self._clock() + seconds
-        raise CheckFailed(f"it asks for a wait of {seconds:g} s")
+        raise CheckFailed(f"the server asks Backhaul to wait {seconds:g} s")
 
     def _require_leave(self) -> None:
         left = self._quiet_until - self._clock()
         if left > 0:
-            raise CheckFailed(f"it asks for a wait of another {left:.0f} s")
+            raise CheckFailed(f"the server asks Backhaul to wait another {left:.0f} s")
 
 
 async def push(system: JsonApi, base: str, settings: Push, change: Change) -> Pushed:

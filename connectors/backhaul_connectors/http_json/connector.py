@@ -366,5 +366,5 @@ def _items(list_pass: ListPass, document: Any) -> list[Any]:
         raise ListFailed(str(error)) from None
     if not isinstance(items, list):
         place = list_pass.settings.items
-        raise ListFailed(f"there is no list at {place!r} of the answer")
+        raise ListFailed(f"the response has no list at {place!r}")
     return items

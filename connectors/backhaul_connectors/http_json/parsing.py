@@ -52,7 +52,9 @@ def find(expression: str, document: Any) -> Any:
     try:
         return _follow(names, document) if names else _compiled(expression)(document)
     except (JMESPathError, ArithmeticError, ValueError, TypeError) as error:
-        raise Unusable(f"{expression} does not fit: {error}") from None
+        raise Unusable(
+            f"the expression {expression} cannot be applied: {error}"
+        ) from None
 
 
 def _follow(names: Sequence[str], document: Any) -> Any:
@@ -109,7 +111,7 @@ class ItemParser:
         try:
             key = _text(find(self._settings.key, item), "key")
             if key is None:
-                raise Unusable("it has no key")
+                raise Unusable("the item has no key")
             return self._build(self, item, key)
         except Unusable as error:
             return Bad(
@@ -159,7 +161,7 @@ class ItemParser:
         if text is None:
             value = self._field(item, name)
             why = "" if value is None else f": {fields.missing(value, name)}"
-            raise Unusable(f"it has no {name}{why}")
+            raise Unusable(f"the item has no {name}{why}")
         return text
 
     def moment(self, item: Any, name: str) -> str | None:
@@ -186,7 +188,7 @@ class ItemParser:
             return ()
         found = find(self._settings.lines, item)
         if not isinstance(found, list) or not found:
-            raise Unusable("it has no lines, so it is unknown what was shipped")
+            raise Unusable("the item has no lines, so it is unknown what was shipped")
         return tuple(map(self._line, found))
 
     def _line(self, line: Any) -> Line:
@@ -240,7 +242,7 @@ class ItemParser:
     def tracking(self, item: Any, key: str) -> Tracking:
         word = _text(self._field(item, "status"), "status")
         if word is None:
-            raise Unusable("it has no status")
+            raise Unusable("the item has no status")
         status = self._settings.statuses.get(word, word)
         if status not in TRACKING_STATUSES:
             raise Unusable(f"the status {word!r} is unknown: add it to statuses")

@@ -239,7 +239,8 @@ class Settings(BaseModel):
         if self.late_request_seconds < self.answer_seconds:
             least = f"{self.answer_seconds:g}"
             raise ValueError(
-                f"set in_flight_seconds to {least} or more: so long may an answer take"
+                f"set in_flight_seconds to {least} or more, because a response can"
+                " take that long"
             )
         return self
 

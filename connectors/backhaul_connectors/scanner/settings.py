@@ -139,7 +139,10 @@ class Settings(BaseModel):
     def _names_the_device(cls, topic: str) -> str:
         levels = topic.split("/")
         if levels.count("+") != 1 or levels[-1] in ("+", "reply") or "#" in topic:
-            raise ValueError("must hold one level `+`, not the last, such as a/+/scan")
+            raise ValueError(
+                "must contain one level `+`, which is not the last level, such as"
+                " a/+/scan"
+            )
         return topic
 
     @model_validator(mode="after")
@@ -273,7 +276,7 @@ def _read(file: Path) -> dict[str, SecretStr]:
         # The original error would show bytes of the file.
         raise CheckFailed(f"{file} is not UTF-8 text") from None
     if mode & OPEN_TO_OTHERS:
-        raise CheckFailed(f"{file} is open to group or others: chmod 600 {file}")
+        raise CheckFailed(f"other users have access to {file}; run: chmod 600 {file}")
     try:
         tokens = parse_tokens(text)
     except ValueError as error:

@@ -213,8 +213,8 @@ def _counted_at(values: Values, origin: RowOrigin) -> str:
     counted = origin.changed_at if counted is None else counted
     if times.day_alone(counted) is not None:
         raise Unusable(
-            f"as of is a day without a time of day: {shown(counted)!r}; two counts of"
-            " one day have no order, so name a column with a time"
+            f"as of is a day without a time of day: {shown(counted)!r}; the order of"
+            " two counts on one day would be unknown. Name a column with a time"
         )
     return rfc3339(moment(counted, origin.zone, "as of"))
 

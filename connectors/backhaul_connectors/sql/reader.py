@@ -255,10 +255,10 @@ class SourceReader:
         if not is_shown_in_summer_time(self._family, connection, kind):
             return ""
         return (
-            f"{self.source.changed_at or self.source.id} is a TIMESTAMP, which is "
-            "shown in the zone of the session, and there an hour of autumn comes "
-            "twice: add ?init_command=SET time_zone='%2B00:00' to url, and leave "
-            "timezone out"
+            f"{self.source.changed_at or self.source.id} is a TIMESTAMP, which is"
+            " shown in the zone of the session, and there one hour in autumn occurs"
+            " twice: add ?init_command=SET time_zone='%2B00:00' to url, and leave"
+            " timezone out"
         )
 
     def _lack(self, connection: Connection) -> str:

@@ -181,7 +181,9 @@ class Source(BaseModel):
         if self.changed_at and self.processed_at:
             raise ValueError("set changed_at, or processed_at, and not both")
         if self.query and self.processed_at:
-            raise ValueError("processed_at is written, which needs a table")
+            raise ValueError(
+                "Backhaul writes processed_at, so it needs table, not query"
+            )
         return self
 
 
@@ -278,7 +280,10 @@ class WriteTarget(BaseModel):
     def _has_each_column_once(self) -> WriteTarget:
         own = [self.change_column, self.object_column, *self.columns]
         if twice := [name for name in self.columns if own.count(name) > 1]:
-            raise ValueError(f"column {twice[0]!r} is filled already")
+            raise ValueError(
+                f"column {twice[0]!r} is used twice; each value needs a column of its"
+                " own"
+            )
         return self
 
 
@@ -432,9 +437,11 @@ def parsed(text: str) -> URL:
         raise ValueError(problem) from None
     if family not in DRIVERS:
         known = ", ".join(f"{name}://" for name in DRIVERS)
-        raise ValueError(f"url begins with {family}://, and must with one of {known}")
+        raise ValueError(
+            f"url begins with {family}://, but must begin with one of {known}"
+        )
     if family == "sqlite" and not url.database:
-        raise ValueError("url names no file; write sqlite:////srv/erp.db")
+        raise ValueError("url must name a file; write sqlite:////srv/erp.db")
     return url.set(drivername=DRIVERS[family])
 
 

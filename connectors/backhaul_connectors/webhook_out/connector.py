@@ -34,7 +34,7 @@ def key_of(secret: SecretStr) -> bytes:
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("a secret is whsec_ and Base64") from None
+        raise ValueError("a secret must be whsec_ followed by Base64") from None
     fewest, most = KEY_BYTES
     if not fewest <= len(key) <= most:
         raise ValueError(f"a secret must hold {fewest} to {most} bytes in Base64")

@@ -110,7 +110,7 @@ async def create_user(
 ) -> None:
     """Add a user with the `password` in `values`. Raises BackhaulError."""
     if not _NAME.fullmatch(name):
-        raise BackhaulError("a user's name may contain only a-z, 0-9 and . _ @ -")
+        raise BackhaulError("a user name can contain only a-z, 0-9 and . _ @ -")
     secret = await passwords.hash(values["password"])
     await users.add(name, role, secret, values["who"], first=first)
 

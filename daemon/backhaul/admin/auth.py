@@ -129,8 +129,9 @@ class Authorizer:
         if request.method in SAFE or self._context.origin.is_own_page(request):
             return
         raise web.HTTPForbidden(
-            text="this request did not come from a page of this dashboard; behind a"
-            " proxy, set [admin] url to the address that browsers open"
+            text="this request did not come from a page of this dashboard. If the"
+            " dashboard is behind a proxy, set [admin] url to the address that"
+            " browsers open"
         )
 
     async def _answer(

@@ -123,7 +123,7 @@ async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
     context.first_token.delete()
     user = await users.find(name)
     if user is None:
-        raise BackhaulError("another user removed the new user at once")
+        raise BackhaulError("another user has already removed the new user")
     return user
 
 

@@ -262,11 +262,14 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
         await parts.signers.drop(store, name, entry, dropped=False)
     else:
         if name not in live:
-            raise BackhaulError(f"store {store} accepts no secret {name}")
+            raise BackhaulError(
+                f"store {store} accepts no secret with the fingerprint {name}; see:"
+                " backhaul secrets list"
+            )
         if len(live) == 1:
             raise BackhaulError(
-                f"{name} is the only secret of store {store}: every delivery would be"
-                " refused; configure another first"
+                f"{name} is the only secret of store {store}. Without it, Backhaul"
+                " would refuse every webhook; configure another secret first"
             )
         await parts.signers.save()
         last = await parts.store.webhook_secrets.last_used(store, name)
@@ -279,6 +282,6 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
 def _require_idle(parts: ActionContext, name: str, last: str) -> None:
     if parts.clock.now() - from_text(last) < IN_USE:
         raise BackhaulError(
-            f"the platform signed with {name} at {last}, within the last day: enter the"
-            " new secret at the platform first, or use --force"
+            f"the platform used secret {name} at {last}, less than a day ago. First"
+            " enter the new secret at the platform, or use --force"
         )

@@ -17,21 +17,20 @@ if TYPE_CHECKING:
 
 
 def backup(
-    out: Annotated[
-        Path, typer.Argument(help="The file to write; it must not exist yet.")
-    ],
+    out: Annotated[Path, typer.Argument(help="File to write; it must not exist yet.")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Back up the database to a file, also while the daemon runs.
+    """Back up the database to a file; the daemon can run at the same time.
 
-    The copy is checked. A manifest is written beside it; a restore compares the two.
+    Backhaul checks the copy. It also writes a manifest (size and checksum) beside the
+    copy; `backhaul restore` compares the backup with its manifest.
     """
     from backhaul.store.sqlite import backup_manifest  # see above
 
     database = context.settings(config).database_file
     if out.exists():
-        raise BackhaulError(f"{out} exists already; give another name")
+        raise BackhaulError(f"{out} already exists; use another name")
     made = backup_manifest.back_up(database, out, SystemClock())
     if as_json:
         about = {"manifest": str(backup_manifest.path_of(out)), "sha256": made.sha256}
@@ -41,19 +40,22 @@ def backup(
 
 
 def restore(
-    backup: Annotated[
-        Path, typer.Argument(help="A file that `backhaul backup` wrote.")
-    ],
+    backup: Annotated[Path, typer.Argument(help="File that `backhaul backup` wrote.")],
     config: ConfigOption = None,
     drill: Annotated[
         bool,
-        typer.Option("--drill", help="Test the backup elsewhere; the database stays."),
+        typer.Option(
+            "--drill",
+            help="Only test the backup, in a temporary"
+            " folder; the database does not change.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replace the database with a backup, while no daemon runs.
+    """Replace the database with a backup; stop the daemon first.
 
-    The backup is checked first. The previous database is kept beside the new one.
+    Backhaul checks the backup before it changes anything. The previous database stays
+    in the same folder, under another name.
     """
     from backhaul.store.sqlite import (
         opening,  # see above
@@ -104,13 +106,13 @@ def _report(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
 def migrate(
     config: ConfigOption = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="List the steps; change nothing.")
+        bool, typer.Option("--plan", help="Only list the steps; change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Upgrade the database to this version's schema, after a backup of it.
+    """Back up the database, then upgrade it to the schema of this version.
 
-    The daemon does the same at its start.
+    The daemon also does this when it starts.
     """
     from backhaul.store.sqlite import opening  # see above
 

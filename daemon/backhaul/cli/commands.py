@@ -29,7 +29,7 @@ from backhaul.store.sql.read_models.lists import Explainer
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
 CommandArgument = Annotated[
-    str, typer.Argument(help="The command's id, or its first characters.")
+    str, typer.Argument(help="The command's id, or the first characters of the id.")
 ]
 
 
@@ -45,7 +45,7 @@ def list_commands(
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """List commands: parked ones first, then the newest."""
+    """List commands: parked commands first, then the newest."""
     selected = Wanted("planned" if plan else state, store, kind)
     with explainer(config) as known:
         total = known.count_commands(selected)
@@ -131,8 +131,8 @@ def known_command(command: str, config: ConfigOption) -> dict[str, Any]:
         found = known.command(command)
     if found is None:
         raise BackhaulError(
-            f"no single command has an id that begins with {command!r}: none or"
-            " several do; see: backhaul commands list"
+            f"no command has the id {command!r}, or several ids begin with"
+            f" {command!r}; see: backhaul commands list"
         )
     return found
 
@@ -154,9 +154,9 @@ def resolve_command(
 ) -> None:
     """Check the outcome of an uncertain or parked command, or mark it as applied.
 
-    Backhaul checks the platform now and then as `push.check_after` says, from
-    the first check on. If the last check finds no effect, the command is sent again,
-    unless `push.on_absent` is "park".
+    Backhaul checks the platform immediately. It repeats the check after the times in
+    `push.check_after`. If the last check finds no effect, Backhaul sends the command
+    again. With `push.on_absent = "park"` Backhaul parks the command instead.
     """
     if applied and reason is None:
         raise typer.BadParameter("--applied needs --reason")
@@ -180,7 +180,7 @@ def discard(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Discard a parked command: it is rejected and will not be sent."""
+    """Discard a parked command: it becomes `rejected` and will not be sent."""
     _decide(command, config, "drop", reason, as_json)
 
 
@@ -202,9 +202,9 @@ def resend(
 ) -> None:
     """Send a parked or rejected command again, after showing the request.
 
-    If the command took effect before, it takes effect twice. `--restock-unshipped`
-    cancels the order without a restock; once the cancellation is applied, the units
-    that have not shipped are added to the stock.
+    Caution: if the command already took effect, it takes effect twice.
+    `--restock-unshipped` first cancels the order without a restock. After that,
+    Backhaul adds the units that did not ship to the stock.
     """
     found = known_command(command, config)
     if restock_unshipped:
@@ -225,7 +225,8 @@ def _ask(found: Found, request: Found) -> None:
     """Show the request and the command's history, then ask for confirmation."""
     if not sys.stdin.isatty():
         raise typer.BadParameter(
-            "no terminal for the confirmation; add --yes to send it"
+            "without a terminal, the command cannot ask for confirmation; to send"
+            " the command, add --yes"
         )
     output.record(
         [
@@ -266,8 +267,8 @@ COLUMNS = ("id", "at", "store", "command_id", "says")
 def list_incidents(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the open incidents, the oldest first.
 
-    An incident is a parcel that left while its order was cancelled or refunded, or a
-    cancellation that restocked units which had shipped. Times are UTC.
+    In most incidents, a parcel left although its order was cancelled or refunded, or a
+    cancellation restocked units that had shipped. Times are UTC.
     """
     with explainer(config) as known:
         rows = known.incidents()
@@ -287,7 +288,7 @@ def resolve_incident(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close an incident, once the parcel is stopped or the stock is corrected."""
+    """Close an incident after you stopped the parcel or corrected the stock."""
     if not reason.strip() or len(reason) > LONGEST_REASON:
         raise typer.BadParameter(f"give 1 to {LONGEST_REASON} characters")
     asked = {"id": incident, "who": who(), "reason": reason.strip()}
@@ -298,23 +299,22 @@ def resolve_incident(
         typer.echo(f"incident {incident} is resolved: {done['says']}")
 
 
-stock = typer.Typer(
-    no_args_is_help=True, help="Stock counts of the back office, and their targets."
-)
+stock = typer.Typer(no_args_is_help=True, help="Stock counts from the back office.")
 targets = typer.Typer(no_args_is_help=True, help="The old name of `backhaul stock`.")
 
 
 @targets.command("resume", hidden=True)
 @stock.command("resume", epilog=example("stock resume main"))
 def resume_targets(
-    store: Annotated[str, typer.Argument(help="The store, as the settings name it.")],
+    store: Annotated[str, typer.Argument(help="Name of the store in the settings.")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply the stock counts of a store again, after the log said `target.stopped`.
+    """Apply the stock counts of a store again, after Backhaul stopped them.
 
-    Backhaul stopped them because an adjustment of one variant also changed another
-    one. Correct the cause first, or the next adjustment stops them again.
+    Backhaul stops stock counts when the adjustment of one variant also changes another
+    variant; the log then shows `target.stopped`. Correct the cause first. Otherwise the
+    next adjustment stops the stock counts again.
     """
     stores = context.settings(config).stores
     if store not in stores:

@@ -24,11 +24,11 @@ from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 
 connectors = typer.Typer(
-    no_args_is_help=True, help="Connections to the back office, and deliveries to it."
+    no_args_is_help=True, help="Connections to the back office, and their deliveries."
 )
 
 NameArgument = Annotated[
-    str, typer.Argument(help="The connection, as in the settings.")
+    str, typer.Argument(help="Name of the connection in the settings.")
 ]
 
 
@@ -92,7 +92,7 @@ def _reason(seen: dict[str, Any]) -> str | None:
 def check(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Run the connector's self-test, without side effects."""
+    """Test a connection; the test changes nothing."""
     own = _connector_settings(context.settings(config), name)
     connector = registry.build(name, own.type, own.options)
     try:
@@ -116,7 +116,7 @@ async def _check(connector: Any) -> None:
 def run(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Fetch a connection's records now, whatever its schedule says."""
+    """Fetch a connection's records now, without waiting for its schedule."""
     _connector_settings(context.settings(config), name)
     done = change(config, "connectors/run", {"name": name, "who": who()})
     if as_json:
@@ -158,7 +158,9 @@ def resolve_delivery(
     decision: Annotated[
         DeliveryDecision,
         typer.Option(
-            "--as", help="Send it again, mark it as applied, discard or park."
+            "--as",
+            help="resend: send the delivery again. applied: mark it as applied. drop:"
+            " discard it. park: stop it until you decide.",
         ),
     ],
     reason: ReasonOption,
@@ -167,7 +169,8 @@ def resolve_delivery(
 ) -> None:
     """Resolve a parked delivery: send it again, mark it as applied, or discard it.
 
-    If the back office received it before, `resend` makes it receive it twice.
+    Caution: if the back office already received the delivery, `--as resend` sends it a
+    second time.
     """
     asked = {
         "delivery": delivery,

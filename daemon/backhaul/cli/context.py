@@ -29,14 +29,12 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="Configuration file; else $BACKHAUL_CONFIG, ./backhaul.toml, "
-        "/etc/backhaul/backhaul.toml.",
+        help="Configuration file. Default: $BACKHAUL_CONFIG, else ./backhaul.toml, else"
+        " /etc/backhaul/backhaul.toml.",
         show_default=False,
     ),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Output JSON: one array or object.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def _moment(text: str) -> str:
@@ -47,14 +45,17 @@ def _moment(text: str) -> str:
         raise typer.BadParameter(problem) from None
 
 
-_TIME = "TIME is such as 2026-03-01 or 2026-03-01T12:00Z; UTC without a zone."
+_TIME = (
+    "Examples of TIME: 2026-03-01, 2026-03-01T12:00Z. The zone is UTC if TIME names"
+    " none."
+)
 SinceOption = Annotated[
     str | None,
     typer.Option(
         "--since",
         metavar="TIME",
         parser=_moment,
-        help=f"Only events that arrived at or after TIME. {_TIME}",
+        help=f"Only events that arrived at TIME or later. {_TIME}",
     ),
 ]
 UntilOption = Annotated[
@@ -200,7 +201,7 @@ def _written(reason: str | None) -> str | None:
     return reason
 
 
-WHY = "Why you do it; stored with your name in the audit log."
+WHY = "Your reason. The audit log stores it with your name."
 
 
 ReasonOption = Annotated[str, typer.Option("--reason", help=WHY, callback=_written)]

@@ -20,14 +20,16 @@ from backhaul.settings import Settings
 from backhaul.store.sql.customer_erasure.customer_lookup import nearest
 from backhaul.store.sql.customer_erasure.erase import find_customer, holds, needles_of
 
-customers = typer.Typer(no_args_is_help=True, help="Customers' personal data.")
+customers = typer.Typer(no_args_is_help=True, help="Erase personal data of customers.")
 forget = typer.Typer(
     no_args_is_help=True, help="The old name of `backhaul customers erase`."
 )
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", help="The customer's store; needed if there are several."),
+    typer.Option(
+        "--store", help="The customer's store; required if there are several stores."
+    ),
 ]
 
 
@@ -41,7 +43,11 @@ def erase_customer(
     store: StoreOption = None,
     rewrite: Annotated[
         bool,
-        typer.Option("--rewrite", help="Rewrite the database file, however large."),
+        typer.Option(
+            "--rewrite",
+            help="Rewrite the database file even if it is large, so that no"
+            " deleted data stays in it.",
+        ),
     ] = False,
     dry_run: Annotated[
         bool,
@@ -56,9 +62,9 @@ def erase_customer(
 ) -> None:
     """Erase a customer's names, addresses and notes; amounts and stock stay.
 
-    The command shows the customer and asks for confirmation, because this cannot be
-    undone. Later events about the customer are redacted as they arrive. Nothing changes
-    on the platform or in backups: erase the customer there as well.
+    You cannot undo this, so the command shows the customer and asks for confirmation.
+    Backhaul also erases the personal data in later events about the customer. Nothing
+    changes on the platform or in backups: erase the customer there as well.
     """
     settings = context.settings(config)
     name = context.one_store(settings, store)
@@ -88,7 +94,9 @@ def erase_customer(
 def _find(database: Path, store: str, typed: str) -> ErasurePreview:
     """Return the customer. Raises BackhaulError that names the nearest ones."""
     if not database.exists():
-        raise BackhaulError(f"{database}: no database yet; start the daemon once")
+        raise BackhaulError(
+            f"{database}: there is no database yet; start the daemon once: backhaul run"
+        )
     try:
         return asyncio.run(preview(partial(find_customer, database), store, typed))
     except BackhaulError as error:
@@ -98,14 +106,15 @@ def _find(database: Path, store: str, typed: str) -> ErasurePreview:
         named = ", ".join(
             f"{i} ({called})" if called else i for i, called in near.items()
         )
-        raise BackhaulError(f"{error}; nearest: {printable(named)}") from None
+        raise BackhaulError(f"{error}; similar customers: {printable(named)}") from None
 
 
 def _ask(found: ErasurePreview, as_json: bool) -> None:
     """Show the customer that was found and ask for confirmation."""
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter(
-            "no terminal for the confirmation; add --yes or --dry-run"
+            "without a terminal, the command cannot ask for confirmation; add --yes"
+            " or --dry-run"
         )
     _show(found, as_json)
     typer.confirm("Erase this customer? This cannot be undone.", abort=True)

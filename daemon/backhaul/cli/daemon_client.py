@@ -89,7 +89,8 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
         return asyncio.run(_offline(settings, name, asked))
     except ConnectionLost as error:
         raise BackhaulError(
-            f"{error}; check whether it was done, then run it again: repeating is safe"
+            f"{error}; check whether the action was done, then run the command"
+            " again: repeating is safe"
         ) from None
     return done
 

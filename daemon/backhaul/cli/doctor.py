@@ -33,22 +33,24 @@ def doctor(
     trust_host_key: Annotated[
         str | None,
         typer.Option(
-            metavar="CONNECTOR",
-            help="Only show the host key of this connection's SFTP server.",
+            metavar="CONNECTION",
+            help="Show the host key of this connection's SFTP server, and run"
+            " no check.",
         ),
     ] = None,
     deep: Annotated[
         bool,
         typer.Option(
             "--deep",
-            help="Compare every index of the database with its table; slower.",
+            help="Also compare every index of the database with its table. This takes"
+            " longer.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run health checks; each failure or warning comes with a fix.
+    """Run health checks, and suggest a fix for each failure or warning.
 
-    Nothing is changed and no command is sent. The exit code is 1 if a check failed.
+    The checks change nothing and send no command. The exit code is 1 if a check failed.
     """
     if trust_host_key is not None:
         asyncio.run(_show_host_key(config, trust_host_key, as_json))
@@ -134,8 +136,8 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
 def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check the configuration and list every error (exit code 78).
 
-    Risks are warnings, as in `backhaul doctor`: a file with secrets that others can
-    read, plain HTTP, secrets in the environment.
+    The command also warns about risks. Examples are plain HTTP, secrets in the
+    environment, and a file with secrets that other users can read.
     """
     from backhaul.doctor import configuration
     from backhaul.doctor.result import State
@@ -211,14 +213,18 @@ def _without_secret(settings: Settings) -> str:
 
 def support_bundle(
     out: Annotated[
-        Path | None, typer.Argument(help="The .tar.gz to write; it must not exist yet.")
+        Path | None,
+        typer.Argument(
+            help="New .tar.gz file to write. Default: a file in this folder,"
+            " named after the time."
+        ),
     ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a diagnostics archive without secrets and personal data.
+    """Create a diagnostics archive that holds no secrets and no personal data.
 
-    It first runs the checks of `backhaul doctor`, so it may take a while.
+    The command first runs the checks of `backhaul doctor`, which take some time.
     """
     # Imported on use, as in `doctor`.
     from backhaul.doctor import bundle

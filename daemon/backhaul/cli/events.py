@@ -96,9 +96,7 @@ def require_known(name: str, known: Iterable[str], hint: str) -> None:
     names = sorted(set(known))
     if name not in names:
         there = ", ".join(names) or "none"
-        raise typer.BadParameter(
-            f"there is no {name!r}; there are: {there}", param_hint=hint
-        )
+        raise typer.BadParameter(f"{name!r} is not one of: {there}", param_hint=hint)
 
 
 def print_list(
@@ -126,18 +124,20 @@ def reprocess(
     state: EventStateOption = None,
     since: SinceOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every stored event.")
+        bool, typer.Option("--all", help="Reprocess every stored event.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fold stored events once more, after an upgrade or a corrected setting.
+    """Fold stored events again, after an upgrade or a corrected setting.
 
-    An event that was folded before changes nothing. A quarantined event that can be
-    folded now leaves quarantine.
+    Events that were already folded change nothing. A quarantined event leaves the
+    quarantine if Backhaul can fold it now.
     """
     selection = Selection(tuple(ids or ()), state, since)
     if everything == (selection != Selection()):
-        raise typer.BadParameter("give numbers of events, --state or --since, or --all")
+        raise typer.BadParameter(
+            "choose events by number, --state or --since; or give --all alone"
+        )
     asked = {**msgspec.to_builtins(selection), "who": who()}
     states = change(config, "events/refold", asked)
     if as_json:
@@ -155,20 +155,25 @@ def edit(
     fields: Annotated[
         list[str],
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="A field and its value; repeatable."
+            "--set",
+            metavar="NAME=VALUE",
+            help="A field and its new value. Repeat the option for several fields.",
         ),
     ],
     kind: Annotated[
         str | None,
-        typer.Option(help="The kind of record, if the row has none yet: fulfill, …"),
+        typer.Option(
+            help="Kind of the record, required if the row has none yet:"
+            " fulfill, cancel, adjust, level or track."
+        ),
     ] = None,
     reason: OptionalReason = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Edit fields of a connector's row and try it again.
+    """Edit fields of a quarantined record and try the record again.
 
-    The fields are those of the record, such as `order` or `sku`; write a list as JSON.
+    Examples of fields are `order` and `sku`. Write a list as JSON.
     """
     pairs = [text.partition("=") for text in fields]
     if wrong := [name for name, equals, _ in pairs if not equals or not name]:
@@ -183,7 +188,7 @@ def retry(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try a row again unchanged, for example once its order has arrived."""
+    """Try a row again without changes, for example after its order has arrived."""
     _change("retry", row, reason or "tried again", config, as_json)
 
 
@@ -195,8 +200,8 @@ def correct(
 ) -> None:
     """Send a shipment's tracking number for an order that is already fulfilled.
 
-    Nothing is shipped. If the store accepts no further number for a fulfilled order,
-    the command is rejected with that reason.
+    The command ships no units. If the store accepts no second number for a fulfilled
+    order, the command becomes `rejected`, with that reason.
     """
     _change("correct", row, reason or "the number was corrected", config, as_json)
 

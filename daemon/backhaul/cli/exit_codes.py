@@ -77,10 +77,13 @@ def lines(error: Exception) -> list[str]:
     if isinstance(error, BackhaulError):
         return [" ".join(str(error).split()) or type(error).__name__]
     if isinstance(error, PermissionError):
-        return [f"{error.filename}: permission denied"]
+        return [
+            f"{error.filename}: permission denied; run the command as a user who has"
+            " access to this file"
+        ]
     return [
-        f"a bug: {type(error).__name__} at {_place(error)}; please run it again with "
-        f"{DEBUG_OPTION} and report the output together with the log"
+        f"a bug: {type(error).__name__} at {_place(error)}; please run the command"
+        f" again with {DEBUG_OPTION} and report the output together with the log"
     ]
 
 

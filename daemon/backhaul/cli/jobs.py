@@ -19,11 +19,13 @@ jobs = typer.Typer(
 )
 
 NameArgument = Annotated[
-    str, typer.Argument(help="The job's name; see: backhaul jobs list")
+    str, typer.Argument(help="Name of the job, as in: backhaul jobs list")
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", help="Only this store's job; default: each store's."),
+    typer.Option(
+        "--store", help="Only the job of this store. Default: the jobs of all stores."
+    ),
 ]
 
 COLUMNS = ("job", "store", "when", "last_run", "next_run")
@@ -86,10 +88,10 @@ def pause_job(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pause a job until it is resumed, also after a restart.
+    """Pause a job until an operator resumes it; a restart does not resume it.
 
-    While a job that sends commands is paused, no command of its kind is sent, not even
-    a retry. `backhaul jobs run` still sends the commands that are planned by then.
+    While a push job is paused, Backhaul sends no command of its kind and no retry.
+    `backhaul jobs run` sends the commands that are planned at that moment.
     """
     _change("pause", name, store, config, as_json)
 

@@ -63,8 +63,8 @@ def _check_names(columns: Sequence[str]) -> None:
     repeated = [name for name, times in Counter(columns).items() if times > 1]
     if repeated:
         raise BackhaulError(
-            f"several columns are called {', '.join(repeated)}, which JSON objects"
-            " cannot hold; rename them with AS, or use --csv"
+            f"several columns have the same name ({', '.join(repeated)}), which JSON"
+            " does not allow; rename the columns with AS, or use --csv"
         )
 
 
@@ -173,18 +173,25 @@ PATIENCE_SECONDS = 2 * LONGEST_SECONDS
 
 CsvOption = Annotated[
     bool,
-    typer.Option("--csv", help="Output CSV; text that looks like a formula gets a '."),
+    typer.Option(
+        "--csv",
+        help="Print CSV. A text that looks like a spreadsheet formula gets a '"
+        " in front.",
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Output one JSON array.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 JsonlOption = Annotated[
-    bool, typer.Option("--jsonl", help="Output one JSON object per line.")
+    bool, typer.Option("--jsonl", help="Print one JSON object per line.")
 ]
 
 
 def query(
     sql: Annotated[
         str,
-        typer.Argument(help="One SELECT statement; - reads it from standard input."),
+        typer.Argument(
+            help="One SELECT statement. Write - to read the statement from"
+            " standard input."
+        ),
     ],
     config: ConfigOption = None,
     as_csv: CsvOption = False,
@@ -241,7 +248,7 @@ def export(
     as_jsonl: JsonlOption = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write to this file; default: standard output."),
+        typer.Option(help="File to write. Default: standard output."),
     ] = None,
 ) -> None:
     """Export a whole table or view as CSV, JSON or JSON lines."""

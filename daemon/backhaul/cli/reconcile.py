@@ -18,10 +18,13 @@ from backhaul.settings import Settings
 from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, SyncRequest
 
 StoreOption = Annotated[
-    str | None, typer.Option("--store", help="Only this store; default: every store.")
+    str | None, typer.Option("--store", help="Only this store. Default: all stores.")
 ]
 KindOption = Annotated[
-    str | None, typer.Option("--kind", help=f"Only this list: {', '.join(KINDS)}.")
+    str | None,
+    typer.Option(
+        "--kind", help=f"Only this list: {', '.join(KINDS)}; levels means stock."
+    ),
 ]
 LINE_ROWS = 5_000
 """Without a terminal, a progress line is printed after each so many rows."""
@@ -35,7 +38,10 @@ def backfill(
     kind: KindOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every list of the platform; an interrupted backfill continues."""
+    """Read every list of the platform into the mirror.
+
+    A backfill that was interrupted continues where it stopped.
+    """
     _full_sync(BACKFILL, context.settings(config), store, kind, as_json)
 
 
@@ -97,7 +103,8 @@ def _full_sync(
     if failures:
         said = "; ".join(f"{f['store']}: {f['kind']}: {f['trouble']}" for f in failures)
         raise PlatformUnavailable(
-            f"{said}; the rows read so far are kept: run it again later"
+            f"{said}; Backhaul keeps the rows that it has read: run the command"
+            " again later"
         )
 
 
@@ -123,7 +130,10 @@ def _follow(
         except NoDaemon:
             asyncio.run(_offline(settings, request, add))
         except ConnectionLost as error:
-            raise Busy(f"{error}; the rows read so far are kept") from None
+            raise Busy(
+                f"{error}; Backhaul keeps the rows that it has read: run the command"
+                " again later"
+            ) from None
     return ended, failures
 
 

@@ -85,7 +85,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def reference(arguments: typer.Context) -> None:
-    """Run the reference server; its own --help lists its options."""
+    """Run the reference server, a local store platform for tests."""
     # Replaces this process: the reference server must not share one with Backhaul.
     os.execv(sys.executable, [sys.executable, "-m", REFERENCE, *arguments.args])  # noqa: S606 - our own module, no shell
 
@@ -94,8 +94,9 @@ KeepOption = Annotated[
     Path | None,
     typer.Option(
         "--keep",
-        help="Empty or new folder for data, logs and configuration; default: a "
-        "temporary one, which stays only if something fails.",
+        help="Folder for data, logs and configuration; it must be new or empty."
+        " Default: a temporary folder. The demo deletes the temporary"
+        " folder if all went well.",
         show_default=False,
     ),
 ]
@@ -105,14 +106,21 @@ def demo(
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Run to the end, print the ledger, exit 0 if it balances."
+            "--once",
+            help="Stop after the last order and compare both sides. Exit code"
+            " 0: nothing differs.",
         ),
     ] = False,
     orders: Annotated[
-        int, typer.Option(min=1, help="Number of orders, with --once.")
+        int, typer.Option(min=1, help="Number of orders; only with --once.")
     ] = 200,
     keep: KeepOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random choices.")] = 1,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed of the random choices; the same seed makes the same choices."
+        ),
+    ] = 1,
     with_tryton: Annotated[
         bool,
         typer.Option(
@@ -121,7 +129,7 @@ def demo(
         ),
     ] = False,
 ) -> None:
-    """Run the daemon against the reference server, with a simulated warehouse."""
+    """Run the daemon with a local test platform and a simulated warehouse."""
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
     from backhaul.demo.screen import Screen

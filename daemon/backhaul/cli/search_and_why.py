@@ -23,14 +23,16 @@ class SearchKind(StrEnum):
 
 def search(
     words: Annotated[
-        list[str] | None, typer.Argument(help="Words or prefixes.")
+        list[str] | None,
+        typer.Argument(help="Words to find, or the beginnings of words."),
     ] = None,
     config: ConfigOption = None,
     kind: Annotated[
         SearchKind | None, typer.Option(help="Find only this kind.")
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Rebuild the index in the background.")
+        bool,
+        typer.Option("--rebuild", help="Rebuild the search index in the background."),
     ] = False,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
@@ -72,7 +74,9 @@ def why(
     kind: Annotated[WhyKind, typer.Argument(help="The kind of object.")],
     name: Annotated[
         str,
-        typer.Argument(help="Order number, handle, SKU, e-mail, external id or id."),
+        typer.Argument(
+            help="Order number, product handle, SKU, customer's e-mail, or an id."
+        ),
     ],
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -84,8 +88,9 @@ def why(
         searched = known.looked_in(kind)
     if not timelines:
         raise BackhaulError(
-            f"no {kind} is called {name!r}: searched {searched}; if it is new, "
-            "its webhook has not arrived (see: backhaul events list)"
+            f"the mirror has no {kind} {name!r}; Backhaul searched the {searched}."
+            f" If the {kind} is new, its webhook has not arrived yet; to list the"
+            " webhooks: backhaul events list"
         )
     if as_json:
         output.json([{**each, "timeline": rows} for each, rows in timelines])

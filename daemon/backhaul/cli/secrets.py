@@ -27,9 +27,9 @@ secrets = typer.Typer(no_args_is_help=True, help="Webhook signing secrets.")
 
 @secrets.command("list")
 def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the webhook secrets, and when each last signed a delivery.
+    """List the webhook secrets, with the time of the last delivery that each signed.
 
-    The fingerprint is the beginning of the secret's SHA-256:
+    A fingerprint is the beginning of the secret's SHA-256 hash. To compute the hash:
     printf %s "$SECRET" | sha256sum
     """
     with explainer(config) as known:
@@ -45,13 +45,17 @@ def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> No
 @secrets.command("revoke", epilog=example("secrets revoke 3d269a69"))
 def revoke_secret(
     fingerprint: Annotated[
-        str, typer.Argument(help="The secret's fingerprint, or its first characters.")
+        str,
+        typer.Argument(
+            help="The secret's fingerprint, or the first characters of the fingerprint."
+        ),
     ],
     config: ConfigOption = None,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Revoke it even if it signed a delivery within a day."
+            "--force",
+            help="Revoke the secret even if it signed a delivery in the last 24 hours.",
         ),
     ] = False,
     undo: Annotated[
@@ -59,14 +63,14 @@ def revoke_secret(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop accepting a signing secret, also after a restart."""
+    """Stop accepting a webhook secret; a restart does not undo this."""
     with explainer(config) as known:
         rows = known.webhook_secrets()
     found = [row for row in rows if row["fingerprint"].startswith(fingerprint)]
     if len(found) != 1:
+        number = "several fingerprints begin" if found else "no fingerprint begins"
         raise BackhaulError(
-            f"no single secret has a fingerprint that begins with {fingerprint!r}:"
-            " none or several do; see: backhaul secrets list"
+            f"{number} with {fingerprint!r}; see: backhaul secrets list"
         )
     asked = {key: found[0][key] for key in ("store", "fingerprint")}
     asked |= {"force": force, "undo": undo, "who": who()}
@@ -87,8 +91,8 @@ def revoke_secret(
 SecretFileOption = Annotated[
     Path | None,
     typer.Option(
-        help=f"File with the signing secret; default: ${SECRET_VARIABLE}, else the "
-        "store's first secret in the settings."
+        help=f"File with the webhook secret. Default: ${SECRET_VARIABLE}, else the"
+        " store's first secret in the settings."
     ),
 ]
 

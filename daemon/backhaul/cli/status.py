@@ -199,9 +199,9 @@ PARKED_SHOWN = 3
 
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show health, backlog and suggested next commands on one screen.
+    """Show health, waiting work and suggested next commands on one screen.
 
-    Long lists are cut to fit the terminal; a file or a pipe gets everything.
+    On a terminal, long lists are shortened. A file or a pipe gets the complete lists.
     """
     settings = context.settings(config)
     live, silence = ask(settings)

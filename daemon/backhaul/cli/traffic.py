@@ -36,29 +36,34 @@ DropOption = Annotated[
 
 def capture(
     out: Annotated[
-        Path, typer.Argument(help="The file to write; - is standard output.")
+        Path, typer.Argument(help="File to write. Write - for standard output.")
     ],
     config: ConfigOption = None,
     store: StoreOption = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     kind: Annotated[
         ArrivalKind | None,
-        typer.Option(help="Only webhooks (delivery) or what Backhaul read (read)."),
+        typer.Option(
+            help="Only webhooks (delivery), or only what Backhaul read from the"
+            " platform (read)."
+        ),
     ] = None,
     about: Annotated[
         str | None,
         typer.Option(
             "--object",
-            help="Only this order (1001), product (handle), SKU or customer.",
+            help="Only events about this order number, product handle, SKU or"
+            " customer.",
         ),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write inbound events to a file, byte for byte, also while the daemon runs.
+    """Write inbound events to a file, byte for byte.
 
-    The file contains personal data such as addresses, but no key and no secret.
+    The daemon can run at the same time. The file contains personal data such as
+    addresses, but no API key and no secret.
     """
     from backhaul.cli import traffic_commands  # see above
 
@@ -73,25 +78,32 @@ def capture(
 def replay(
     capture_file: Annotated[
         Path,
-        typer.Argument(metavar="IN.JSONL", help="A file of `backhaul capture`."),
+        typer.Argument(metavar="IN.JSONL", help="File that `backhaul capture` wrote."),
     ],
     config: ConfigOption = None,
     into: Annotated[
         Path | None,
-        typer.Option(help="Keep the replayed mirror in this new database file."),
+        typer.Option(
+            help="Keep the replayed mirror in this file, which must not exist yet."
+        ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="Send the deliveries to this URL, with new signatures."),
+        typer.Option(help="Send the webhooks to this URL, with new signatures."),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(help="Database to compare with; default: the settings' one."),
+        typer.Option(
+            help="Database to compare with. Default: the database in the settings."
+        ),
     ] = None,
     secret_file: SecretFileOption = None,
     shuffle: Annotated[
         int | None,
-        typer.Option(metavar="SEED", help="Shuffle the events, by this seed."),
+        typer.Option(
+            metavar="SEED",
+            help="Shuffle the events. The same SEED makes the same order.",
+        ),
     ] = None,
     duplicate: DuplicateOption = 0.0,
     drop: DropOption = 0.0,
@@ -99,12 +111,18 @@ def replay(
     speed: Annotated[
         float | None,
         typer.Option(
-            min=0.001, help="With --to: 1 keeps the original pauses, 2 halves them."
+            min=0.001,
+            help="Speed, only with --to: 1 keeps the original pauses, 2 halves the"
+            " pauses. Default: no pauses.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a capture into a temporary mirror and compare, or send it to a URL."""
+    """Replay a capture: compare its result with the mirror, or send it to a URL.
+
+    Without --to, Backhaul folds the events into a temporary mirror and shows how that
+    differs from your mirror. With --to, Backhaul sends the webhooks to that URL.
+    """
     from backhaul.cli import traffic_commands  # see above
 
     _refuse_unused(to, into=into, against=against, speed=speed, secret_file=secret_file)
@@ -132,22 +150,30 @@ def _refuse_unused(to: str | None, **given: object) -> None:
 def trigger(
     topic: Annotated[str, typer.Argument(help="The topic, such as orders/create.")],
     config: ConfigOption = None,
-    store: StoreOption = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Send the event as this store's; required if there are several."
+        ),
+    ] = None,
     to: Annotated[
-        str | None, typer.Option(help="URL of a receiver; default: the running daemon.")
+        str | None, typer.Option(help="URL of a receiver. Default: the running daemon.")
     ] = None,
     secret_file: SecretFileOption = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="File with the body to send; - is standard input."),
+        typer.Option(
+            help="File with the body to send. Write - for standard input."
+            " Default: a sample."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send a signed sample event to a receiver, as the platform would.
 
-    Without --to the daemon takes the sample for a real event: the sample order gets
-    into its mirror and to connectors. To test whether webhooks arrive, use `backhaul
-    doctor` instead.
+    Caution: without --to, the running daemon receives the sample and treats it as a
+    real event. The sample order then appears in the mirror, and connectors receive it.
+    To test whether webhooks arrive, use `backhaul doctor` instead.
     """
     from backhaul.cli import traffic_commands  # see above
 

@@ -154,8 +154,9 @@ def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
         return next(iter(settings.stores))
     known = ", ".join(settings.stores)
     raise BackhaulError(
-        f"neither {to} nor the capture names a store of the settings ({known}); end the"
-        " address with /webhooks/STORE, or sign with --secret-file"
+        f"Backhaul does not know whose secret to sign with: neither {to} nor the"
+        f" capture names a store of the settings ({known}). End the URL with"
+        " /webhooks/STORE, or give --secret-file"
     )
 
 
@@ -173,7 +174,8 @@ def trigger(
     if data is None and topic not in sample_events.SAMPLES:
         known = ", ".join(sample_events.SAMPLES)
         raise BackhaulError(
-            f"there is no sample of {topic!r}; use one of {known}, or --data"
+            f"there is no sample of {topic!r}; use one of {known}, or give the body"
+            " with --data"
         )
     now = SystemClock().now()
     body = (

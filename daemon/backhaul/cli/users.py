@@ -64,7 +64,7 @@ def set_role(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a user's role, from the next request on."""
+    """Change a user's role; it applies from the user's next request."""
     asked = {"role": role}
     _change("role", name, config, f"{name} is now {role}", as_json, asked)
 

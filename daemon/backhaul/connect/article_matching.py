@@ -22,8 +22,9 @@ EARLIEST_COUNT = "2000-01-01"
 MAX_AHEAD = timedelta(days=1)
 """A clock or a time zone may be wrong by this much."""
 AHEAD = (
-    "it was counted at {}, more than a day ahead, and no count until then would be "
-    "newer; correct the time (of the row, or of its file) and send the count again"
+    "the time of the count, {}, is more than a day in the future, so no count"
+    " before that time would be newer. Correct the time (of the row, or of its"
+    " file) and send the count again"
 )
 
 
@@ -74,7 +75,9 @@ def _counted_at(record: StockLevel, waiting: WaitingRecord) -> str | Unmatched:
     except ValueError:
         return Unmatched(f"as_of {record.as_of!r:.60} is not a time", final=True)
     if as_of < EARLIEST_COUNT:
-        said = "a program's placeholder for a missing time; send the time of the count"
+        said = (
+            "a value that programs write for a missing time; send the time of the count"
+        )
         return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
     latest = to_text(from_text(waiting.received_at) + MAX_AHEAD)
     if max(as_of, listed_at_of(record)) > latest:
@@ -115,9 +118,9 @@ def _contradiction(
         else "none of them is used"
     )
     reason = (
-        f"SKU {record.sku!r} is counted several times in one list: {record.quantity} "
-        f"({here}) and {', '.join(told)}; {ending}. Retry this row if it is right, or "
-        "edit its quantity"
+        f"SKU {record.sku!r} is counted several times in one list: {record.quantity}"
+        f" ({here}) and {', '.join(told)}; {ending}. If this row is right, retry it."
+        " Otherwise edit its quantity"
     )
     withdraw = tuple(each.command_id for each in others if each.can_withdraw)
     return Unmatched(reason, final=True, withdraw=withdraw)

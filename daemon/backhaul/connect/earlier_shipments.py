@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Resolve: TypeAlias = Callable[[Iterable[Line]], Units | None]
 
 _CORRECTION = (
-    "so it is unknown whether this row is a correction or a further parcel. If it is a "
-    "further parcel, retry ships it. If it is a correction, discard the row and change "
-    "the parcel in the store's dashboard"
+    "so it is unknown whether this row is a correction or a further parcel. If the"
+    " row is a further parcel, retry ships it. If the row is a correction, discard"
+    " the row and change the parcel in the store's dashboard"
 )
 CORRECTED = (
     "order {order} was reported with {earlier}, and that row is not in this file, "

@@ -32,16 +32,19 @@ if TYPE_CHECKING:
     Article: TypeAlias = tuple[str, tuple[str, ...]]
 
 UNCERTAIN = (
-    "has only units open that an uncertain shipment may hold; this row waits for "
-    "its outcome"
+    "has open units, but a shipment with unknown outcome may contain them; this row"
+    " waits for that outcome"
 )
 MAX_NAMED = 5
 """Most articles that a reason names."""
 NO_LINES = (
-    "it has no lines and does not say that everything left; set lines, or set "
-    "everything to true"
+    "the record has no lines and does not say that everything was shipped; set"
+    " lines, or set everything to true"
 )
-BOTH = "it has lines and also says that everything left; keep one of the two"
+BOTH = (
+    "the record has lines and also says that everything was shipped; keep only one of"
+    " the two"
+)
 
 
 ALL_SHIPPED = (

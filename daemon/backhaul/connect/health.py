@@ -43,7 +43,7 @@ async def guarded(work: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         if is_cancelled():
             raise
-        raise ConnectorFailed("it cancelled itself") from None
+        raise ConnectorFailed("the connector cancelled its own task") from None
     except (Exception, SystemExit, GeneratorExit, BaseExceptionGroup) as error:
         if is_cancelled():
             raise asyncio.CancelledError from error

@@ -95,7 +95,9 @@ async def poll_now(hosts: Sequence[Host], name: str) -> dict[str, int]:
     for host in hosts:
         if host.connector.instance == name:
             return await host.once()
-    raise BackhaulError(f"connection {name} does not run: it is not enabled")
+    raise BackhaulError(
+        f"connection {name} does not run, because the setting enabled is false for it"
+    )
 
 
 async def stop_all(

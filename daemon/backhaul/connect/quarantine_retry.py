@@ -51,7 +51,7 @@ def edited_record(
         raise BackhaulError(f"row {row.id} is a {known['kind']}, not a {kind}")
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
-        raise BackhaulError(f"no record is called {known['kind']!r}; {_kinds()}")
+        raise BackhaulError(f"there is no kind of record {known['kind']!r}; {_kinds()}")
     allowed = set(type_.__struct_fields__) - READ_ONLY_FIELDS
     if strange := sorted(set(fields) - allowed):
         raise BackhaulError(
@@ -65,7 +65,9 @@ def edited_record(
         plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
         return msgspec.json.encode({**known, "record": plain})
     except msgspec.ValidationError as error:
-        raise BackhaulError(f"that is no {known['kind']}: {error}") from None
+        raise BackhaulError(
+            f"the edited row is not a valid {known['kind']}: {error}"
+        ) from None
     except UnicodeEncodeError:
         raise BackhaulError(
             "a field contains characters that are not valid text"
@@ -88,12 +90,13 @@ def _value(text: str) -> object:
 
 def _kind_missing() -> str:
     raise BackhaulError(
-        f"this row never became a record; set its kind with --kind: {_kinds()}"
+        "Backhaul could not read this row as a record, so its kind is unknown; add"
+        f" --kind; {_kinds()}"
     )
 
 
 def _kinds() -> str:
-    return f"there are {', '.join(RECORD_TYPES)}"
+    return f"the kinds are {', '.join(RECORD_TYPES)}"
 
 
 BATCH = 100

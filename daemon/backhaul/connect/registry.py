@@ -101,8 +101,8 @@ def check_shared_sources(instances: Mapping[str, Instance]) -> list[Finding]:
         Finding(
             "",
             f"connectors.{other}",
-            f"takes {shared}, which connectors.{one} takes as well: each record would"
-            " be applied twice",
+            f"takes {shared}, which connectors.{one} also takes: Backhaul would"
+            " apply each record twice",
             "remove one of the two, set enabled = false for it, or give it a source of"
             " its own",
         )

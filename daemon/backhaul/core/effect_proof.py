@@ -111,7 +111,9 @@ def find_adjustment(
     if wanted.tag is not None:
         tagged = _ids(move for move in moves if move.note == wanted.tag)
         if tagged:
-            return Finding(EffectState.APPLIED, "the history shows our tag", tagged)
+            return Finding(
+                EffectState.APPLIED, "the stock history shows our reference tag", tagged
+            )
         if behavior.keeps_notes:
             return Finding(EffectState.ABSENT, "the history does not show our tag")
     similar = [

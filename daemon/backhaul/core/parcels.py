@@ -40,9 +40,9 @@ def _units(quantity: object) -> object:
 
 
 _SAYS = {
-    "restocked": "was cancelled and put back when {} left: {} too many in stock",
-    "cancelled": "was cancelled when {} left: {} shipped for a cancelled order",
-    "refunded": "was refunded when {} left: {} shipped that are paid back",
+    "restocked": "was cancelled with a restock, but {} left: the stock is {} too high",
+    "cancelled": "was cancelled, but {} left: {} shipped for a cancelled order",
+    "refunded": "was refunded, but {} left: {} shipped for a refunded order",
 }
 
 

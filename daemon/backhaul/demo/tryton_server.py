@@ -131,4 +131,4 @@ def _run(*words: str, password_file: Path | str = "") -> None:
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise BackhaulError(f"the Tryton database could not be made: {last}")
+        raise BackhaulError(f"the Tryton database could not be created: {last}")

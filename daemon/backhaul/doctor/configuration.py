@@ -116,7 +116,7 @@ def _kept(settings: Settings) -> Iterator[Result]:
     for file in sorted(folder.glob("*")) if folder.is_dir() else ():
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & FORBIDDEN_BITS:
-            said = f"{file} is open to group or others (mode {mode:04o})"
+            said = f"other users have access to {file} (mode {mode:04o})"
             yield fail("secret files", said, f"chmod 600 {file}")
 
 
@@ -201,7 +201,9 @@ async def shown_by(name: str, options: Mapping[str, object]) -> HostKey:
     """Return the host key of a connection's SFTP server, without logging in."""
     host, port = options.get("sftp_host"), int(str(options.get("sftp_port") or PORT))
     if not host:
-        raise BackhaulError(f"{name} has no sftp_host: it uses no SFTP server")
+        raise BackhaulError(
+            f"connection {name} uses no SFTP server, because it has no sftp_host"
+        )
     where = f"{host}:{port}"
     logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
     try:
@@ -209,6 +211,6 @@ async def shown_by(name: str, options: Mapping[str, object]) -> HostKey:
     except (asyncssh.Error, OSError) as error:
         raise BackhaulError(f"{where} cannot be reached: {error}") from None
     if key is None:
-        raise BackhaulError(f"{where} shows no key")
+        raise BackhaulError(f"the SFTP server {where} shows no host key")
     public = key.export_public_key().decode().split()
     return HostKey(where, str(key.get_fingerprint()), " ".join(public[:2]))

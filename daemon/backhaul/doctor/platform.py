@@ -182,7 +182,7 @@ def _scope(path: str, answer: Response, name: str) -> Result:
         return ok("scope", f"{scope}: GET {path} works", name)
     if answer.status in {404, 405, 501}:
         return ok("scope", f"{scope}: this platform has no {path}", name)
-    said = f"{scope}: GET {path} was answered {answer.said()}"
+    said = f"{scope}: the platform answered GET {path} with {answer.said()}"
     if answer.status != 403:
         return warn("scope", said, "try again later: backhaul doctor", name)
     say = fail if path in NEEDED else warn

@@ -293,8 +293,8 @@ async def _find_all(
         trace = await find(store, name, sorted(emails))
         if trace is None:
             raise BackhaulError(
-                f"no customer of {store} has the id or e-mail {name!r}; searched"
-                " customers, orders and erased customers"
+                f"no customer of store {store} has the id or e-mail {name!r};"
+                " Backhaul searched customers, orders and erased customers"
             )
         persons.update(_identities(trace, emails))
         eraser = CustomerEraser(trace.customer_id, persons)

@@ -50,7 +50,7 @@ class ReadRefused(Unusable):
 
     def __init__(self, path: str, answer: Response) -> None:
         self.status = answer.status
-        super().__init__(f"GET {path} was answered {answer.said()}")
+        super().__init__(f"the platform answered GET {path} with {answer.said()}")
 
 
 class PlatformClient:
@@ -201,5 +201,5 @@ def _is_list(answer: Response) -> bool:
 def _object_path(path: str, object_id: str) -> str:
     """Return an object's path; an id cannot change the list. Raises Unusable."""
     if object_id in _NO_IDS:
-        raise Unusable(f"{path} cannot be asked for the id {object_id!r}")
+        raise Unusable(f"the id {object_id!r} cannot be used in a request to {path}")
     return f"{path}/{quote(object_id, safe='')}"

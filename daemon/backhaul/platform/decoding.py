@@ -382,7 +382,7 @@ def resource(document: object) -> dict[str, Any]:
     """Take one object out of an answer, wrapped in `data` or bare. Raises Unusable."""
     inner = document.get("data", document) if isinstance(document, dict) else document
     if not isinstance(inner, dict):
-        raise Unusable("the answer holds no object")
+        raise Unusable("the platform's response holds no object")
     return inner
 
 
@@ -390,7 +390,7 @@ def rows(document: object) -> list[Any]:
     """Take a list out of an answer, wrapped in `data` or bare. Raises Unusable."""
     inner = document.get("data") if isinstance(document, dict) else document
     if not isinstance(inner, list):
-        raise Unusable("the answer holds no list")
+        raise Unusable("the platform's response holds no list")
     return inner
 
 

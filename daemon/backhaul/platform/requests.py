@@ -109,9 +109,11 @@ def evidence(
         return _adjustment(command, data)
     order = decoding.order(data, tracking)
     if order.id != command.target:
-        raise Unusable(f"the answer is about {order.id}, not {command.target}")
+        raise Unusable(
+            f"the platform's response is about order {order.id}, not {command.target}"
+        )
     if not shows_effect(command, order, data):
-        raise Unusable(f"the answer does not show the {command.kind}")
+        raise Unusable(f"the platform's response does not show the {command.kind}")
     if command.kind == "fulfill":
         fitting = matching_parcels(command, order, data, claimed)
         # One that another command owns was asked for by both.
@@ -183,10 +185,12 @@ def own_cancellation(
 
 def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
     if _id(data.get("productId")) != command.target:
-        raise Unusable(f"the answer is about {data.get('productId')!r}")
+        raise Unusable(
+            f"the platform's response is about product {data.get('productId')!r}"
+        )
     adjustment, levels = _id(data.get("adjustmentId")), data.get("levels")
     if not (adjustment and isinstance(levels, list)):
-        raise Unusable("the answer holds no adjustmentId and levels")
+        raise Unusable("the platform's response has no adjustmentId and levels")
     return {"adjustment_id": adjustment, "levels": levels}
 
 

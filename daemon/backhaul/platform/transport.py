@@ -291,7 +291,10 @@ class Transport:
         while True:
             await self._await_room(priority)
             if self.circuit.reads_wait:
-                raise NotSent("the platform keeps failing; Backhaul probes it soon")
+                raise NotSent(
+                    "the last requests to the platform failed; Backhaul tries one"
+                    " request soon"
+                )
             answered = False
             try:
                 answer = await self._exchange(self._reads, request)
@@ -340,7 +343,7 @@ class Transport:
             room = next(rooms, False)
             if not may_send():
                 self.budget.give_back(int(room))
-                raise SendingEnded("sending has ended")
+                raise SendingEnded("the daemon is stopping and sends nothing more")
             return await self._exchange(self._commands, request, room_taken=room)
 
         try:
@@ -441,7 +444,9 @@ class Transport:
             body += chunk
             if len(body) > self._limits.max_response_bytes:
                 limit = self._limits.max_response_bytes
-                raise ResponseTooLong(f"the answer is longer than {limit} bytes")
+                raise ResponseTooLong(
+                    f"the platform's response is longer than {limit} bytes"
+                )
         return bytes(body)
 
 

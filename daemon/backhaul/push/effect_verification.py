@@ -220,7 +220,10 @@ def _fulfilled(
     new = [parcel for parcel in shown if parcel not in before]
     tracked = command.payload["tracking_number"] is not None
     if new and not tracked and not uncertain.baseline:
-        reason = "the order shows such a parcel, perhaps since before the command"
+        reason = (
+            "the order shows such a parcel, but the parcel may be older than the"
+            " command"
+        )
         return Proof(EffectState.UNDECIDABLE, reason, read)
     if new and (tracked or len(new) == 1):
         evidence = read | requests.parcel_evidence(command, order, data, new[0])
@@ -301,7 +304,10 @@ def _without_new_parcel(
         reason = f"the order does not show the parcel{whole}"
         return Proof(EffectState.ABSENT, reason, read)
     if _is_as_before(uncertain, order):
-        reason = "the order shows the number as before, and nothing was shipped since"
+        reason = (
+            "the order already showed the number before, and nothing was"
+            " shipped since then"
+        )
         return Proof(EffectState.ABSENT, reason, read)
     reason = "the order shows the number, but not for how many parcels"
     return Proof(EffectState.UNDECIDABLE, reason, read)

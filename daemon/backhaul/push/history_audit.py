@@ -48,14 +48,14 @@ RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
 OPENING = "the platform's history has not been read since the start"
 RESTORED = (
-    "reconcile_only: the database is older than what was sent from it (restored, or"
-    " copied); the platform's history is being matched"
+    "reconcile_only: the database was restored or copied, so commands may be"
+    " missing in it. Backhaul is reading the platform's stock history to find them"
 )
 IN_FLIGHT = (
-    "the database was restored: a request from before may still take effect; nothing is"
-    " sent until it would have"
+    "the database was restored, and a request from before the restore may still"
+    " take effect. Backhaul sends nothing until that is no longer possible"
 )
-WOUND_BACK = "the clock went back; the stock history is being audited again"
+WOUND_BACK = "the clock was set back; Backhaul is auditing the stock history again"
 
 
 class _Reading(Struct):
@@ -301,9 +301,9 @@ class Auditor:
     def _stop(self, foreign: list[str]) -> None:
         """Stop sending: a second daemon under this name would send all twice."""
         self._foreign = (
-            f"the platform's history shows {tag(foreign[0])}, which was not sent from"
-            f" this database: another Backhaul works for store {self._store}, on a copy"
-            " of it. Stop the other one, then restart this one"
+            f"the platform's history shows {tag(foreign[0])}, which was not sent"
+            " from this database: another Backhaul uses a copy of this database for"
+            f" store {self._store}. Stop the other Backhaul, then restart this one"
         )
         self._switch.hold_for_audit(self._foreign)
         if "foreign" not in self._reported:

@@ -184,9 +184,15 @@ class Resolver:
                 if (resent := await self._send_again(uncertain)) is not None:
                     return resent
             elif keyed:
-                unasked = "it can be sent again with its key once sending resumes"
+                unasked = (
+                    "Backhaul can send the command again with its key"
+                    " when sending resumes"
+                )
         except (NotSent, OutcomeUnknown, Unusable) as error:
-            unasked = f"sending it again with its key got no answer: {error}"
+            unasked = (
+                "Backhaul sent the command again with its key and got no"
+                f" response: {error}"
+            )
         proof = await self._verifier.verify(uncertain)
         if unasked and proof.found is not EffectState.APPLIED:
             raise NotSent(f"{proof.reason}; {unasked}")
@@ -246,7 +252,7 @@ class Resolver:
 
     async def _require_uncertain(self, uncertain: UncertainCommand) -> None:
         if not await self._uncertain.is_still_uncertain(uncertain):
-            raise NotSent("an operator has decided meanwhile")
+            raise NotSent("an operator decided about the command in the meantime")
 
     async def _await_room(self) -> None:
         """Wait for room in the platform's rate budget, as every command does."""

@@ -35,12 +35,12 @@ _OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})
 
 
 UNITS_OPEN = (
-    "the order is not shipped whole: the store would ship its open units for a number "
-    "alone, so nothing was sent"
+    "the order still has open units, and the store would ship them if it received"
+    " the number alone. Nothing was sent"
 )
 NO_FURTHER_NUMBER = (
-    "the store does not take another number for a fulfilled order: change it in the "
-    "store's dashboard"
+    "the store accepts no other tracking number for a fulfilled order; change the"
+    " number in the store's dashboard"
 )
 
 
@@ -84,7 +84,7 @@ async def check_shipped_whole(
         data = await client.read(requests.object_path(command))
         order = decoding.order(data, client.tracking)
     except (NotSent, OutcomeUnknown, ReadRefused, Unusable) as error:
-        reason = f"not sent: the order could not be read before: {error}"
+        reason = f"not sent, because the order could not be read first: {error}"
         return ClassifiedResponse(Verdict(Outcome.NEVER_SENT, reason))
     if order.cancelled_at is not None:
         reason = "the order is cancelled; nothing was sent"
@@ -142,7 +142,7 @@ async def _check_absent(
         return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} does not exist")
     if answer.ok and _lacks_variant(command, answer):
         return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} lacks the variant")
-    return Verdict(Outcome.STOPPED, f"{verdict.reason}, yet {path} is there")
+    return Verdict(Outcome.STOPPED, f"{verdict.reason}, but {path} exists")
 
 
 def _lacks_variant(command: Command, answer: Response) -> bool:
@@ -276,5 +276,5 @@ def interrupted() -> Transition:
     """Return the next state of a command that was being sent when the program died."""
     return Transition(
         causes=CAUSES[Outcome.UNCERTAIN],
-        reason="the program stopped while this was being sent",
+        reason="the daemon stopped while it was sending this command",
     )

@@ -193,7 +193,7 @@ class TargetWorker:
     ) -> Adjust | Wait | Transition:
         """Decide what to do about a stock count, from the snapshot of its variant."""
         if target.variant_id not in seen.levels:
-            reason = "the platform shows no such variant of the product"
+            reason = "the platform does not show this variant of the product"
             return self._not_understood(target, reason)
         stock = replace(stock, is_proved=seen.is_proved, is_studied=seen.is_studied)
         understood = understand(target.count, stock)

@@ -96,11 +96,13 @@ class AlertSettings(Section):
         if self.mail_to and self.mail_from is None:
             raise ValueError("mail_to needs mail_from, the sender's address")
         if (self.smtp_user is None) != (self.smtp_password is None):
-            raise ValueError("smtp_user and smtp_password go together")
+            raise ValueError("smtp_user and smtp_password must both be set, or neither")
         if self.smtp_user and self.smtp_security == "none":
             raise ValueError('a login needs smtp_security "starttls" or "tls"')
         if (self.webhook_url is None) != (self.webhook_secret is None):
-            raise ValueError("webhook_url and webhook_secret go together")
+            raise ValueError(
+                "webhook_url and webhook_secret must both be set, or neither"
+            )
         return self
 
     @property

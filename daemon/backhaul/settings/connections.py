@@ -82,7 +82,9 @@ class Store(Section):
         for name, job in jobs.items():
             if "eager" in job.model_fields_set and name not in PUSH_JOBS:
                 known = ", ".join(sorted(PUSH_JOBS))
-                raise ValueError(f"{name} has eager, which only these take: {known}")
+                raise ValueError(
+                    f"{name} has eager, but only these jobs accept eager: {known}"
+                )
         return jobs
 
 

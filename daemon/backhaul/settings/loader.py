@@ -76,7 +76,7 @@ TEMPLATES = {
     "string_pattern_mismatch": "must match the pattern {pattern}",
     "value_error": "{error}",
 }
-INVALID_NAME = "is not a name: lower-case letters, digits and _ only"
+INVALID_NAME = "is not a valid name: use only lower-case letters, digits and _"
 
 
 def explain(

@@ -65,7 +65,7 @@ def open_to_others(file: Path, secret_options: SecretOptions) -> Finding | None:
         or not mode & FORBIDDEN_BITS
     ):
         return None
-    problem = f"holds secrets and is open to group or others (mode {mode:04o})"
+    problem = f"holds secrets, but other users have access to it (mode {mode:04o})"
     hint = f"chmod 600 {file}, or move the secrets into files of their own (…_file)"
     return Finding(str(file), "", problem, hint)
 
@@ -177,7 +177,7 @@ def read_secret_file(file: Path, *, private: bool) -> str:
     except ValueError as error:
         raise SecretFileError(f"{str(file)!r} is not a path: {error}") from None
     if private and mode & FORBIDDEN_BITS:
-        problem = f"{file} is open to group or others (mode {mode:04o})"
+        problem = f"other users have access to {file} (mode {mode:04o})"
         raise SecretFileError(problem, f"chmod 600 {file}")
     if not text.strip():
         raise SecretFileError(f"{file} is empty")

@@ -129,7 +129,7 @@ def check_host(value: str) -> str:
 def check_database_url(value: str) -> str:
     """Return a valid URL of an SQLite file, or empty text."""
     if value and not value.removeprefix(DATABASE_PREFIX).strip("/"):
-        raise ValueError("names no file")
+        raise ValueError("must name a file")
     if value and not value.startswith(DATABASE_PREFIX):
         raise ValueError(f'must begin with "{DATABASE_PREFIX}" and name a file')
     return value

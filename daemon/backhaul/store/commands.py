@@ -364,8 +364,8 @@ def require_possible(command: Command, verb: str) -> None:
         verbs.append(RESTOCK_UNSHIPPED)
     if verb not in verbs:
         raise BackhaulError(
-            f"command {command.id[:8]} is {command.state}, so {cli_words(verb)} cannot "
-            f"be done; what can: {', '.join(map(cli_words, verbs)) or 'nothing'}"
+            f"command {command.id[:8]} is {command.state}, so {cli_words(verb)} is not"
+            f" possible; possible: {', '.join(map(cli_words, verbs)) or 'nothing'}"
         )
 
 

@@ -76,8 +76,9 @@ class OrphanedWork(Struct, frozen=True):
     def remedy(self) -> str:
         """Return what an operator can do."""
         return (
-            f"name it [stores.{self.store}] again, or decide each:"
-            f" backhaul commands list --store {self.store}, then park and discard"
+            f"add [stores.{self.store}] to the settings again. Or list its commands"
+            f" (backhaul commands list --store {self.store}), then park and discard"
+            " each command"
         )
 
 

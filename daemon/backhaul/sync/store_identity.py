@@ -194,6 +194,6 @@ def _fatal(
     if isinstance(error, PlatformUnavailable | ConfigurationError):
         return error
     return PlatformUnavailable(
-        f"stores.{name}.base_url: {base_url}: {error}. To find where the connection"
-        " fails, run: backhaul doctor"
+        f"stores.{name}.base_url: {base_url} cannot be reached: {error}. To find"
+        " where the connection fails, run: backhaul doctor"
     )

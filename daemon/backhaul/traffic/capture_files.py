@@ -264,7 +264,9 @@ async def _send(
     try:
         answer = await client.post(receiving.url, content=arrival.body, headers=headers)
     except httpx.HTTPError as error:
-        raise Unusable(f"{receiving.url}: {type(error).__name__}: {error}") from None
+        raise Unusable(
+            f"{receiving.url} cannot be reached: {error} ({type(error).__name__})"
+        ) from None
     return answer.status_code
 
 

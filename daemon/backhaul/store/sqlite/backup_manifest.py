@@ -108,8 +108,9 @@ def read(backup: Path) -> Manifest | None:
     except (OSError, msgspec.MsgspecError) as error:
         reason = why(error) if isinstance(error, OSError) else str(error)
         raise CorruptData(
-            f"{file}: the manifest of this backup cannot be read ({reason}); take"
-            " another backup, or remove the manifest if the backup is whole without it"
+            f"{file}: the manifest of this backup cannot be read ({reason}); use"
+            " another backup. If you know that this backup is complete, remove its"
+            " manifest"
         ) from None
 
 

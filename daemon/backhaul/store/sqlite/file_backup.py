@@ -34,8 +34,8 @@ class Damaged(CorruptData):
     def __init__(self, path: Path | str, found: str) -> None:
         self.found = " ".join(found.split())
         super().__init__(
-            f"{path}: the database is damaged ({self.found}); stop the daemon and put a"
-            " backup in its place: backhaul restore FILE"
+            f"{path}: the database is damaged ({self.found}); stop the daemon, then"
+            " restore a backup: backhaul restore FILE"
         )
 
 
@@ -139,7 +139,7 @@ def check(
             )
         except sqlite3.DatabaseError as error:
             if ended():
-                raise Ended(f"{path}: the check was given up") from None
+                raise Ended(f"{path}: the check was stopped") from None
             raise Damaged(named or path, str(error)) from None
     if found != [("ok",)]:
         raise Damaged(named or path, "; ".join(row[0].strip() for row in found))
@@ -159,7 +159,9 @@ def open_beside(path: Path) -> sqlite3.Connection:
     it cannot be read.
     """
     if not path.exists():
-        raise Unusable(f"{path}: no database yet; start the daemon once")
+        raise Unusable(
+            f"{path}: there is no database yet; start the daemon once: backhaul run"
+        )
     try:
         connection = connections.open_reader(path)
         connection.execute("SELECT 1 FROM inbox LIMIT 1")
@@ -193,12 +195,13 @@ def _fill(
 
     def look(_status: int, _remaining: int, _total: int) -> None:
         if ended():
-            raise Ended(f"{target}: the copy was given up")
+            raise Ended(f"{target}: the copy was stopped")
         grown, free = _size(log) - begun, room(source.parent)
         if grown > free:
             raise BackhaulError(
-                f"{source}: its log has grown by {grown >> 20} MB while it was read and"
-                f" {free >> 20} MB are free there: the copy was given up"
+                f"{source}: the copy was stopped, because the database's log grew by"
+                f" {grown >> 20} MB during the copy and only {free >> 20} MB are"
+                " free on that disk"
             )
 
     with closing(sqlite3.connect(target)) as writing:
@@ -228,8 +231,8 @@ def _require_room(source: Path, target: Path, free: int) -> None:
     needed = _size(source)
     if free < needed + needed // 10:
         raise BackhaulError(
-            f"{target}: {_megabytes(needed + needed // 10)} are needed and"
-            f" {_megabytes(free)} are free there"
+            f"{target}: not enough space: the copy needs"
+            f" {_megabytes(needed + needed // 10)}, and {_megabytes(free)} are free"
         )
 
 

@@ -129,9 +129,9 @@ def undo_interrupted(place: Path, *, may_be_absent: bool = False) -> bool:
     _undo(place, intent, keep_intent=not may_be_absent and "" not in intent.parts)
     if is_interrupted(place):
         raise BackhaulError(
-            f"{place}: a restore was interrupted, and there was no database before it;"
-            " run it again: backhaul restore FILE (to start with an empty database,"
-            f" remove {intent_path(place)})"
+            f"{place}: a restore was interrupted, and there was no database before"
+            " it; run the restore again: backhaul restore FILE. To start with an"
+            f" empty database, remove {intent_path(place)}"
         )
     return True
 
@@ -151,9 +151,10 @@ def _undo(place: Path, intent: Intent, *, keep_intent: bool = False) -> None:
             _remove_intent(place)
     except OSError as error:
         raise BackhaulError(
-            f"{place}: the restore failed, and what was there before cannot be put back"
-            f" ({why(error)}); it is in {intent.aside} beside; the next start of"
-            " Backhaul, or the next restore, tries again"
+            f"{place}: the restore failed, and Backhaul could not put the previous"
+            f" database back ({why(error)}); the previous database is"
+            f" {intent.aside}, in the same folder. The next start of Backhaul, or"
+            " the next restore, tries again"
         ) from error
 
 
@@ -162,10 +163,11 @@ def _clear_place(place: Path, intent: Intent) -> None:
     if os.path.lexists(place):
         if place.lstat().st_ino != intent.inode:
             raise BackhaulError(
-                f"{place}: a restore was interrupted, and another file has been put"
-                f" there since; to keep that file, remove {intent_path(place)} (the"
-                f" database from before the restore is {intent.aside}); to undo the"
-                f" restore, remove {place} and start again"
+                f"{place}: a restore was interrupted, and somebody has put another"
+                " file there since then; to keep that file, remove"
+                f" {intent_path(place)} (the database from before the restore is"
+                f" {intent.aside}). To undo the restore, remove {place} and start"
+                " again"
             )
         if "" not in intent.parts:
             place.unlink()
@@ -191,9 +193,9 @@ def _read(place: Path) -> Intent | None:
         return None
     except msgspec.MsgspecError as error:
         raise BackhaulError(
-            f"{target}: cannot be read ({error}); a restore was interrupted: compare"
-            f" {place} with its {place.name}.before-restore-TIME beside, keep the right"
-            " one, and remove this file"
+            f"{target}: a restore was interrupted, and this file about it cannot be"
+            f" read ({error}); compare {place} with {place.name}.before-restore-TIME"
+            f" in the same folder, keep the right database, and remove {target}"
         ) from None
 
 

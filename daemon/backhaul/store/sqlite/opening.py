@@ -95,9 +95,10 @@ def log_problem(path: Path) -> str:
     """
     if file_backup.is_foreign_log(path):
         return (
-            f"{path}: the log {path.name}-wal beside the database is of another"
-            " database; was a backup copied here? Starting would mix the two: move both"
-            " files away, then restore the backup: backhaul restore FILE"
+            f"{path}: the write-ahead log {path.name}-wal belongs to another"
+            " database; perhaps somebody copied a backup to this place. Backhaul"
+            " does not start, because it would mix the two; move both files away,"
+            " then restore the backup: backhaul restore FILE"
         )
     if path.exists() and path.stat().st_size:
         return ""
@@ -106,9 +107,10 @@ def log_problem(path: Path) -> str:
     if left is None:
         return ""
     return (
-        f"{path}: there is no database, but its log {left.name} is there, with changes"
-        " that nothing else may hold; put the database back, or restore a backup:"
-        f" backhaul restore FILE (to begin with an empty database, move {left} away)"
+        f"{path}: the database is missing, but its write-ahead log {left.name} is"
+        " there and can hold changes that exist nowhere else; put the database"
+        " back, or restore a backup: backhaul restore FILE. To begin with an empty"
+        f" database, move {left} away"
     )
 
 
@@ -156,8 +158,9 @@ def _ahead(database: Database, path: Path) -> list[str]:
     newer = {entry.name for entry in migrations.applied(database)} - {*_ours()}
     if newer:
         raise CorruptData(
-            f"{path}: made by a newer version of Backhaul ({', '.join(sorted(newer))});"
-            " install that version, or restore a backup made by this one"
+            f"{path}: a newer version of Backhaul has upgraded this database"
+            f" ({', '.join(sorted(newer))}); install that version, or restore a"
+            " backup that this version made"
         )
     return [entry.name for entry in migrations.pending(database)]
 
@@ -218,8 +221,8 @@ def sole_writer(state_dir: Path) -> Iterator[None]:
         except OSError:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
             raise AlreadyRunning(
-                f"{state_dir}: another Backhaul works here (process {holder});"
-                " stop it first, or use another state_dir"
+                f"{state_dir}: another Backhaul uses this folder (process {holder});"
+                " stop that process first, or set another state_dir"
             ) from None
         os.truncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

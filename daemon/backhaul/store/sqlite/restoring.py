@@ -88,22 +88,22 @@ def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
             yield f"dashboard user {name} is {role} again: {fix}"
         if secret != was_secret:
             fix = f"backhaul users password {name}"
-            yield f"dashboard user {name} has the password of then again: {fix}"
+            yield (f"dashboard user {name} has the password of the backup: {fix}")
 
 
 def _secrets(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
     for store, fingerprint in _missing(_DROPPED, old, new):
         yield (
-            f"webhooks of {store} may be signed with a dropped secret again:"
-            f" backhaul secrets revoke {fingerprint}"
+            f"a revoked webhook secret of store {store} is valid again: backhaul"
+            f" secrets revoke {fingerprint}"
         )
 
 
 def _persons(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
     for store, customer in _missing(_FORGOTTEN, old, new):
         yield (
-            f"a person who was erased is back:"
-            f" backhaul customers erase {customer} --store {store}"
+            "an erased customer is in the database again: backhaul customers erase"
+            f" {customer} --store {store}"
         )
 
 
@@ -203,7 +203,8 @@ def restore(
     except OSError as error:
         named = error.filename or place
         raise BackhaulError(
-            f"{named}: {why(error)}; nothing is restored, and the database is as it was"
+            f"{named}: {why(error)}; nothing was restored, and the database is"
+            " unchanged"
         ) from None
 
 
@@ -264,9 +265,9 @@ def _verify(place: Path, expected: Manifest) -> None:
     if found != expected or left:
         raise CorruptData(
             f"{place}: the restored database differs from the backup"
-            f" ({', '.join(left) or 'its contents changed'}); what was there before is"
-            " back in its place; end every program that uses the database, then run"
-            " the restore again"
+            f" ({', '.join(left) or 'its contents changed'}); Backhaul has put the"
+            " previous database back. End every program that uses the database,"
+            " then run the restore again"
         )
 
 
@@ -274,7 +275,7 @@ def _require_another_file(backup: Path, place: Path) -> None:
     if place.exists() and backup.exists() and backup.samefile(place):
         raise BackhaulError(
             f"{backup}: this is the database itself, not a backup of it; name a file"
-            " that backhaul backup made"
+            " that `backhaul backup` made"
         )
     if place.is_dir():
         raise BackhaulError(f"{place}: the database is a folder; set database.url")
@@ -298,14 +299,17 @@ def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
     """Copy a backup and bring it to this version. Raises CorruptData, BackhaulError."""
     if not backup.is_file():
         problem = "this is not a file" if backup.exists() else "there is no such file"
-        raise BackhaulError(f"{backup}: {problem}; name one that backhaul backup made")
+        raise BackhaulError(
+            f"{backup}: {problem}; name a file that `backhaul backup` made"
+        )
     try:
         _copy(backup, target)
         _require_ours(target, backup)
         opening.open_store(target, clock)
     except file_backup.Damaged as error:
         raise CorruptData(
-            f"{backup}: this backup is damaged ({error.found}); take an older one"
+            f"{backup}: this backup is damaged, or the file is not a backup"
+            f" ({error.found}); use another backup"
         ) from None
     except CorruptData as error:  # of a newer version: the copy's name tells nobody
         raise CorruptData(str(error).replace(str(target), str(backup))) from None
@@ -328,16 +332,19 @@ def _copy(backup: Path, target: Path) -> None:
         file_backup.check(target)
         rows = manifest.rows
     if file_inspection.counts(target) != rows:
-        raise file_backup.Damaged(backup, "its tables have other numbers of rows")
+        raise file_backup.Damaged(
+            backup, "a copy of it has other numbers of rows in its tables"
+        )
 
 
 def _require_same_bytes(backup: Path, copied: Path, manifest: Manifest) -> None:
     size, digest = copied.stat().st_size, backup_manifest.sha256_of(copied)
     if (size, digest) != (manifest.bytes, manifest.sha256):
         raise CorruptData(
-            f"{backup}: this backup is damaged, or the manifest beside it is of another"
-            f" file: it has {size:,} bytes and SHA-256 {digest[:12]}…, and the manifest"
-            f" says {manifest.bytes:,} and {manifest.sha256[:12]}…; take an older one"
+            f"{backup}: this backup is damaged, or its manifest belongs to another"
+            f" file. The backup has {size:,} bytes and SHA-256 {digest[:12]}…, and"
+            f" the manifest says {manifest.bytes:,} and {manifest.sha256[:12]}…. Use"
+            " an older backup"
         )
 
 
@@ -352,8 +359,8 @@ def _require_own_log(backup: Path) -> None:
     if has_journal or file_backup.is_foreign_log(real):
         beside = journal if has_journal else file_replacement.part(real, "-wal")
         raise CorruptData(
-            f"{beside}: this file lies beside the backup, and SQLite would read it as a"
-            " part of the backup; move it away if it is not a part of it, or take"
+            f"{beside}: SQLite would read this file as a part of the backup. If the"
+            " file does not belong to the backup, move the file away. Otherwise use"
             " another backup"
         )
 
@@ -364,8 +371,8 @@ def _require_ours(copied: Path, backup: Path) -> None:
         if migrations.applied(Database(connection, execute_plugins=False)):
             return
     raise CorruptData(
-        f"{backup}: no backup of Backhaul: it is empty, or of another program; name a"
-        " file that backhaul backup made"
+        f"{backup}: this is not a backup of Backhaul: it is empty, or another"
+        " program made it. Name a file that `backhaul backup` made"
     )
 
 

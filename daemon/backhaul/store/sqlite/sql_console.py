@@ -87,8 +87,8 @@ class Asker:
                 raise BackhaulError(self._why_not(error)) from None
             except MemoryError:
                 raise BackhaulError(
-                    f"the query needs more than {MEMORY_BYTES >> 20} MB of memory; ask"
-                    " for less"
+                    f"the query needs more than {MEMORY_BYTES >> 20} MB of memory;"
+                    " select fewer rows or columns"
                 ) from None
             cursor.close()
         return Answer(names, rows, tuple(sorted(self._guard.withheld)))
@@ -97,7 +97,7 @@ class Asker:
         """Return the published columns of a table or view, and refuse any other."""
         if table not in PUBLISHED:
             raise BackhaulError(
-                f"there is no table {table!r} to export; there are: "
+                f"there is no table {table!r} to export; the tables are: "
                 + ", ".join(PUBLISHED)
             )
         found = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - one of ours
@@ -142,8 +142,9 @@ class Asker:
         text = str(error)
         if text == "interrupted":
             return (
-                f"stopped after {LONGEST_SECONDS:.0f} s, so that the daemon is not held"
-                " up; ask for less, or see docs/mirror.md for what is quick"
+                f"the query was stopped after {LONGEST_SECONDS:.0f} s, because it"
+                " would slow down the daemon. Select less, or see docs/mirror.md"
+                " for fast queries"
             )
         if self._guard.refused:
             return refusal(self._guard.refused)
@@ -152,13 +153,13 @@ class Asker:
         if "too big" in text:
             most = LIMITS[sqlite3.SQLITE_LIMIT_LENGTH] >> 20
             return (
-                f"a value is larger than {most} MB; take a part of it, as with"
+                f"a value is larger than {most} MB; select a part of it, such as"
                 " substr(column, 1, 1000)"
             )
         if "one statement" in text:
-            return "query takes one statement at a time"
+            return "write only one SQL statement"
         if text.startswith("no such table"):
-            return f"{text}; there are: {', '.join(PUBLISHED)}"
+            return f"{text}; the tables are: {', '.join(PUBLISHED)}"
         return f"SQLite says: {text}"
 
 
@@ -173,14 +174,16 @@ def _fetch(
         left -= each_row + sum(map(_bytes_of, row))
         if left < 0 or len(rows) == bounds.rows:
             most = f"{bounds.bytes >> 20} MB" if left < 0 else f"{bounds.rows:,} rows"
-            raise BackhaulError(f"more than {most}; {_LESS[bounds == TABLE]}")
+            raise BackhaulError(
+                f"the result has more than {most}; {_LESS[bounds == TABLE]}"
+            )
         rows.append(row)
     return rows
 
 
 _LESS = {
-    True: "say LIMIT, name fewer columns, or take --csv, --json or --jsonl",
-    False: "say LIMIT, name fewer columns, or take a whole table with: backhaul export"
+    True: "add a LIMIT, select fewer columns, or use --csv, --json or --jsonl",
+    False: "add a LIMIT, select fewer columns, or export a whole table: backhaul export"
     " TABLE",
 }
 

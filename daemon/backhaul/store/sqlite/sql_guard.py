@@ -160,7 +160,7 @@ def _require_reading(sql: str) -> None:
     if word in _WRITING:
         raise BackhaulError(refusal(word))
     begun = sql[:_SHOWN].strip()
-    what = f"no statement of SQL begins with {begun!r}" if begun else "there is no SQL"
+    what = f"{begun!r} does not begin an SQL statement" if begun else "there is no SQL"
     raise BackhaulError(f"{what}; begin with {_ALLOWED}")
 
 
@@ -174,8 +174,8 @@ def _require_conditions(sql: str) -> None:
     named = [name for name in (*WITHHELD, *_RAW_TABLES) if name in text]
     if named and ("using" in text or "natural" in text):
         raise BackhaulError(
-            f"query does not join {named[0]} with USING or NATURAL; write the condition"
-            " with ON"
+            f"`backhaul query` cannot join {named[0]} with USING or NATURAL; write"
+            " the condition with ON"
         )
 
 
@@ -189,6 +189,6 @@ def _first_word(sql: str) -> tuple[str, str]:
 def refusal(what: str) -> str:
     """Return the sentence for what a statement may not do."""
     return (
-        f"query only reads, and refuses {what}: the daemon alone writes to its"
-        f" database; use {_ALLOWED}"
+        f"`backhaul query` only reads, so it refuses {what}; only the daemon writes"
+        f" to the database. Use {_ALLOWED}"
     )

@@ -233,8 +233,8 @@ class Writer:
             logger.bind(action="database.damaged").error("{}", error)
         else:
             self._failure = WriterFailed(
-                f"the database's writer failed ({type(error).__name__}: {error});"
-                " nothing acknowledged is lost; start the program again"
+                f"writing to the database failed ({type(error).__name__}: {error})."
+                " Nothing that Backhaul confirmed is lost. Start the daemon again"
             )
             logger.bind(action="database.writer_failed").opt(exception=error).error(
                 "{}", self._failure
@@ -290,7 +290,7 @@ class Writer:
                 raise Damaged(self._path, str(error)) from error
             told = error
             if isinstance(error, sqlite3.Error):
-                told = Busy(f"the database does not take writes now: {error}")
+                told = Busy(f"the database cannot be written now: {error}")
             return [_Failure(told)] * len(futures)
         return results
 
@@ -339,7 +339,7 @@ def _unwrapped(connection: sqlite3.Connection, job: _Job[Any]) -> object:
     try:
         value: object = job.unit(connection)
     except sqlite3.Error as error:
-        return _Failure(Busy(f"the database is not at rest now: {error}"))
+        return _Failure(Busy(f"the database is busy now: {error}"))
     except Exception as error:  # noqa: BLE001 - handed to whoever waits
         return _Failure(error)
     return value

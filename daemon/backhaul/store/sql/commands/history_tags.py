@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from backhaul.store.commands import TaggedAdjustment
     from backhaul.store.sqlite.writer import Writer
 
-RESTORED = "the database was restored: it may have been sent in a life it forgot"
-_LATE = "the platform's history shows our tag: it landed after all"
+RESTORED = "the database was restored; the command may have been sent before that"
+_LATE = "the platform's stock history shows our reference tag: the command took effect"
 _OPEN = f"""
     SELECT {COLUMNS} FROM commands
     WHERE store = ? AND state = 'planned' AND kind != 'target'

@@ -83,8 +83,8 @@ def _of_cancellation(
     out = out_by_line(connection, *place, settlement.evidence.get("fulfilled") or {})
     if units := sum(out.values()):
         says = (
-            f"was cancelled and put back when {_counted(units)} had shipped:"
-            f" {_counted(units)} too many in stock"
+            f"was cancelled with a restock after {_counted(units)} had shipped: the"
+            f" stock is {_counted(units)} too high"
         )
         _add(connection, command, "restocked", _named(connection, *place, says), now)
 

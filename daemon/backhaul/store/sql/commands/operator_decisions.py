@@ -72,8 +72,9 @@ def _find(connection: sqlite3.Connection, id_: str) -> Command:
 def _require_still(command: Command, shown: State | None) -> None:
     if shown is not None and command.state is not shown:
         raise BackhaulError(
-            f"command {command.id[:8]} was {shown} and is {command.state} by now; look "
-            f"again: backhaul commands show {command.id[:8]}"
+            f"command {command.id[:8]} was {shown} when you opened it and is"
+            f" {command.state} now; check it again: backhaul commands show"
+            f" {command.id[:8]}"
         )
 
 
@@ -113,8 +114,9 @@ def _require_sent(connection: sqlite3.Connection, command: Command) -> None:
     query = "SELECT sent_at FROM commands WHERE seq = ?"
     if connection.execute(query, (command.seq,)).fetchone()[0] is None:
         raise BackhaulError(
-            f"command {command.id[:8]} was not sent, or by a version that kept nothing "
-            "to tell its effect by: a look would find nothing; resend or drop it"
+            f"command {command.id[:8]} was not sent, or an old version sent it"
+            " without the data that a check needs. A check would find nothing;"
+            " resend or discard the command"
         )
 
 

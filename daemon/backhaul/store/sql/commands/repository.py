@@ -87,8 +87,8 @@ _IN_A_DRY_RUN = f"""
 _DUE_IN_A_DRY_RUN = _IN_A_DRY_RUN.format("NOT")
 _TO_REHEARSE = _IN_A_DRY_RUN.format("")
 DAMAGED = (
-    "is not as it was written: the disk or the file is damaged; compare it with its"
-    " record, and restore a backup"
+    "the stored command is damaged, so the disk or the database file has an error."
+    " Compare the command with its record, and restore a backup"
 )
 # What is met where values of a damaged row are read; anything else is a bug.
 _DAMAGE = (LookupError, TypeError, ValueError, sqlite3.OperationalError)
@@ -166,9 +166,9 @@ class SqlCommands:
         ).fetchone()
         if row is None or row[0] != self._epoch:
             raise AlreadyRunning(
-                "another Backhaul has begun to work on this database, on a machine that"
-                " does not see this one's lock; keep the state_dir on a disk of one"
-                " machine, and run one daemon"
+                "another Backhaul has started to use this database, on a machine"
+                " that does not see the lock of this daemon. Keep state_dir on a"
+                " local disk, and run only one daemon"
             )
 
     async def hold_for_dry_run(
@@ -325,7 +325,7 @@ def park_damaged(
     ).fetchone()
     adjustments.follow(connection, id_.decode(errors="replace"), parked, DAMAGED, now)
     logger.bind(action="command.damaged", number=seq).error(
-        "command {} {}", seq, DAMAGED
+        "command {}: {}", seq, DAMAGED
     )
 
 

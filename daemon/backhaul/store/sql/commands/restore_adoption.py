@@ -26,7 +26,10 @@ REMEMBERED = timedelta(days=30)
 """How long after a restore a record may come in again that was worked off before."""
 MOST_EARLIER_ROUNDS = 20
 """How often, at most, a count was reckoned anew in a life that is not remembered."""
-ADOPTED = "the platform's history showed our tag before this record came in again"
+ADOPTED = (
+    "the platform's stock history showed our reference tag before this record arrived"
+    " again"
+)
 # What was told another reason was no step of a count; what is not in the ledger yet may
 # have been one.
 _FORGOTTEN = f"""
@@ -50,7 +53,9 @@ _COUNTS = """
     FROM stock_targets t JOIN commands c ON c.id = t.command_id
     WHERE t.store = :store AND t.variant_id = :variant
 """
-LOOKED_AT = "the database was restored: the order is read before anything is sent"
+LOOKED_AT = (
+    "the database was restored; Backhaul reads the order before it sends anything"
+)
 
 
 class InitialState(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BATCH = 64
 TOLERANCE = timedelta(seconds=60)
 """How far the platform's clock may be behind before a new object counts as old."""
-OLD = "it was there before the connector was set up"
+OLD = "the object existed before the connection was set up"
 
 _ROWS = """
     SELECT id, kind, object_id, at FROM changes

@@ -66,7 +66,7 @@ _DAMAGED = (
     "the changed object is damaged in the database and is being refetched; resend the"
     " delivery then"
 )
-_INTERRUPTED = "the program stopped while this was being handed over"
+_INTERRUPTED = "the daemon stopped while the connection received this delivery"
 _UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})
 _VERBS = {
     "resend": Cause.PERSON_RESENDS,
@@ -272,7 +272,11 @@ class _Claim:
         """
         document = _document(self._connection, self._instance, delivery)
         if self._is_echo(delivery, cause):
-            self._move(delivery, Cause.REPLACED, "its own command caused this")
+            self._move(
+                delivery,
+                Cause.REPLACED,
+                "the connection's own command caused this change",
+            )
             if delivery.topic == "stock.changed" and document:
                 self._skip_level(delivery, document)
         elif document is None:
@@ -408,7 +412,7 @@ def _move(
         state = next_state(before, cause)
     except ValueError:
         raise BackhaulError(
-            f"delivery {seq} is {before}; that cannot be done to it"
+            f"delivery {seq} is {before}, so this action is not possible"
         ) from None
     settled_at = now if state in _SETTLED else None
     values = {"seq": seq, "state": state.value, "reason": reason}

@@ -67,8 +67,9 @@ class SqlQuarantine(Family):
         kept = payload.decode() if payload else row.payload
         if kept == "null":
             raise BackhaulError(
-                f"row {id_} never became a record, so there is nothing to try "
-                f"again; correct it: backhaul quarantine edit {id_} --kind …"
+                f"Backhaul could not read row {id_} as a record, so a retry without"
+                f" changes fails again. Edit the row: backhaul quarantine edit {id_}"
+                " --kind KIND --set NAME=VALUE"
             )
         by_connector = kept == KEPT_BY_CONNECTOR.decode()
         state = "approved" if by_connector else "waiting"
@@ -158,12 +159,12 @@ def _require_number_only(
     mirror = MirrorReader(connection)  # type: ignore[arg-type]
     parcels = mirror.parcels_of(store, order.id)
     if number in {parcel.number for parcel in parcels}:
-        raise BackhaulError(f"order {order.name} shows number {number} already")
+        raise BackhaulError(f"order {order.name} already shows the number {number}")
     if open_ := mirror.open_units(store, order.id):
         raise BackhaulError(
-            f"order {order.name} has {open_} units that are not shipped in the store, "
-            "and a number alone would ship them; retry ships the row's units, or "
-            "change the number in the store's dashboard"
+            f"order {order.name} still has {open_} open units in the store, and the"
+            " number alone would ship all of them. To ship the row's units, retry"
+            " the row. To change only the number, use the store's dashboard"
         )
 
 
@@ -185,7 +186,7 @@ def _find(
             "backhaul events reprocess --state quarantined"
         )
     if row.state not in states or row.command_id is not None:
-        raise BackhaulError(f"row {id_} is {row.state} by now; nothing was changed")
+        raise BackhaulError(f"row {id_} is now {row.state}; nothing was changed")
     return row
 
 

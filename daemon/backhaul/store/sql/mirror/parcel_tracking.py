@@ -54,7 +54,7 @@ def track(
         advanced += connection.execute(_ADVANCE, values).rowcount
     name = found.parcels[0].order_name
     if not advanced:
-        return f"a parcel of order {name} got that far before"
+        return f"a parcel of order {name} already had this status or a later one"
     result = f"a parcel of order {name} is {found.status}"
     return f"{result}{_cancel_returned(connection, record, found, now)}"
 
@@ -72,16 +72,17 @@ def _cancel_returned(
     # An operator's later decision, or a command under way, must stay.
     known = "SELECT 1 FROM commands WHERE id = :id"
     if connection.execute(known, {"id": cancel.id}).fetchone():
-        return "; to cancel it was asked for before"
+        return "; the cancellation was already requested"
     cause = f"parcel {found.tracking_number} came back ({record.instance})"
     plan(connection, record.store, record.instance, cancel, cause, now)
     if not found.propose:
-        return "; it is to be cancelled"
+        return "; Backhaul cancels the order"
     values = {
         "id": cancel.id,
-        "reason": f"proposed: {cause}; resend it to cancel the order, or drop it",
+        "reason": f"Backhaul proposes to cancel the order: {cause}. To cancel,"
+        " resend the command. Otherwise discard it",
         "planned": State.PLANNED,
         "parked": next_state(State.PLANNED, Cause.PERSON_PARKS),
     }
     connection.execute(_PARK, values)
-    return "; to cancel it is proposed"
+    return "; Backhaul proposes to cancel the order"

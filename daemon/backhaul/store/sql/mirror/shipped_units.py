@@ -95,8 +95,9 @@ def _fulfill(
     if row is None or not is_refunded(row[0]):
         return None
     return Hold(
-        f"order {order.name} is refunded: a parcel is reported for it, and nothing was"
-        " sent; resend it to fulfill the order all the same, or drop it"
+        f"order {order.name} is refunded, but a parcel is reported for it. Nothing"
+        " was sent. To fulfill the order anyway, resend the command. Otherwise"
+        " discard it"
     )
 
 
@@ -116,9 +117,10 @@ def _cancel(
     other = {**command.payload, "restock": False, "restock_unshipped": True}
     return Hold(
         f"{out} of {total} units of order {order.name} have shipped and are not"
-        f" reported returned; the restock would put back {total}. Choose: resend (the"
-        f" parcels came back: cancel and put back {total}), resend --restock-unshipped"
-        f" (cancel and put back {total - out}), or drop",
+        f" reported as returned, but the restock would put back {total}. If the"
+        f" parcels came back: resend (cancel, restock {total}). If not: resend"
+        f" --restock-unshipped (cancel, restock {total - out}). To keep the order:"
+        " discard",
         other,
     )
 

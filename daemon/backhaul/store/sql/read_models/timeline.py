@@ -102,7 +102,7 @@ _WORK = f"""
            'of ' || substr(a.command_id, 1, 8),
            coalesce(a.outcome, iif({_UNDER_WAY}, 'sending', 'no answer')),
            coalesce(a.reason, iif({_UNDER_WAY}, 'no answer has come yet',
-             'the program stopped while this was being sent')), NULL, 3
+             'the daemon stopped while it was sending this command')), NULL, 3
     FROM attempts a JOIN commands c ON c.id = a.command_id WHERE {_COMMAND}
     UNION ALL
     SELECT e.at, 'echo', 'of ' || substr(c.id, 1, 8), 'confirmed',

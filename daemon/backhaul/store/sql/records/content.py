@@ -19,8 +19,9 @@ NOT_ASKED = (
 """Members of a record that do not change what is sent; `everything` follows from its
 lines, and older versions did not write it."""
 CHOICES = (
-    "If it is a further parcel, retry ships it beside the first; if it corrects the "
-    "first, drop it and change the parcel in the store's dashboard"
+    "If the row is a further parcel, retry ships that parcel too. If the row"
+    " corrects the first parcel, discard the row and change the parcel in the"
+    " store's dashboard"
 )
 _SPOKEN = {
     "order": "the order",

@@ -57,8 +57,8 @@ SHORTEST_REST = timedelta(milliseconds=50)
 LONGEST_REST = timedelta(seconds=1)
 """A waiting record rests as long as it has waited: its order is a moment behind, or far
 away."""
-OTHER = "its key is known with other content; the first one counts"
-GIVEN_UP = "its key is known with other content, which a person gave up"
+OTHER = "an earlier record with the same key has other content; the earlier counts"
+GIVEN_UP = "an operator discarded an earlier record with the same key and other content"
 KEPT_BY_CONNECTOR = b'{"kind":"kept","record":{}}'
 """The payload of a bad row that its connector can apply as it is."""
 APPROVED = """
@@ -342,7 +342,7 @@ def _accept_again(
         return _take_anew(connection, record._replace(id=held.id), new, match_one)
     if not same and not is_spelled_otherwise(held.payload, record.payload):
         return _contradict(connection, record, new, held.state, held.payload)
-    known = "given up by a person" if held.state == "dropped" else "known already"
+    known = "discarded by an operator" if held.state == "dropped" else "known already"
     return RecordOutcome(record, "duplicate", known)
 
 

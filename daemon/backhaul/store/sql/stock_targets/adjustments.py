@@ -21,7 +21,7 @@ KIND = "target"
 """The kind of the command of a stock target, which itself is never sent."""
 _PENDING_KINDS = frozenset({"adjust", "cancel"})
 """Kinds of commands that the calculation of a stock target includes."""
-NEWER = "a newer count has come"
+NEWER = "a newer count arrived"
 SUPERSEDED_BEFORE_RESTORE = (
     "before the database was restored, its count was calculated again or a newer count"
     " was applied"
@@ -345,15 +345,16 @@ def _counted_reason(connection: Connection, command: Command) -> str | None:
     found = connection.execute(_COUNTED, values).fetchall()
     for state, adjustment, quantity, as_of, target, is_readable, is_resent in found:
         if state != "applied":
-            missed = "a command from before the count was missed"
+            missed = "the count did not include an earlier command"
             supersede_adjustment(connection, adjustment, missed)
         elif is_readable:
-            return f"the count of {quantity} as of {as_of} contains it already"
+            return f"the count of {quantity} as of {as_of} already includes this change"
         elif not is_resent:
             said = f"the count of {quantity} as of {as_of} (target {target[:8]})"
             raise Damaged(
-                f"{said} may contain it, but is damaged in the database; resend it if"
-                " it does not, else drop it"
+                f"{said} may include this change, but the count is damaged in the"
+                " database. If the count does not include the change, resend the"
+                " command. Otherwise discard it"
             )
     return None
 

@@ -76,8 +76,8 @@ class AffectedCount(Struct, frozen=True):
     def in_words(self) -> str:
         """Return the end of a sentence about the late effect, for an operator."""
         return (
-            f"behind the count of {self.quantity} as of {self.as_of} (target"
-            f" {self.target[:8]}), which was calculated without it: correct the stock"
+            f"after the count of {self.quantity} as of {self.as_of} (target"
+            f" {self.target[:8]}), which did not include it: correct the stock"
         )
 
 

@@ -262,7 +262,7 @@ def undecided_work(connection: Connection, values: Mapping[str, object]) -> str:
         return str(row[0])
     for id_, _, _, state in connection.execute(_CANCELS, values):
         if state != "planned":
-            return f"cancel command {id_[:8]} is under way"
+            return f"cancel command {id_[:8]} is in progress"
     row = connection.execute(_WAITING, values).fetchone()
     return str(row[0]) if row is not None else ""
 
