@@ -14,7 +14,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.store.records import NewRecord
-from backhaul.store.sql.customer_erasure.erase import SqlErasure
+from backhaul.store.sqlite.engine import SqliteEngine
+from backhaul.store.sqlite.erased_bytes import SqliteErasure
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none
@@ -45,7 +46,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield started
 
 
-class Breaking(SqlErasure):
+class Breaking(SqliteErasure):
     """Is broken off at a verb, as by a restart or a full disk."""
 
     at = ""
@@ -77,7 +78,7 @@ async def breaking(store: SqliteStore, at: str) -> AsyncIterator[Breaking]:
     writer = Writer(store.path, lambda connection, arrivals: [])
     writer.start()
     try:
-        found = Breaking(store.path, writer, SystemClock())
+        found = Breaking(SqliteEngine(store.path, writer, SystemClock()), SystemClock())
         found.at = at
         yield found
     finally:

@@ -14,7 +14,8 @@ from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
-from backhaul.store.sql.customer_erasure.erase import SqlErasure, holds, needles_of
+from backhaul.store.sqlite.engine import SqliteEngine
+from backhaul.store.sqlite.erased_bytes import SqliteErasure, holds, spellings
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import (
@@ -170,8 +171,8 @@ def test_a_file_is_searched_for_escaped_letters_too(word: str, tmp_path: Path) -
     once = json.dumps({"name": word})
     for text in (once, json.dumps({"body": once}), word):
         kept.write_text(text)
-        assert holds(kept, needles_of([word]))
-    assert not holds(kept, needles_of(["Zoe Xylo"]))
+        assert holds(kept, spellings([word]))
+    assert not holds(kept, spellings(["Zoe Xylo"]))
 
 
 @pytest.mark.parametrize("name", ['Asha "Quill" Rao', "Asha\\Rao"])
@@ -250,7 +251,7 @@ async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
 async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
     store: SqliteStore,
 ) -> None:
-    class Slow(SqlErasure):
+    class Slow(SqliteErasure):
         """Between looking up and remembering, an order arrives and is folded."""
 
         async def register(
@@ -261,7 +262,9 @@ async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
 
     await take(store, delivery("orders/create", order(1)))
     async with writing(store.path) as writer:
-        forgetting = Slow(store.path, writer, SystemClock())
+        forgetting = Slow(
+            SqliteEngine(store.path, writer, SystemClock()), SystemClock()
+        )
         await CustomerErasure(forgetting, SystemClock()).erase("main", "cus_1", "eve")
     assert rows(store.path, _NAMES) == [(None,)] * 2
 

@@ -157,6 +157,9 @@ FRAGMENTS: Fragments = {
         f"({column})::jsonb #> '{{{_path(path).replace('.', ',')}}}'), '[]'))"
     ),
     "document": lambda column: f"coalesce({column}, '{{}}')",
+    "contains": lambda text, part: f"(strpos({text}, {part}) > 0)",
+    "ascii_text": lambda column: f"convert_from({column}, 'LATIN1')",
+    "same_letters": lambda left, right: f"(lower({left}) = lower({right}))",
     "epoch": lambda column: f"extract(epoch from ({column})::timestamptz)",
     "later": lambda column, seconds: (
         f"to_char(({column})::timestamptz AT TIME ZONE 'UTC'"

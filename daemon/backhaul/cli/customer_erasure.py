@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +16,9 @@ from backhaul.core.text import printable
 from backhaul.errors import BackhaulError, why
 from backhaul.maintenance.customer_erasure import ErasurePreview, preview
 from backhaul.settings import Settings
-from backhaul.store.sql.customer_erasure.customer_lookup import nearest
-from backhaul.store.sql.customer_erasure.erase import find_customer, holds, needles_of
+from backhaul.store.customer_erasure import Erasure
+from backhaul.store.sqlite.database import open_readable
+from backhaul.store.sqlite.erased_bytes import holds, spellings
 
 customers = typer.Typer(no_args_is_help=True, help="Erase personal data of customers.")
 forget = typer.Typer(
@@ -97,10 +97,15 @@ def _find(database: Path, store: str, typed: str) -> ErasurePreview:
         raise BackhaulError(
             f"{database}: there is no database yet; start the daemon once: backhaul run"
         )
+    with open_readable(database) as readable:
+        return asyncio.run(_find_or_suggest(readable.erasure, store, typed))
+
+
+async def _find_or_suggest(erasure: Erasure, store: str, typed: str) -> ErasurePreview:
     try:
-        return asyncio.run(preview(partial(find_customer, database), store, typed))
+        return await preview(erasure.find_customer, store, typed)
     except BackhaulError as error:
-        near = nearest(database, store, typed)
+        near = await erasure.nearest(store, typed)
         if not near:
             raise
         named = ", ".join(
@@ -171,7 +176,7 @@ def _still_in(settings: Settings, texts: list[str]) -> list[str]:
 
 def _texts_in(path: Path, texts: list[str]) -> list[str]:
     try:
-        found = {_kind(text) for text in texts if holds(path, needles_of([text]))}
+        found = {_kind(text) for text in texts if holds(path, spellings([text]))}
     except OSError as error:
         return [f"not read: {why(error)}"]
     return sorted(found)

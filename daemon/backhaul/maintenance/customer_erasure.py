@@ -275,7 +275,7 @@ async def preview(find: Find, store: str, name: str) -> ErasurePreview:
         sorted(eraser.emails),
         len(trace.orders),
         min(filter(None, map(_began, trace.documents)), default=None),
-        trace.forgotten_at,
+        trace.erased_at,
     )
 
 

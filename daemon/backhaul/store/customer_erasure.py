@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from backhaul.store.read_models import Describe
 
 
 class CustomerTrace(Struct, frozen=True):
-    """What the mirror holds of a person: the customer's id, documents, orders' ids.
+    """What the store holds of a customer: the id, documents, and the orders' ids.
 
-    `forgotten_at` is when the person was forgotten before, empty if never.
+    `erased_at` is when the customer was erased before, empty if never.
     """
 
     customer_id: str
     documents: tuple[str, ...]
     orders: tuple[str, ...]
-    forgotten_at: str = ""
+    erased_at: str = ""
 
 
 class ScannedRows(Struct, frozen=True):
-    """One slice of looking through a table: the last row, how many were changed.
+    """One slice of a table: its last row, and how many rows were changed.
 
-    `last` is None where nothing was left.
+    `last` is None if no row was left.
     """
 
     last: int | None
@@ -35,85 +35,92 @@ class ScannedRows(Struct, frozen=True):
 
 
 class Eraser(Protocol):
-    """What is left of a person's data; None where it says nothing of the person."""
+    """Removes one customer from a text; None if the text does not mention them."""
 
     def document(self, kind: str, text: str) -> str:
-        """Return an `order` or `customer` without the person."""
+        """Return an `order` or `customer` document without the customer."""
         ...
 
     def body(self, topic: str, body: bytes) -> bytes | None:
-        """Return a delivery, read or answer without the person."""
+        """Return a webhook, read or response without the customer."""
         ...
 
     def text(self, text: str) -> str | None:
-        """Return a row of any kind without the person."""
+        """Return any other text without the customer."""
         ...
 
 
 class Erasure(Protocol):
-    """Erasing a person from everything that is kept. All verbs may raise Busy."""
+    """Erases a customer from everything that is stored. Writes may raise Busy."""
 
     async def find_customer(
         self, store: str, name: str, emails: Collection[str]
     ) -> CustomerTrace | None:
-        """Return what is held of the customer with this id or e-mail.
+        """Return what is stored of the customer with this id or e-mail.
 
-        By their `emails` guests' orders are found as well.
+        `emails` also find orders without a customer id. Raises ReadFailed.
+        """
+        ...
+
+    async def nearest(self, store: str, typed: str) -> Mapping[str, str]:
+        """Return a few customers by id, with names, that are close to what was typed.
+
+        They differ by one letter, begin with it, or have its words. Raises ReadFailed.
         """
         ...
 
     async def register(
         self, store: str, trace: CustomerTrace, digests: Sequence[bytes]
     ) -> None:
-        """From now on the fold redacts this person; addresses are known by digest."""
+        """Make the fold redact this customer from now on, known by e-mail digests."""
         ...
 
     async def begin(self, store: str, customer_id: str) -> bool:
-        """Note that erasing is under way; tell whether it was so already."""
+        """Record that an erasure is under way; return whether it was so already."""
         ...
 
     async def finish(self, store: str, customer_id: str) -> None:
-        """Note that nothing is left to do."""
+        """Record that nothing of the customer is left."""
         ...
 
     async def redact(
         self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
     ) -> int:
-        """Redact customers or orders, their answers, and what they are found by."""
+        """Redact customers or orders, the responses about them, and their index."""
         ...
 
     async def redact_rows(
         self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
     ) -> ScannedRows:
-        """Redact what `inbox`, `records` or `quarantine` hold beyond a row.
+        """Redact the rows of `inbox`, `records` or `quarantine` behind a row.
 
-        What is another store's stays: the same person may be a customer there too.
+        Rows of other stores stay: the same person may be a customer there too.
         """
         ...
 
+    async def audit(self, who: str, action: str, detail: str) -> None:
+        """Add an audit entry."""
+        ...
+
     async def compact_search(self, *, begin: bool) -> bool:
-        """Drop what the index has only marked as gone; True while more is to do."""
+        """Remove deleted words from the search index; return whether more are left."""
         ...
 
     async def empty_log(self) -> bool:
-        """Take the old bytes out of the log file; False where a reader holds it."""
+        """Remove old bytes from the log file; False if a reader prevents it."""
         ...
 
     async def holds(self, texts: Sequence[str]) -> bool:
-        """Tell whether the file still holds one of these.
+        """Return whether the files still contain one of these texts.
 
-        SQLite leaves copies of rows behind in pages that it has put in order.
+        An engine may leave copies of rows in unused parts of its files.
         """
         ...
 
     async def file_bytes(self) -> int:
-        """Return how large the file is."""
+        """Return the size of the database."""
         ...
 
     async def rewrite(self) -> None:
-        """Write the file anew, without what is in no table any more."""
-        ...
-
-    async def audit(self, who: str, action: str, detail: str) -> None:
-        """Write down who did what."""
+        """Rewrite the database without its unused parts."""
         ...

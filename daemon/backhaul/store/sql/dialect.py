@@ -60,6 +60,16 @@ def contains(text: str, part: str) -> str:
     return _mark("contains", text, part)
 
 
+def ascii_text(column: str) -> str:
+    """Return SQL for bytes as text; only its ASCII letters are certain."""
+    return _mark("ascii_text", column)
+
+
+def same_letters(left: str, right: str) -> str:
+    """Return a condition that two texts differ at most in capitals of ASCII."""
+    return _mark("same_letters", left, right)
+
+
 def epoch(column: str) -> str:
     """Return SQL for the seconds since 1970 of a time kept as text, with fractions."""
     return _mark("epoch", column)

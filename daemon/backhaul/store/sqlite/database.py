@@ -12,7 +12,6 @@ from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
 from backhaul.store.sql.commands.repository import SqlCommands
 from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
-from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.deliveries.repository import SqlDeliveries
 from backhaul.store.sql.inbox.fold import SqlInbox
 from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
@@ -32,7 +31,8 @@ from backhaul.store.sql.records.repository import SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.full_text import SqliteSearch
+from backhaul.store.sqlite.erased_bytes import SqliteErasure
+from backhaul.store.sqlite.full_text import SqliteSearchIndex
 from backhaul.store.sqlite.inbox_append import append_batch
 from backhaul.store.sqlite.writer import Writer
 
@@ -70,8 +70,8 @@ class SqliteStore:
         self.incidents = SqlIncidents(self._writer, clock)
         self.kv = SqlKeyValues(engine)
         self.webhook_secrets = SqlWebhookSecrets(engine)
-        self.search = SqliteSearch(self._writer, clock)
-        self.erasure = SqlErasure(path, self._writer, clock)
+        self.search = SqliteSearchIndex(engine, clock)
+        self.erasure = SqliteErasure(engine, clock)
         self.retention = SqlRetention(engine, clock)
         self.job_runs = SqlJobRuns(engine)
         self.reprocessing = SqlReprocessing(engine, clock)

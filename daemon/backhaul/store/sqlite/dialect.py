@@ -28,6 +28,8 @@ FRAGMENTS: Fragments = {
     "elements": lambda column, path: f"json_each({_document(column)}, '{path}')",
     "document": _document,
     "contains": lambda text, part: f"instr({text}, {part}) > 0",
+    "ascii_text": lambda column: f"CAST({column} AS TEXT)",
+    "same_letters": lambda left, right: f"({left} = {right} COLLATE NOCASE)",
     "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
     "later": _later,
     "hint": lambda text: text,

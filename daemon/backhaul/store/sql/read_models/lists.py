@@ -10,12 +10,12 @@ from backhaul.store.sql.commands import incidents, queries
 from backhaul.store.sql.inbox import quarantine_rows, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.mirror.rows import NEWEST
+from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import consistency
 from backhaul.store.sql.read_models import status_lists, timeline
 from backhaul.store.sql.records import unused_of_order
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sqlite import file_backup, full_text
-from backhaul.store.sqlite.full_text import CURSOR as SEARCH_CURSOR
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,10 +12,11 @@ from backhaul.store.sql.mirror.payment_states import UNKNOWN
 from backhaul.store.sqlite.migrations import row_rewrites
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
 
     from sqlite_utils import Database
+
+    from backhaul.store.sql.family import Connection
 
 _REPLACED = (
     "idx_orders_store_number",
@@ -153,7 +154,7 @@ def add_search(db: Database) -> None:
     create_search(db.conn)
 
 
-def create_search(connection: sqlite3.Connection) -> None:
+def create_search(connection: Connection) -> None:
     """Create the search tables, empty; triggers keep the index equal to its table."""
     for statement in (_SEARCHABLE, *_SEARCH_INDEX):
         connection.execute(statement)

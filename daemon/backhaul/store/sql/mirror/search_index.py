@@ -1,0 +1,88 @@
+"""The search index: follows the change feed, one row for each object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.store.read_models import Followed
+from backhaul.store.sql.documents import is_document
+from backhaul.store.sql.family import Family, background
+from backhaul.store.sql.inbox.fold import CURSOR as FOLD_CURSOR
+from backhaul.store.sql.mirror.rows import DOCUMENTS, document_text
+from backhaul.store.sql.operations import kv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.read_models import Describe
+    from backhaul.store.sql.family import Connection, Engine
+
+CURSOR = "search_cursor"
+BATCH = 64
+"""Changes that one slice reads ahead."""
+_PUT = """
+    INSERT INTO searchable (kind, store, object_id, title, words)
+    VALUES (:kind, :store, :id, :title, :words)
+    ON CONFLICT (object_id, kind, store)
+    DO UPDATE SET title = excluded.title, words = excluded.words
+    WHERE searchable.title != excluded.title OR searchable.words != excluded.words
+"""
+_DELETE = """
+    DELETE FROM searchable WHERE kind = :kind AND store = :store AND object_id = :id
+"""
+_FOLDING = f"""
+    SELECT (SELECT coalesce(max(id), 0) FROM inbox) > {kv.number(":cursor")}
+"""  # noqa: S608 - constants
+_CHANGES = f"""
+    SELECT id, kind, store, object_id FROM changes
+    WHERE id > {kv.number(":cursor")} ORDER BY id LIMIT :most
+"""  # noqa: S608 - constants
+
+
+class SqlSearchIndex(Family):
+    """Follows the change feed in background slices; an engine adds `rebuild`."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        super().__init__(engine)
+        self._clock = clock
+
+    @background
+    def follow(
+        self, connection: Connection, describe: Describe, slice_seconds: float
+    ) -> Followed:
+        until = self._clock.monotonic() + slice_seconds
+        values = {"cursor": CURSOR, "most": BATCH}
+        changes = connection.execute(_CHANGES, values).fetchall()
+        done = 0
+        for _, kind, store, id_ in changes:
+            if kind in DOCUMENTS:
+                index_objects(connection, [(kind, store, id_)], describe)
+            done += 1
+            if self._clock.monotonic() >= until:
+                break
+        if done:
+            kv.put(connection, CURSOR, str(changes[done - 1][0]))
+        (folding,) = connection.execute(_FOLDING, {"cursor": FOLD_CURSOR}).fetchone()
+        more = done < len(changes) or len(changes) == BATCH
+        return Followed(done, more, bool(folding))
+
+
+def index_objects(
+    connection: Connection,
+    objects: Iterable[tuple[str, str, str]],
+    describe: Describe,
+) -> None:
+    """Index objects (kind, store, id) as they are in the mirror.
+
+    An object with a damaged document keeps its old entry.
+    """
+    for kind, store, id_ in objects:
+        place = {"kind": kind, "store": store, "id": id_}
+        text = document_text(connection, kind, store, id_)
+        if text is None:
+            connection.execute(_DELETE, place)
+        elif is_document(text):
+            found = describe(kind, text)
+            words = {"title": found.title, "words": found.words}
+            connection.execute(_PUT, {**place, **words})
