@@ -12,10 +12,9 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.ingest.topics import fold_one
 from backhaul.store.inbox import Arrival
-from backhaul.store.sql.mirror.diff import dump
 from scenes.captures import captured
 from scenes.clock import RunningClock
-from scenes.databases import count, rows, started_store
+from scenes.databases import count, dump, rows, started_store
 from scenes.receiver import served
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli import context
-from backhaul.store.sql.mirror.diff import MIRROR, dump
+from backhaul.store.sql.mirror.diff import MIRROR
 from backhaul_reference.platform import quirks as readings
 from faults.capturing import capture
 from faults.mirroring import mirroring
 from faults.trials import LONG
 from scenes.daemon import Office
-from scenes.databases import rows
+from scenes.databases import dump, rows
 from scenes.loop_guard import on_purpose
 from scenes.reference_shop import open_shop
 from scenes.syncing import shown_by_mirror, shown_by_platform

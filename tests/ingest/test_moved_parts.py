@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.sql.mirror.diff import differences
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.read_models.dashboard import Board
+from backhaul.store.sqlite.file_inspection import mirror_differences
 from scenes import payloads
 from scenes.databases import opened, rows, started_store, take
 
@@ -164,6 +164,6 @@ async def test_a_part_of_another_parent_is_a_difference(tmp_path: Path) -> None:
         told = {f"ord_{n}": order(f"ord_{n}", 1, each) for n, each in enumerate(shown)}
         async with started_store(path) as store:
             await hear(store, "orders/updated", told, "ord_0 ord_1")
-    found = [(d.table, d.id, d.left) for d in differences(*paths)]
+    found = [(d.table, d.id, d.left) for d in mirror_differences(*paths)]
     assert ("order_items", "ord_0 li_1", "is there") in found
     assert ("shipments", "ord_0 shp_1", "is there") in found

@@ -14,10 +14,9 @@ from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.topics import fold_one
 from backhaul.platform.client import StoreFacts
 from backhaul.store.inbox import Selection
-from backhaul.store.sql.mirror.diff import dump
 from scenes import payloads
 from scenes.captures import captured
-from scenes.databases import append, count, fold_all, rows, states, take
+from scenes.databases import append, count, dump, fold_all, rows, states, take
 from scenes.memory import peak_bytes
 from scenes.payloads import STORE_ID, envelope, read
 

@@ -8,16 +8,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from backhaul.core import strict_json
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.topics import fold_one
-from backhaul.store.sql.mirror.diff import MIRROR
+from backhaul.store.sql.mirror.diff import MIRROR, table_rows
 from backhaul.store.sqlite.connections import Connection
 from backhaul.store.sqlite.opening import open_store
 from scenes.payloads import STORE_ID, arrival
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import Arrival, Folded, MirrorWriter, StoredEvent
@@ -47,6 +48,18 @@ def mirror_of(path: Path) -> dict[str, list[Row]]:
         table: sorted(rows(path, f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608 - constants
         for table, columns in MIRROR.items()
     }
+
+
+def dump(
+    path: Path, tables: Iterable[str] = MIRROR, without: Collection[str] = ()
+) -> Iterator[bytes]:
+    """Yield the mirror, one JSON array for each row; equal mirrors give equal bytes."""
+    with closing(opened(path)) as connection:
+        for table in tables:
+            yield from sorted(
+                strict_json.encode([table, *(row[n] for n in row if n not in without)])
+                for row in table_rows(connection, table)
+            )
 
 
 def write(path: Path, statement: str, *values: object) -> None:

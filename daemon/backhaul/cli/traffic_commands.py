@@ -26,7 +26,7 @@ from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
 from backhaul.store.inbox import Arrival
-from backhaul.store.sql.mirror.diff import Difference, differences
+from backhaul.store.sqlite.file_inspection import mirror_differences
 from backhaul.store.sqlite.opening import open_history
 from backhaul.traffic import capture_files, sample_events
 from backhaul.traffic.capture_files import ReplayTarget
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from backhaul.settings import Settings
     from backhaul.store.sql.inbox.export import Wanted
+    from backhaul.store.sql.mirror.diff import Difference
     from backhaul.traffic.network_faults import NetworkFaults
 
 
@@ -93,7 +94,7 @@ def _compare(
         into, run, head.stores, fold_for(head.stores), SystemClock()
     )
     outcomes = asyncio.run(folding)
-    found = list(islice(differences(mirror, into), MOST_DIFFERENCES + 1))
+    found = list(islice(mirror_differences(mirror, into), MOST_DIFFERENCES + 1))
     rows = [_row(difference) for difference in found[:MOST_DIFFERENCES]]
     if as_json:
         more = len(found) > MOST_DIFFERENCES

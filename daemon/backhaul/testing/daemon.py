@@ -23,8 +23,8 @@ from backhaul.core.webhook import TOPICS
 from backhaul.demo.books import read_progress
 from backhaul.errors import BackhaulError
 from backhaul.ingest.topics import fold_for
-from backhaul.store.sql.mirror.diff import Difference, differences
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.file_inspection import mirror_differences
 from backhaul.testing.processes import Program, ProgramError, await_true
 from backhaul.traffic import capture_files
 from backhaul.traffic.network_faults import NetworkFaults
@@ -32,6 +32,7 @@ from backhaul.traffic.network_faults import NetworkFaults
 if TYPE_CHECKING:
     from os import PathLike
 
+    from backhaul.store.sql.mirror.diff import Difference
     from backhaul.testing.processes import ReferenceStore
 
 
@@ -61,7 +62,7 @@ class Mirror(Struct, frozen=True):
 
     def differences(self, other: Mirror) -> list[Difference]:
         """Return the differences of two mirrors; empty if they are equal."""
-        return list(differences(self.path, other.path))
+        return list(mirror_differences(self.path, other.path))
 
 
 def sign(body: bytes, secret: str) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backhaul.store.sql.mirror.diff import Difference, differences
 from backhaul.store.sql.operations.orphaned_work import of_other_stores
 from backhaul.store.sqlite import file_backup
+from backhaul.store.sqlite.connections import open_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from backhaul.store.operations import OrphanedWork
@@ -105,6 +108,12 @@ def schema(path: Path) -> list[str]:
     """Return the statements that made its tables, indexes and views."""
     query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
     return [str(row[0]) for row in _rows(path, query, ())]
+
+
+def mirror_differences(left: Path, right: Path) -> Iterator[Difference]:
+    """Yield every difference between the mirrors of two databases."""
+    with closing(open_reader(left)) as here, closing(open_reader(right)) as there:
+        yield from differences(here, there)
 
 
 def counts(path: Path) -> dict[str, int]:

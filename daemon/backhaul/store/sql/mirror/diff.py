@@ -1,22 +1,20 @@
-"""What a mirror says of the store, and where two mirrors differ in it.
+"""Compares two mirrors in what they say of the store.
 
-How and when a row came there is left out: a replay and a walk know it in other ways.
+How and when a row arrived does not count: it differs between a replay and a full sync.
 """
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from backhaul.core import strict_json
-from backhaul.store.sqlite import connections
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
+
+    from backhaul.store.sql.family import Connection
 
 MIRROR: Mapping[str, str] = {
     "products": "store, id, handle, title, status, external_id, updated_at,"
@@ -48,9 +46,9 @@ Key = tuple[str, ...]
 
 
 class Difference(Struct, frozen=True):
-    """A value that two mirrors do not share; None where one lacks the row.
+    """A value that differs between two mirrors.
 
-    `column` is empty where the whole row is missing on one side.
+    `column` is empty if one of the mirrors lacks the row; its side is None then.
     """
 
     table: str
@@ -61,40 +59,19 @@ class Difference(Struct, frozen=True):
     right: object
 
 
-def differences(left: Path, right: Path) -> Iterator[Difference]:
+def differences(left: Connection, right: Connection) -> Iterator[Difference]:
     """Yield every difference between two mirrors, table by table and row by row."""
-    with (
-        closing(connections.open_reader(left)) as here,
-        closing(connections.open_reader(right)) as there,
-    ):
-        for table in MIRROR:
-            yield from _of_table(table, _rows(here, table), _rows(there, table))
+    for table in MIRROR:
+        yield from _of_table(table, table_rows(left, table), table_rows(right, table))
 
 
-def dump(
-    database: Path,
-    tables: Mapping[str, str] = MIRROR,
-    without: Collection[str] = (),
-) -> Iterator[bytes]:
-    """Yield the mirror, one JSON array a row: the table's name, then its columns.
-
-    `without` names columns to leave out. Equal content gives equal bytes: the rows of a
-    table come sorted by them.
-    """
-    with closing(connections.open_reader(database)) as connection:
-        for table in tables:
-            yield from sorted(
-                strict_json.encode([table, *(row[n] for n in row if n not in without)])
-                for row in _rows(connection, table)
-            )
-
-
-def _rows(connection: sqlite3.Connection, table: str) -> Iterator[Row]:
-    """Yield rows by key; documents are opened, for their text may differ."""
+def table_rows(connection: Connection, table: str) -> Iterator[Row]:
+    """Yield the rows of a table by key, with decoded documents: texts may differ."""
+    names = MIRROR[table].split(", ")
     order = ", ".join(_KEYS.get(table, _KEY))
     query = f"SELECT {MIRROR[table]} FROM {table} ORDER BY {order}"  # noqa: S608 - constants
     for row in connection.execute(query):
-        known = dict(row)
+        known = dict(zip(names, row, strict=True))
         if isinstance(text := known.get("document"), str):
             known["document"] = strict_json.decode(text.encode())
         yield known
@@ -103,7 +80,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[Row]:
 def _of_table(
     table: str, left: Iterator[Row], right: Iterator[Row]
 ) -> Iterator[Difference]:
-    """Walk both in the order of their key, like the two halves of a merge sort."""
+    """Merge both in the order of their key, as in a merge sort."""
     here, there = next(left, None), next(right, None)
     while here is not None or there is not None:
         mine, yours = _key(table, here), _key(table, there)
@@ -135,7 +112,7 @@ def _of_row(table: str, key: Key, here: Row, there: Row) -> Iterator[Difference]
 
 
 def _opened(row: Row) -> Row:
-    """Put a document's members in its place: which of them differs is the news."""
+    """Replace a document by its members, so that each of them is compared."""
     document = row.pop("document", None)
     if document is None:
         return row

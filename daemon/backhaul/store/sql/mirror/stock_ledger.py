@@ -36,7 +36,7 @@ _WITHOUT_ID = f"""
 """
 # A row without `told_by` was reported with an id only, or by an earlier version.
 _REPORTED = f"""
-    {_AT} AND :adjustment IN (0, adjustment) AND :reason IN ('', reason)
+    {_AT} AND (adjustment = :adjustment OR :adjustment = 0) AND :reason IN ('', reason)
       AND (:order IS NULL OR cause = :order)
       AND (told_by IS NULL OR told_by = :event_id OR at NOT LIKE '%.000Z')
     ORDER BY {same("told_by", ":event_id")} DESC, told_by IS NULL DESC, id LIMIT 1

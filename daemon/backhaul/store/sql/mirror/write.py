@@ -1,4 +1,4 @@
-"""The mirror's tables, written inside the writer's transaction."""
+"""Writes the mirror's tables inside the transaction of a fold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror import stock_ledger
-from backhaul.store.sql.mirror.rows import parts, table
+from backhaul.store.sql.mirror.rows import document_text, parts, table
 from backhaul.store.sql.mirror.sku_spellings import add_spellings
 
 if TYPE_CHECKING:
@@ -32,28 +32,60 @@ if TYPE_CHECKING:
 
 TABLES = {"product": "products", "order": "orders", "customer": "customers"}
 VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
-_HELD = {
-    kind: f"SELECT {VERSION} FROM {table} WHERE store = ? AND id = ?"  # noqa: S608 - constants
-    for kind, table in TABLES.items()
+_CURRENT = {
+    kind: f"SELECT {VERSION} FROM {name} WHERE store = :store AND id = :id"  # noqa: S608 - constants
+    for kind, name in TABLES.items()
 }
-_HELD_LEVEL = (
-    f"SELECT {VERSION} FROM inventory_levels WHERE store = ? AND variant_id = ?"  # noqa: S608 - constants
+_CURRENT["level"] = (
+    f"SELECT {VERSION} FROM inventory_levels"  # noqa: S608 - constants
+    " WHERE store = :store AND variant_id = :id"
 )
 _CONFIRM = {
-    kind: f"UPDATE {table} SET confirmed_at = ? WHERE store = ? AND id = ?"  # noqa: S608 - constants
-    for kind, table in TABLES.items()
+    kind: f"UPDATE {name} SET confirmed_at = :at WHERE store = :store AND id = :id"  # noqa: S608 - constants
+    for kind, name in TABLES.items()
 }
 _CONFIRM["level"] = (
-    "UPDATE inventory_levels SET confirmed_at = ? WHERE store = ? AND variant_id = ?"
+    "UPDATE inventory_levels SET confirmed_at = :at"
+    " WHERE store = :store AND variant_id = :id"
 )
+_ADD_DIGEST = """
+    INSERT INTO seen (digest, id) VALUES (:digest, :event)
+    ON CONFLICT (digest) DO NOTHING
+"""
 _IS_ERASED = """
     SELECT EXISTS (SELECT 1 FROM forgotten
                    WHERE store = :store AND customer_id = :customer_id)
         OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = :address)
 """
-_TOMBSTONE = "kind = ? AND store = ? AND id = ?"
-_HELD_TOMBSTONE = f"SELECT {VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
-
+_TOMBSTONE = "kind = :kind AND store = :store AND id = :id"
+_CURRENT_TOMBSTONE = f"SELECT {VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
+_PUT_TOMBSTONE = f"""
+    INSERT INTO tombstones (kind, store, id, {VERSION})
+    VALUES (:kind, :store, :id, {", ".join(f":{c}" for c in VERSION.split(", "))})
+    ON CONFLICT (kind, store, id) DO UPDATE SET
+        {", ".join(f"{c} = excluded.{c}" for c in VERSION.split(", "))}
+"""  # noqa: S608 - constants
+_DELETED_SINCE = """
+    SELECT 1 FROM products WHERE store = :store AND id = :product
+    AND (updated_at >= :updated_at OR deleted_at IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM variants
+        WHERE store = :store AND product_id = :product AND id = :variant)
+"""
+_DELETE_LOST_LEVELS = """
+    DELETE FROM inventory_levels
+    WHERE store = :store AND product_id = :product
+    AND (updated_at <= :updated_at OR seen_at <= :confirmed_at) AND variant_id
+    NOT IN (SELECT id FROM variants WHERE store = :store AND product_id = :product)
+"""
+_REPLACE_BODY = """
+    UPDATE inbox SET body = :body, erased_at = :now, erased_by = 'forget'
+    WHERE id = :event
+"""
+# The values of the change feed have places and not names, which take a 40th of a fold.
+_ADD_CHANGE = """
+    INSERT INTO changes (store, kind, object_id, change, at, event, instance)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
 
 _PRODUCTS = table(
     "products",
@@ -81,13 +113,9 @@ _SHIPMENTS = parts(
 )
 _CUSTOMERS = table("customers", f"name, email, phone, document, {VERSION}")
 _LEVELS = table("inventory_levels", f"product_id, stock, {VERSION}", key="variant_id")
-_PUT_TOMBSTONE = (
-    f"INSERT OR REPLACE INTO tombstones (kind, store, id, {VERSION})"  # noqa: S608 - constants
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
 _RELEASE = """
-    UPDATE commands SET held = 0, due_at = ?
-    WHERE store = ? AND lane = ? AND state = 'planned' AND held = 1
+    UPDATE commands SET held = 0, due_at = :now
+    WHERE store = :store AND lane = :lane AND state = 'planned' AND held = 1
 """
 _RARE = f"""
     SELECT EXISTS (SELECT 1 FROM tombstones),
@@ -97,7 +125,7 @@ _RARE = f"""
 
 
 class MirrorTransaction:
-    """The mirror as one transaction sees and changes it."""
+    """A MirrorWriter on the connection of one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
@@ -105,40 +133,36 @@ class MirrorTransaction:
         self.now = to_text(self._moment)
         self.refetches = 0
         self._has_erased_customers: bool | None = None
-        self._heard: dict[int, dict[str, str | None]] = {}
-        # Nearly always there is none: only then is each object looked up in them.
+        self._effects: dict[int, dict[str, str | None]] = {}
+        # Nearly always there is none: objects are looked up in them only if there is.
         rare = connection.execute(_RARE).fetchone()
         self._has_tombstones, self._has_held, self._has_unreadable = rare
 
     def seconds_since(self, at: str) -> float:
-        """Return how long before this transaction something was."""
+        """Return the seconds from a time to the start of this transaction."""
         return (self._moment - from_text(at)).total_seconds()
 
     def is_new_delivery(self, digest: bytes, event: int) -> bool:
-        """Remember a delivery's digest; False when another event had it before."""
-        cursor = self._connection.execute(
-            "INSERT OR IGNORE INTO seen (digest, id) VALUES (?, ?)", (digest, event)
-        )
-        if cursor.rowcount == 1:
+        values = {"digest": digest, "event": event}
+        if self._connection.execute(_ADD_DIGEST, values).rowcount == 1:
             return True
-        (first,) = self._connection.execute(
-            "SELECT id FROM seen WHERE digest = ?", (digest,)
-        ).fetchone()
+        query = "SELECT id FROM seen WHERE digest = :digest"
+        (first,) = self._connection.execute(query, values).fetchone()
         return bool(first == event)
 
     def current_version(self, kind: str, store: str, object_id: str) -> Version | None:
-        """Return the version the mirror holds of `product`, `order` or `customer`."""
-        found = self._version(_HELD[kind], store, object_id)
+        values = {"store": store, "id": object_id}
+        found = self._version(_CURRENT[kind], values)
         if found is None and self._has_tombstones and kind != "product":
-            return self._version(_HELD_TOMBSTONE, kind, store, object_id)
+            return self._version(_CURRENT_TOMBSTONE, {"kind": kind, **values})
         return found
 
     def current_level_version(self, store: str, variant_id: str) -> Version | None:
-        """Return the version of a stock level."""
-        return self._version(_HELD_LEVEL, store, variant_id)
+        values = {"store": store, "id": variant_id}
+        return self._version(_CURRENT["level"], values)
 
-    def _version(self, query: str, *key: str) -> Version | None:
-        row = self._connection.execute(query, key).fetchone()
+    def _version(self, query: str, values: dict[str, str]) -> Version | None:
+        row = self._connection.execute(query, values).fetchone()
         if row is None:
             return None
         return as_of(self.now, Version(row[0], row[1], bool(row[2]), *row[3:]))
@@ -146,37 +170,29 @@ class MirrorTransaction:
     def deleted_since(
         self, store: str, product_id: str, variant_id: str, updated_at: str
     ) -> bool:
-        """Tell whether the variant was gone by `updated_at` or later."""
-        row = self._connection.execute(
-            """
-            SELECT 1 FROM products WHERE store = ?1 AND id = ?2
-            AND (updated_at >= ?4 OR deleted_at IS NOT NULL)
-            AND NOT EXISTS (
-              SELECT 1 FROM variants
-              WHERE store = ?1 AND product_id = ?2 AND id = ?3)
-            """,
-            (store, product_id, variant_id, updated_at),
-        ).fetchone()
+        values = {
+            "store": store,
+            "product": product_id,
+            "variant": variant_id,
+            "updated_at": updated_at,
+        }
+        row = self._connection.execute(_DELETED_SINCE, values).fetchone()
         return row is not None
 
     def put_product(
         self, store: str, product: Product, currency: str, version: Version
     ) -> None:
-        """Write a product and its variants; variants that are gone go."""
-        _PRODUCTS.put(
-            self._connection,
-            store,
-            product.id,
-            (
-                product.handle,
-                product.title,
-                product.status,
-                product.external_id,
-                None,
-                product.document.decode(),
-                *_columns(version),
-            ),
+        connection = self._connection
+        columns = (
+            product.handle,
+            product.title,
+            product.status,
+            product.external_id,
+            None,
+            product.document.decode(),
+            *_columns(version),
         )
+        _PRODUCTS.put(connection, store, product.id, columns)
         variants = {
             variant.id: (
                 variant.sku,
@@ -188,76 +204,58 @@ class MirrorTransaction:
             )
             for variant in product.variants
         }
-        _VARIANTS.put_all(self._connection, store, product.id, variants)
-        skus = [variant.sku for variant in product.variants]
-        add_spellings(self._connection, store, skus)
-        self._connection.execute(
-            """
-            DELETE FROM inventory_levels
-            WHERE store = ?1 AND product_id = ?2
-            AND (updated_at <= ?3 OR seen_at <= ?4) AND variant_id
-            NOT IN (SELECT id FROM variants WHERE store = ?1 AND product_id = ?2)
-            """,
+        _VARIANTS.put_all(connection, store, product.id, variants)
+        add_spellings(connection, store, [each.sku for each in product.variants])
+        values = {
+            "store": store,
+            "product": product.id,
+            "updated_at": product.updated_at,
             # A confirming read knows better than what was seen before it.
-            (store, product.id, product.updated_at, version.confirmed_at),
-        )
+            "confirmed_at": version.confirmed_at,
+        }
+        connection.execute(_DELETE_LOST_LEVELS, values)
 
     def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:
-        """Leave a tombstone; the product's variants and levels go."""
-        # The whole row is the deletion's, so that it is the same whatever came before.
-        _PRODUCTS.put(
-            self._connection,
-            store,
-            deletion.id,
-            (
-                deletion.handle,
-                deletion.title,
-                "deleted",
-                deletion.external_id,
-                deletion.deleted_at,
-                deletion.document.decode(),
-                *_columns(version),
-            ),
+        # The whole row comes from the deletion, so it is the same after any past.
+        columns = (
+            deletion.handle,
+            deletion.title,
+            "deleted",
+            deletion.external_id,
+            deletion.deleted_at,
+            deletion.document.decode(),
+            *_columns(version),
         )
-        for children in ("variants", "inventory_levels"):
-            self._connection.execute(
-                f"DELETE FROM {children} WHERE store = ? AND product_id = ?",  # noqa: S608 - constants
-                (store, deletion.id),
-            )
+        _PRODUCTS.put(self._connection, store, deletion.id, columns)
+        self._delete_parts(
+            ("variants", "inventory_levels"), "product_id", store, deletion.id
+        )
 
     def put_order(self, store: str, order: Order, version: Version) -> None:
-        """Write an order with its lines and parcels, and wake what waits for it."""
-        is_new = _ORDERS.put(
-            self._connection,
-            store,
-            order.id,
-            (
-                order.number,
-                order.name,
-                order.external_id,
-                order.awaiting_confirmation,
-                order.status,
-                order.financial_status,
-                order.fulfillment_status,
-                order.placed_at,
-                order.cancelled_at,
-                order.total_minor,
-                order.currency,
-                order.customer_id,
-                order.document.decode(),
-                *_columns(version),
-            ),
+        columns = (
+            order.number,
+            order.name,
+            order.external_id,
+            int(order.awaiting_confirmation),
+            order.status,
+            order.financial_status,
+            order.fulfillment_status,
+            order.placed_at,
+            order.cancelled_at,
+            order.total_minor,
+            order.currency,
+            order.customer_id,
+            order.document.decode(),
+            *_columns(version),
         )
-        self._put_children(store, order, is_new=is_new)
-        self._release(store, f"order:{order.id}")
+        is_new = _ORDERS.put(self._connection, store, order.id, columns)
+        self._put_order_parts(store, order, is_new=is_new)
+        if self._has_held:
+            values = {"now": self.now, "store": store, "lane": f"order:{order.id}"}
+            self._connection.execute(_RELEASE, values)
         incidents.add_of_order(self._connection, store, order, self.now)
 
-    def _release(self, store: str, lane: str) -> None:
-        """Let go what waits in a lane."""
-        if self._has_held:
-            self._connection.execute(_RELEASE, (self.now, store, lane))
-
-    def _put_children(self, store: str, order: Order, *, is_new: bool) -> None:
+    def _put_order_parts(self, store: str, order: Order, *, is_new: bool) -> None:
         items = {
             item.id: (
                 item.product_id,
@@ -278,74 +276,61 @@ class MirrorTransaction:
             )
             for parcel in order.shipments
         }
-        for children, rows in ((_ITEMS, items), (_SHIPMENTS, shipments)):
-            # An order that was not there has none: they go with it.
-            if is_new:
-                children.add_all(self._connection, store, order.id, rows)
-            else:
-                children.put_all(self._connection, store, order.id, rows)
+        for parts_, rows in ((_ITEMS, items), (_SHIPMENTS, shipments)):
+            # A new order has no parts in the mirror.
+            put = parts_.add_all if is_new else parts_.put_all
+            put(self._connection, store, order.id, rows)
 
-    def _remove_children(self, store: str, order_id: str) -> None:
-        for children in ("order_items", "shipments"):
+    def _delete_parts(
+        self, tables: tuple[str, ...], parent: str, store: str, object_id: str
+    ) -> None:
+        for name in tables:
             self._connection.execute(
-                f"DELETE FROM {children} WHERE store = ? AND order_id = ?",  # noqa: S608 - constants
-                (store, order_id),
+                f"DELETE FROM {name} WHERE store = :store AND {parent} = :id",  # noqa: S608 - constants
+                {"store": store, "id": object_id},
             )
 
     def put_customer(self, store: str, customer: Customer, version: Version) -> None:
-        """Write a customer."""
-        _CUSTOMERS.put(
-            self._connection,
-            store,
-            customer.id,
-            (
-                customer.name,
-                customer.email,
-                customer.phone,
-                customer.document.decode(),
-                *_columns(version),
-            ),
+        columns = (
+            customer.name,
+            customer.email,
+            customer.phone,
+            customer.document.decode(),
+            *_columns(version),
         )
+        _CUSTOMERS.put(self._connection, store, customer.id, columns)
 
     def put_level(self, store: str, level: Level, version: Version) -> None:
-        """Write a stock level."""
-        row = (level.product_id, level.stock, *_columns(version))
-        _LEVELS.put(self._connection, store, level.variant_id, row)
+        columns = (level.product_id, level.stock, *_columns(version))
+        _LEVELS.put(self._connection, store, level.variant_id, columns)
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
-        """Take an `order` or `customer` out of the mirror; a tombstone stays."""
+        values = {"kind": kind, "store": store, "id": object_id}
         self._connection.execute(
-            f"DELETE FROM {TABLES[kind]} WHERE store = ? AND id = ?",  # noqa: S608 - constants
-            (store, object_id),
+            f"DELETE FROM {TABLES[kind]} WHERE store = :store AND id = :id",  # noqa: S608 - constants
+            values,
         )
         if kind == "order":
-            self._remove_children(store, object_id)
+            parts_ = ("order_items", "shipments")
+            self._delete_parts(parts_, "order_id", store, object_id)
         self._has_tombstones = True
-        self._connection.execute(
-            _PUT_TOMBSTONE, (kind, store, object_id, *_columns(version))
-        )
+        columns = zip(VERSION.split(", "), _columns(version), strict=True)
+        self._connection.execute(_PUT_TOMBSTONE, values | dict(columns))
 
     def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
-        """Keep that a confirming read began then, which did not replace what is held.
-
-        A tombstone is never meant: only confirming reads leave one, so a later one
-        replaces it.
-        """
-        self._connection.execute(_CONFIRM[kind], (confirmed_at, store, object_id))
+        values = {"at": confirmed_at, "store": store, "id": object_id}
+        self._connection.execute(_CONFIRM[kind], values)
 
     def remove_tombstone(self, kind: str, store: str, object_id: str) -> None:
-        """Forget the tombstone of an object that was written again."""
         self._connection.execute(
             f"DELETE FROM tombstones WHERE {_TOMBSTONE}",  # noqa: S608 - constants
-            (kind, store, object_id),
+            {"kind": kind, "store": store, "id": object_id},
         )
 
     def add_moves(self, store: str, change: StockChange, event_id: str) -> bool:
-        """Write a stock change to the ledger; False where it was known already."""
         return stock_ledger.add(self._connection, store, change, event_id)
 
     def has_erased_customers(self) -> bool:
-        """Tell whether there is anybody to be forgotten at all."""
         if self._has_erased_customers is None:
             query = "SELECT EXISTS (SELECT 1 FROM forgotten)"
             (found,) = self._connection.execute(query).fetchone()
@@ -355,78 +340,62 @@ class MirrorTransaction:
     def is_erased(
         self, store: str, customer_id: str | None, address: bytes | None
     ) -> bool:
-        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
         return is_erased(self._connection, store, customer_id, address)
 
     def replace_body(self, event: int, body: bytes) -> None:
-        """Keep a body without its person instead of the one that came."""
-        self._connection.execute(
-            "UPDATE inbox SET body = ?, erased_at = ?, erased_by = 'forget'"
-            " WHERE id = ?",
-            (body, self.now, event),
-        )
+        values = {"body": body, "now": self.now, "event": event}
+        self._connection.execute(_REPLACE_BODY, values)
 
     def add_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
-        """Add a row to the change feed."""
-        heard = self._heard.pop(event, {})
-        # Two that caused one change would each miss what the other one did, and while
-        # it is not known whose two effects are, one may be a stranger's.
-        causes = set(heard.values())
-        if len(causes) > 1 or (len(heard) > 1 and None in causes):
-            heard, causes = {}, {None}
+        effects = self._effects.pop(event, {})
+        # Two connections that caused one change would each miss the other's part. If
+        # the cause of one of several effects is unknown, that effect may be foreign.
+        causes = set(effects.values())
+        if len(causes) > 1 or (len(effects) > 1 and None in causes):
+            effects, causes = {}, {None}
         cause = causes.pop() if causes else None
-        added = self._connection.execute(
-            "INSERT INTO changes (store, kind, object_id, change, at, event, instance)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (store, kind, object_id, change, self.now, event, cause),
-        )
-        if heard:
-            echoes.link_change(self._connection, store, [*heard], added.lastrowid or 0)
+        row = (store, kind, object_id, change, self.now, event, cause)
+        if not effects:
+            self._connection.execute(_ADD_CHANGE, row)
+            return
+        added = self._connection.execute(f"{_ADD_CHANGE} RETURNING id", row)
+        (id_,) = added.fetchone()
+        echoes.link_change(self._connection, store, [*effects], id_)
 
     def record_effects(
         self, store: str, lane: str, effects: Sequence[str], event: int
     ) -> list[str]:
-        """Note that an event shows effects; the first to show our own is its echo."""
-        heard = {}
+        new = {}
         for effect in effects:
-            place = (store, lane, effect, event)
             is_first, instance = echoes.record_effect(
-                self._connection, *place, self.now
+                self._connection, store, lane, effect, event, self.now
             )
             if is_first:
-                heard[effect] = instance
-        self._heard = {event: heard}
-        return [*heard]
+                new[effect] = instance
+        self._effects = {event: new}
+        return [*new]
 
     def mark_shared_change(self, event: int) -> None:
-        """Note that an event shows more than what is our own: all are told of it."""
-        self._heard.pop(event, None)
+        self._effects.pop(event, None)
 
     def hold_order(
         self, store: str, order_id: str, event: int, reason: str, received_at: str
     ) -> None:
-        """Let an order's commands wait: an event of it could not be read."""
         self._has_unreadable = True
         unreadable_orders.hold(
             self._connection, store, order_id, event, reason, received_at
         )
 
     def release_order(self, store: str, order_id: str, event: int, began: str) -> None:
-        """Let them leave again if this event settles what the order is.
-
-        `began` is when a confirming read began, empty for any other event.
-        """
         if self._has_unreadable:
-            place = (store, order_id, event, began, self.now)
-            unreadable_orders.release(self._connection, *place)
+            unreadable_orders.release(
+                self._connection, store, order_id, event, began, self.now
+            )
 
     def order_document(self, store: str, object_id: str) -> dict[str, Any]:
-        """Return the document of an order; empty where none is known."""
-        query = "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?"
-        row = self._connection.execute(query, (store, object_id)).fetchone()
-        return document_of(row[0] if row else None)
+        return document_of(document_text(self._connection, "order", store, object_id))
 
     def enqueue_refetch(
         self,
@@ -438,7 +407,6 @@ class MirrorTransaction:
         *,
         rest_seconds: float,
     ) -> None:
-        """Ask for a re-read; one that is asked for already is asked for anew."""
         due_at = to_text(self._moment + timedelta(seconds=rest_seconds))
         conflict = Conflict(store, kind, object_id, reason, event)
         enqueue_refetch(self._connection, conflict, self.now, due_at)
@@ -453,11 +421,11 @@ def is_erased(
     return bool(connection.execute(_IS_ERASED, values).fetchone()[0])
 
 
-def _columns(version: Version) -> tuple[str, int, bool, str, bytes, int, str]:
+def _columns(version: Version) -> tuple[str, int, int, str, bytes, int, str]:
     return (
         version.updated_at,
         version.sequence,
-        version.delivered,
+        int(version.delivered),
         version.seen_at,
         version.digest,
         version.standing,
