@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,9 +32,9 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 @asynccontextmanager
 async def mirrored(
-    shop: Shop, *quirks: str, grace: str = "1ms"
+    shop: Shop, *quirks: str, grace: str = "1ms", at_rest: bool = False
 ) -> AsyncIterator[Office]:
-    """Run the daemon until it has read everything and walked once."""
+    """Run the daemon until a full sync has ended; `at_rest`, stop it then."""
     access = shop.running.access
     hook = await shop.v1("POST", "/webhooks", {"address": NOBODY, "topics": TOPICS})
     secret = hook.data["secret"]
@@ -42,10 +42,13 @@ async def mirrored(
     more = ON_DEMAND.replace("1ms", grace)
     office = Office(access.public_url, access.api_key, webhook_secret=secret, more=more)
     try:
-        async with running(office) as daemon:
+        async with AsyncExitStack() as stack:
+            daemon = await stack.enter_async_context(running(office))
             address = {"address": f"{daemon.public_url}/webhooks/main"}
             await shop.v1("PUT", f"/webhooks/{hook.data['id']}", address)
             await walked(office)
+            if at_rest:
+                await stack.aclose()
             yield office
     finally:
         office.remove()
@@ -275,7 +278,7 @@ async def test_a_row_that_was_spoilt_is_repaired(shop: Shop) -> None:
 
 async def test_a_dry_run_shows_everything_and_changes_nothing(shop: Shop) -> None:
     products = await busy(shop)
-    async with mirrored(shop) as office:
+    async with mirrored(shop, at_rest=True) as office:
         await deaf(shop)
         order = await shop.order(products[0])
         await shop.v1("DELETE", f"/products/{products[1]['id']}")
