@@ -191,7 +191,8 @@ async def test_a_record_waits_for_its_order(
     planned: list[int] = []
     await hand_in(store, shipped(order="1003"), clock=clock)
     await take(store, envelope("orders/create", payloads.order("ord_3", number=1003)))
-    room = UnmatchedRetry(store.records, Matcher(clock, 600), lambda: planned.append(1))
+    matcher = Matcher(clock, 600)
+    room = UnmatchedRetry(store.records, matcher, clock, lambda: planned.append(1))
     await clock.advance(5)
     await look(room)
     query = "SELECT state FROM records"

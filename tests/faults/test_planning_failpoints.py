@@ -88,8 +88,8 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
     async with program(on, mortality) as alive:
         records, wake = alive.mortal_store.records, alive.sender.dispatcher.wake
         matcher = Matcher(on.clock, 600)
-        room = UnmatchedRetry(records, matcher, wake)
         clock, pile = on.clock, work.pile
+        room = UnmatchedRetry(records, matcher, clock, wake)
         host = Host(
             pile, STORE, EVERY_SECONDS, records, matcher, clock, wake, lambda: 1.0
         )

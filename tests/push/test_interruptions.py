@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from backhaul.push.response_classifier import interrupted
-from backhaul.push.retry_store import REST_SECONDS
+from backhaul.runtime.loop import BUSY_SECONDS
 from scenes.databases import locked, rows
 from scenes.pushing import Scene, applied, kept, killed, scene, working
 from scenes.scripted_platform import message
@@ -94,11 +94,11 @@ async def test_outcome_is_written_when_the_database_takes_it_again(
         await taken.wait()
         with locked(stage.path):
             answered.set()
-            await stage.clock.asleep(REST_SECONDS)
-            await stage.pass_time(REST_SECONDS)
-            await stage.clock.asleep(REST_SECONDS)
+            await stage.clock.asleep(BUSY_SECONDS)
+            await stage.pass_time(BUSY_SECONDS)
+            await stage.clock.asleep(BUSY_SECONDS)
             assert stage.state(command) == "sending"
-        await stage.pass_time(REST_SECONDS)
+        await stage.pass_time(BUSY_SECONDS)
         await stage.reaches(command, "applied")
     assert len(stage.server.commands) == 1
     assert json.loads(stage.column("evidence", command))["adjustment_id"] == "adj_1"
@@ -110,9 +110,9 @@ async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) ->
     with locked(stage.path):
         dispatching = working(stage)
         await dispatching.__aenter__()
-        await stage.clock.asleep(REST_SECONDS)
+        await stage.clock.asleep(BUSY_SECONDS)
         assert stage.server.connections == 0
-    await stage.pass_time(REST_SECONDS)
+    await stage.pass_time(BUSY_SECONDS)
     await stage.reaches(command, "applied")
     await dispatching.__aexit__(None, None, None)
     assert len(stage.server.commands) == 1
@@ -124,7 +124,7 @@ async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
     with locked(stage.path):
         async with working(stage):
             await until(lambda: stage.told("push.busy"), "the claim is refused")
-            await stage.clock.asleep(REST_SECONDS)
+            await stage.clock.asleep(BUSY_SECONDS)
     assert stage.server.connections == 0
 
 
@@ -149,6 +149,6 @@ async def test_what_a_look_sent_again_is_not_sent_for_want_of_its_record(
         stage.platform.said.clear()
         released.set()
         while stage.state(command) != "applied":
-            await stage.pass_time(REST_SECONDS)
+            await stage.pass_time(BUSY_SECONDS)
         await killed(looking)
         assert len(stage.server.commands) == 2

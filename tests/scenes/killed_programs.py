@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PARTS: dict[str, type] = {
     "commands": Commands,
     "uncertain": UncertainCommands,
-    "marks": KeyValues,
+    "kv": KeyValues,
     "tags": HistoryTags,
 }
 """What of the store a command's life is written by."""

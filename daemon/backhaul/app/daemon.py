@@ -33,7 +33,7 @@ from backhaul.connect.host import Host
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
-from backhaul.errors import Busy, first_of
+from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.receiver import Receiver, ResponseCounter
 from backhaul.ingest.webhook_secrets import SecretRegistry
@@ -42,6 +42,7 @@ from backhaul.maintenance.retention import Pruner
 from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
 from backhaul.push.dispatcher import end_sending
+from backhaul.runtime.loop import Loop, retry_while_busy
 from backhaul.store.sqlite.opening import open_store, sole_writer
 from backhaul.store.sqlite.writer import Writer
 from backhaul.sync.on_demand import SyncEndpoint
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import (
         AsyncIterator,
-        Awaitable,
         Callable,
+        Coroutine,
         Iterable,
     )
 
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.writer import MakeWriter
     from backhaul.sync.refetcher import Refetcher
 
-RESTART_SECONDS = 1.0
 LISTENERS = ("public", "admin")
 """The names of the sockets that a service manager may bind for the daemon."""
 
@@ -100,7 +100,7 @@ class Daemon:
         self._http = transport
         self._writer = writer
         self._stopping = asyncio.Event()
-        self._reload = asyncio.Event()
+        self._reloading = Loop(self._clock, at_start=False)
         self._facts: dict[str, StoreFacts] = {}
         self._hide = hide
         self._secret_files = build_secret_files(settings, hide)
@@ -122,7 +122,7 @@ class Daemon:
 
     def reload(self) -> None:
         """Ask for the configuration to be read again."""
-        self._reload.set()
+        self._reloading.wake()
 
     def poll_stores(self) -> None:
         """Poll every store now, as the scheduled job does."""
@@ -188,7 +188,7 @@ class Daemon:
         routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
         self._jobs = self._known_jobs(store)
         await self._jobs.load()
-        reloading = Reloader(
+        reloader = Reloader(
             self._settings,
             self._read,
             self._shops,
@@ -198,7 +198,7 @@ class Daemon:
             self._supervisor,
         )
         async with (
-            self._tasks(store, fold_worker, reloading),
+            self._tasks(store, fold_worker, reloader),
             self._listeners(store, routes, public, admin),
         ):
             self.ready.set()
@@ -250,7 +250,9 @@ class Daemon:
         keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
         self._backer = BackupWorker(BackupPlan(store.path, folder, keep), self._clock)
         self._indexer = Indexer(store.search, self._clock)
-        self._waiting = UnmatchedRetry(store.records, self._matcher, self._planned)
+        self._waiting = UnmatchedRetry(
+            store.records, self._matcher, self._clock, self._planned
+        )
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         self._sinks = lifecycle.delivery_workers(
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
@@ -332,12 +334,12 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _tasks(
-        self, store: SqliteStore, fold_worker: FoldWorker, reloading: Reloader
+        self, store: SqliteStore, fold_worker: FoldWorker, reloader: Reloader
     ) -> AsyncIterator[None]:
         """Run every loop; at the stop, finish the dispatchers and cancel the rest."""
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
         loops += [self._pruner.run, self._backer.run, self._signers.run]
-        loops += [self._schedule.watch, partial(reloading.run, self._reload)]
+        loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
         loops += [store.watch, *self._monitoring.loops()]
         if self._supervisor.watchdog_seconds:
             loops.append(partial(self._supervisor.feed, store, self._clock))
@@ -352,11 +354,19 @@ class Daemon:
         looks = [shop.sender.resolver.run for shop in self._shops.values()]
         loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
-            endless = [group.create_task(self._keep(run)) for run in loops]
-            sinks = [group.create_task(self._keep(sink.run)) for sink in self._sinks]
+
+            def start(
+                runs: Iterable[Callable[[], Coroutine[Any, Any, None]]],
+            ) -> list[asyncio.Task[None]]:
+                # What the database refused to one part must not end the others.
+                kept = [retry_while_busy(run, self._clock) for run in runs]
+                return [group.create_task(each) for each in kept]
+
+            endless = start(loops)
+            sinks = start(sink.run for sink in self._sinks)
             dispatchers = [shop.sender.dispatcher for shop in self._shops.values()]
-            senders = [group.create_task(self._keep(one.run)) for one in dispatchers]
-            looking = [group.create_task(self._keep(run)) for run in looks]
+            senders = start(one.run for one in dispatchers)
+            looking = start(looks)
             ending = group.create_task(
                 end_sending(self._stopping, dispatchers, senders, looking)
             )
@@ -373,17 +383,6 @@ class Daemon:
                     task.cancel()
                 with contextlib.suppress(Busy):
                     await asyncio.gather(self._jobs.close(), self._signers.save())
-
-    async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop; restart it if the database refused writes."""
-        while True:
-            try:
-                return await run()
-            except* Busy as refused:
-                logger.bind(action="daemon.busy").warning("{}", first_of(refused))
-            if is_cancelled():
-                raise asyncio.CancelledError
-            await self._clock.sleep(RESTART_SECONDS)
 
     async def _catch_up(
         self, name: str, refetcher: Refetcher, fold_worker: FoldWorker

@@ -9,11 +9,10 @@ from pydantic import BaseModel
 
 from backhaul.app.wiring import webhook_secrets
 from backhaul.core.identity import fingerprint
-from backhaul.errors import Busy, ConfigurationError
+from backhaul.errors import ConfigurationError
 from backhaul.settings import Scheduled
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterator, Mapping
 
     from backhaul.app.jobs import Jobs
@@ -49,19 +48,13 @@ class Reloader:
         self._backer = backer
         self._supervisor = supervisor
 
-    async def run(self, requested: asyncio.Event) -> None:
-        """Reload on every request until cancelled. If it raises Busy, run it again."""
-        while True:
-            await requested.wait()
-            requested.clear()
-            self._supervisor.reloading()
-            try:
-                await self.reload()
-            except Busy:
-                requested.set()
-                raise
-            finally:
-                self._supervisor.reloaded()
+    async def run(self) -> None:
+        """Reload once, and report it to the service manager. May raise Busy."""
+        self._supervisor.reloading()
+        try:
+            await self.reload()
+        finally:
+            self._supervisor.reloaded()
 
     async def reload(self) -> None:
         """Apply the settings that can change, and log the result. May raise Busy.

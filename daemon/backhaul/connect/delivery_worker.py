@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -20,6 +21,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.text import storable
 from backhaul.errors import Busy
+from backhaul.runtime.loop import IDLE_SECONDS, Loop, retry_while_busy
 from backhaul.store.deliveries import DeliveryOutcome
 from backhaul_sdk import (
     Absent,
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
 SLICE_SECONDS = 0.005
 POLL_SECONDS = 1.0
 """How often due deliveries are polled, even if nothing wakes the worker."""
-IDLE_SECONDS = 30.0
-"""The poll interval without deliveries; it bounds the cost of a lost wake."""
 PUSH_SECONDS = 120.0
 """Timeout of a push. After it the change may have arrived."""
 LOOKUP_SECONDS = 720.0
@@ -75,8 +75,7 @@ class DeliveryWorker:
         self._clock = clock
         self._opened = opened
         self._dry_run = dry_run
-        self._wake = asyncio.Event()
-        self._stopping = False
+        self._loop = Loop(clock, self._log_busy)
         self._rests_until = 0.0
         self._shut = False
         self._log = logger.bind(instance=subscriber.instance)
@@ -92,12 +91,11 @@ class DeliveryWorker:
 
     def wake(self) -> None:
         """Check for work now: the mirror or a delivery has changed."""
-        self._wake.set()
+        self._loop.wake()
 
     def stop(self) -> None:
         """Ask `run` to end once the outcome of the current delivery is stored."""
-        self._stopping = True
-        self._wake.set()
+        self._loop.stop()
 
     async def subscribe(self) -> None:
         """Receive changes from now on, if the connection is new.
@@ -108,10 +106,15 @@ class DeliveryWorker:
 
     async def run(self) -> None:
         """Deliver until `stop`. A cancelled delivery becomes uncertain."""
-        while not self._stopping:
-            self._wake.clear()
-            if not await self._one_step():
-                await self._rest()
+        await self._loop.run(self._work)
+
+    async def _work(self) -> float:
+        """Do one step; return 0.0 if more may be due now."""
+        if await self._one_step():
+            return 0.0
+        waits = await self._deliveries.has_open(self._subscriber.instance)
+        seconds = POLL_SECONDS if waits else IDLE_SECONDS
+        return self.health.log_recovery() or seconds
 
     async def _one_step(self) -> bool:
         """Do one step; after an unexpected error, log it and wait."""
@@ -147,15 +150,6 @@ class DeliveryWorker:
             await self._push(claimed)
             return True
         return more
-
-    async def _rest(self) -> None:
-        waits = await self._deliveries.has_open(self._subscriber.instance)
-        seconds = POLL_SECONDS if waits else IDLE_SECONDS
-        try:
-            async with asyncio.timeout(self.health.log_recovery() or seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _ready(self) -> bool:
         """Open the connector; nothing is claimed for a connector that is not open."""
@@ -297,17 +291,11 @@ class DeliveryWorker:
         self, delivery: Outgoing, outcome: DeliveryOutcome
     ) -> None:
         """Store the outcome; retry for as long as the database refuses."""
-        while True:
-            try:
-                instance = self._subscriber.instance
-                if not await self._deliveries.record_outcome(
-                    instance, delivery, outcome
-                ):
-                    return  # an operator has decided it in the meantime
-                break
-            except Busy as error:
-                self._log.bind(action="delivery.busy").warning("{}", error)
-                await self._clock.sleep(POLL_SECONDS)
+        write = partial(
+            self._deliveries.record_outcome, self.instance, delivery, outcome
+        )
+        if not await retry_while_busy(write, self._clock, self._log_busy):
+            return  # an operator has decided it in the meantime
         state, level = _TOLD[outcome.cause]
         logger.bind(action=f"delivery.{state}", instance=self.instance).log(
             level,
@@ -317,6 +305,9 @@ class DeliveryWorker:
             delivery.object_id,
             outcome.reason,
         )
+
+    def _log_busy(self, error: Exception) -> None:
+        self._log.bind(action="delivery.busy").warning("{}", error)
 
     def _wait_after(self, reason: str, wanted: float | None = None) -> float:
         wait = self.health.failed(reason, wanted)

@@ -6,6 +6,8 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+from backhaul.runtime.loop import wait_for_event
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -96,13 +98,4 @@ class PollSchedule:
         if math.isinf(seconds):
             await self._due.wait()
             return
-        loop = asyncio.get_running_loop()
-        waits = [
-            loop.create_task(self._clock.sleep(seconds)),
-            loop.create_task(self._due.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+        await wait_for_event(self._due, seconds, self._clock)

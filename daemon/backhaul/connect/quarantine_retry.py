@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,12 +9,14 @@ from loguru import logger
 
 from backhaul.connect.host import log_outcome
 from backhaul.connect.record_matching import RECORD_TYPES
-from backhaul.errors import BackhaulError, Busy
+from backhaul.errors import BackhaulError
+from backhaul.runtime.loop import IDLE_SECONDS, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.connect.record_matching import Matcher
+    from backhaul.core.clock import Clock
     from backhaul.store.inbox import QuarantinedRow
     from backhaul.store.records import Records
 
@@ -102,8 +103,6 @@ def _kinds() -> str:
 BATCH = 100
 RETRY_SECONDS = 1.0
 """The retry interval: a record may run out of time though nothing is folded."""
-IDLE_SECONDS = 30.0
-"""The interval without unmatched records; it bounds the cost of a lost wake."""
 SOON_SECONDS = 0.1
 """The shortest time before the next retry after a record stayed unmatched."""
 
@@ -115,31 +114,24 @@ class UnmatchedRetry:
     """
 
     def __init__(
-        self, records: Records, matcher: Matcher, planned: Callable[[], None]
+        self,
+        records: Records,
+        matcher: Matcher,
+        clock: Clock,
+        planned: Callable[[], None],
     ) -> None:
         self._records = records
         self._matcher = matcher
         self._planned = planned
-        self._folded = asyncio.Event()
+        self._loop = Loop(clock, _log_busy)
 
     def wake(self) -> None:
         """Retry now: the mirror has changed, or a new record is unmatched."""
-        self._folded.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Retry until cancelled."""
-        while True:
-            self._folded.clear()
-            try:
-                seconds = await self._match_all()
-            except Busy as error:
-                logger.bind(action="record.busy").warning("{}", error)
-                seconds = RETRY_SECONDS
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._folded.wait()
-            except TimeoutError:
-                continue
+        await self._loop.run(self._match_all)
 
     async def _match_all(self) -> float:
         """Match all unmatched records; return the seconds until the next retry."""
@@ -157,3 +149,7 @@ class UnmatchedRetry:
                 log_outcome(outcome)
         has_unmatched = any(outcome.state == "waiting" for outcome in outcomes)
         return has_unmatched or len(outcomes) == BATCH
+
+
+def _log_busy(error: Exception) -> None:
+    logger.bind(action="record.busy").warning("{}", error)

@@ -1,4 +1,4 @@
-"""Clocks, the time format of the database, waiting, and task cancellation."""
+"""Clocks, the time format of the database, and task cancellation."""
 
 from __future__ import annotations
 
@@ -44,18 +44,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-
-async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> None:
-    """Wait for an event, for at most `seconds` on that clock."""
-    async with asyncio.TaskGroup() as group:
-        waits = [
-            group.create_task(event.wait()),
-            group.create_task(clock.sleep(seconds)),
-        ]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
 
 
 def for_file_name(moment: datetime) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
-from backhaul.errors import Busy
 from backhaul.ingest.topics import fold_for
 from backhaul.observe.metrics import Metrics
+from backhaul.runtime.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,8 +37,6 @@ MOST_NOTES = 200
 """How many kinds of incomplete events are logged; further kinds are only counted."""
 _PLACE = re.compile(r"\[\d+\]|: .*|(?<= )[\d.,]+(?= )", re.DOTALL)
 """The parts of a note that may differ between events with the same fault."""
-PAUSE_SECONDS = 0.5
-"""Rest after the database refused to write."""
 
 
 class FoldWorker:
@@ -54,12 +52,11 @@ class FoldWorker:
         metrics: Metrics | None = None,
     ) -> None:
         self._inbox = inbox
-        self._clock = clock
         self._fold_one = fold_for(facts)
         self._folded = folded
         self._on_conflict = on_conflict
         self._metrics = metrics or Metrics()
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock, _log_busy)
         self._moved = asyncio.Event()
         self._folded_to = 0
         self._behind_seconds = 0.0
@@ -67,7 +64,7 @@ class FoldWorker:
 
     def wake(self) -> None:
         """Fold now: the inbox has new events."""
-        self._wake.set()
+        self._loop.wake()
 
     async def caught_up(self) -> None:
         """Wait until every event that has arrived so far is folded. May raise Busy.
@@ -82,21 +79,11 @@ class FoldWorker:
 
     async def run(self) -> None:
         """Fold until cancelled. A slice is one transaction, so none is half done."""
-        self._wake.set()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while await self._slice():
-                pass
+        await self._loop.run(self._slice)
 
-    async def _slice(self) -> bool:
-        """Fold once; return whether more is waiting."""
-        try:
-            report = await self._inbox.fold(self._fold_one, self._slice_seconds())
-        except Busy as error:
-            logger.bind(action="fold.busy").warning("{}", error)
-            await self._clock.sleep(PAUSE_SECONDS)
-            return True
+    async def _slice(self) -> float | None:
+        """Fold once; return 0.0 if more is waiting."""
+        report = await self._inbox.fold(self._fold_one, self._slice_seconds())
         log_problems(one for one in report.problems if self._should_log(one[1]))
         self._log_incomplete(report)
         self._count(report)
@@ -107,7 +94,7 @@ class FoldWorker:
         self._folded_to = report.folded_to
         self._behind_seconds = report.behind_seconds
         self._moved.set()
-        return report.more
+        return 0.0 if report.more else None
 
     def _log_incomplete(self, report: FoldReport) -> None:
         """Log each unreadable member once: a platform repeats it in every event."""
@@ -139,6 +126,10 @@ class FoldWorker:
         self._metrics.counter("events_folded_total")[()] += report.folded
         for _, folded in report.problems:
             self._metrics.counter("fold_problems_total")[folded.state,] += 1
+
+
+def _log_busy(error: Exception) -> None:
+    logger.bind(action="fold.busy").warning("{}", error)
 
 
 def log_problems(problems: Iterable[tuple[int, Folded]]) -> None:

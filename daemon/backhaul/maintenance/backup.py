@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import for_file_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
+from backhaul.runtime.loop import Loop
 from backhaul.store.sqlite import backup_manifest
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class BackupWorker:
     def __init__(self, plan: BackupPlan, clock: Clock) -> None:
         self._plan = plan
         self._clock = clock
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock, at_start=False)
         self.backed_up: ReportEnd | None = None
 
     def keep_in(self, folder: Path, keep: int) -> None:
@@ -57,17 +58,17 @@ class BackupWorker:
 
     def wake(self) -> None:
         """Make a backup; called by the scheduled job."""
-        self._wake.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Wait and back up until cancelled. An unfinished backup is deleted."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            began = to_text(self._clock.now())
-            said, failed = await self._back_up()
-            if self.backed_up is not None:
-                await self.backed_up(began, said, failed=failed)
+        await self._loop.run(self._run_job)
+
+    async def _run_job(self) -> None:
+        began = to_text(self._clock.now())
+        said, failed = await self._back_up()
+        if self.backed_up is not None:
+            await self.backed_up(began, said, failed=failed)
 
     async def _back_up(self) -> tuple[str, bool]:
         """Return what was made or why it failed, and whether it failed."""

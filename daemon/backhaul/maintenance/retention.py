@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
+from backhaul.runtime.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,23 +29,22 @@ class Pruner:
         self._retention = retention
         self._age = timedelta(days=days)
         self._clock = clock
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock)
         self.pruned: Callable[[str, str], Awaitable[None]] | None = None
 
     def wake(self) -> None:
         """Start a run now."""
-        self._wake.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Run until cancelled. A slice is one transaction, so none is half done."""
-        self._wake.set()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            began = to_text(self._clock.now())
-            erased = await self._prune()
-            if self.pruned is not None and erased is not None:
-                await self.pruned(began, f"erased {erased}")
+        await self._loop.run(self._run_job)
+
+    async def _run_job(self) -> None:
+        began = to_text(self._clock.now())
+        erased = await self._prune()
+        if self.pruned is not None and erased is not None:
+            await self.pruned(began, f"erased {erased}")
 
     async def _prune(self) -> int | None:
         """Return how many bodies were erased; None if the database was busy."""

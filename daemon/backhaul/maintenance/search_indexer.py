@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from loguru import logger
 
 from backhaul.core import strict_json
-from backhaul.errors import Busy, Unusable
+from backhaul.errors import Unusable
+from backhaul.runtime.loop import Loop
 from backhaul.store.read_models import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.read_models import Followed, SearchIndex
+    from backhaul.store.read_models import SearchIndex
 
 
 _TITLES = {"order": "name", "product": "title", "customer": "name"}
@@ -72,8 +72,6 @@ def _words(node: Any, *, is_searched: bool) -> Iterator[str]:
 SLICE_SECONDS = 0.005
 YIELD_SECONDS = 0.25
 """Rest between two slices while events wait to be folded: a fiftieth of the time."""
-PAUSE_SECONDS = 0.5
-"""Rest after the database refused to write."""
 
 
 class Indexer:
@@ -82,26 +80,21 @@ class Indexer:
     def __init__(self, index: SearchIndex, clock: Clock) -> None:
         self._index = index
         self._clock = clock
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock, _log_busy)
 
     def wake(self) -> None:
         """Tell that the mirror has changed."""
-        self._wake.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Index for ever. Cancel to stop: a slice is whole or not at all."""
-        self._wake.set()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (step := await self._slice()) is None or step.more:
-                if step is not None and step.folding:
-                    await self._clock.sleep(YIELD_SECONDS)
+        await self._loop.run(self._index_changes)
 
-    async def _slice(self) -> Followed | None:
-        try:
-            return await self._index.follow(describe, SLICE_SECONDS)
-        except Busy as error:
-            logger.bind(action="search.busy").warning("{}", error)
-            await self._clock.sleep(PAUSE_SECONDS)
-            return None
+    async def _index_changes(self) -> None:
+        while (step := await self._index.follow(describe, SLICE_SECONDS)).more:
+            if step.folding:
+                await self._clock.sleep(YIELD_SECONDS)
+
+
+def _log_busy(error: Exception) -> None:
+    logger.bind(action="search.busy").warning("{}", error)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 from msgspec.structs import replace
 
-from backhaul.core.clock import from_text, to_text, wait_for_event
+from backhaul.core.clock import to_text
 from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.core.outcome import Outcome, Verdict
@@ -29,13 +28,13 @@ from backhaul.push.response_classifier import (
     transition_of,
 )
 from backhaul.push.retry_store import (
-    REST_SECONDS,
     log_busy,
     mentioned_customer,
     retry_until_stored,
 )
 from backhaul.push.send_switch import ALL, SendSwitch
 from backhaul.push.send_windows import SendWindows
+from backhaul.runtime.loop import BUSY_SECONDS, IDLE_SECONDS, Loop, seconds_until
 from backhaul.store.commands import Attempt, Sendable, Transition
 
 if TYPE_CHECKING:
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
 
 RUN_SECONDS = 10.0
 """How long the report of a run waits for requests in flight, by the event loop."""
-IDLE_SECONDS = 30.0
-"""Longest sleep: a lost wake-up delays a command by at most this."""
 
 
 class Dispatcher:
@@ -91,13 +88,12 @@ class Dispatcher:
         transport.refused = self.switch.block_refused_key
         transport.failing = self.switch.block_failing
         transport.paused = self._log_pause
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock)
         self._in_flight = 0
         self._checked_at = ""
         self._wants_room = False
         self._refused = False
         self._unsent: list[tuple[Command, Transition]] = []
-        self._stopping = False
         self._is_running = False
         self._turn = asyncio.Event()
         self._sent: Counter[str] = Counter()
@@ -105,7 +101,7 @@ class Dispatcher:
     def wake(self) -> None:
         """Check now whether a command is due."""
         self._request_runs()
-        self._wake.set()
+        self._loop.wake()
 
     def _request_runs(self) -> None:
         for burst in self.bursts.values():
@@ -177,11 +173,8 @@ class Dispatcher:
             pause.reason,
         )
 
-    def _is_stopping(self) -> bool:
-        return self._stopping
-
     def _may_send(self, command: Command) -> bool:
-        return not self._stopping and self.switch.allows(command.kind)
+        return not self._loop.is_stopped and self.switch.allows(command.kind)
 
     def stop_sending(self, reason: str) -> None:
         """Block sending until a read works; the dispatcher keeps running."""
@@ -189,27 +182,29 @@ class Dispatcher:
 
     def stop(self) -> None:
         """Send nothing new; `run` finishes the requests in flight."""
-        self._stopping = True
-        self.wake()
+        self._loop.stop()
 
     async def run(self) -> None:
         """Send until stopped, then wait for the requests in flight."""
         self._is_running = True
         async with asyncio.TaskGroup() as group:
             probe = group.create_task(self.switch.probe_until_open())
-            while not self._is_stopping():
-                self._wake.clear()
-                for command, sendable in await self._claim():
-                    self._in_flight += 1
-                    if command.kind in self.bursts:
-                        self.bursts[command.kind].sent += 1
-                    work = self._give_back if self._is_stopping() else self._deliver
-                    group.create_task(work(command, sendable))
-                turn, self._turn = self._turn, asyncio.Event()
-                turn.set()
-                await self._rest()
+            await self._loop.run(partial(self._send_due, group))
             self._is_running = False
             probe.cancel()
+
+    async def _send_due(self, group: asyncio.TaskGroup) -> float:
+        """Start to send what may leave now; return the seconds until more may."""
+        self._request_runs()  # also for a command whose wake-up was lost
+        for command, sendable in await self._claim():
+            self._in_flight += 1
+            if command.kind in self.bursts:
+                self.bursts[command.kind].sent += 1
+            work = self._give_back if self._loop.is_stopped else self._deliver
+            group.create_task(work(command, sendable))
+        turn, self._turn = self._turn, asyncio.Event()
+        turn.set()
+        return 0.0 if self._loop.is_woken else await self._rest_seconds()
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._checked_at = to_text(self._clock.now())
@@ -257,33 +252,22 @@ class Dispatcher:
             self._log_state(command, state, transition.reason)
             self.command_changed()
 
-    async def _rest(self) -> None:
-        """Sleep until woken, or until the next command may leave."""
-        if self._wake.is_set():
-            return
-        seconds = IDLE_SECONDS
+    async def _rest_seconds(self) -> float:
+        """Return the seconds until the next command may leave."""
         if self._refused:
-            seconds = REST_SECONDS
-        elif self._wants_room:
+            return BUSY_SECONDS
+        if self._wants_room:
             now = self._clock.monotonic()
-            seconds = self._transport.budget.wait_seconds(Priority.COMMAND, now)
-        elif self.windows.expects_run:
-            pass  # the run wakes this loop; a query now would only delay the run
-        elif self._in_flight < self._push.concurrency:
-            seconds = min(await self._seconds_to_next(), IDLE_SECONDS)
-        await wait_for_event(self._wake, seconds, self._clock)
-        self._request_runs()  # also for a command whose wake-up was lost
-
-    async def _seconds_to_next(self) -> float:
+            return self._transport.budget.wait_seconds(Priority.COMMAND, now)
+        # An expected run wakes this loop; a query now would only delay the run.
+        if self.windows.expects_run or self._in_flight >= self._push.concurrency:
+            return IDLE_SECONDS
         try:
             due = await self._commands.next_due(self._store, self._checked_at)
         except Busy as error:
             log_busy(self._store, error)
-            return REST_SECONDS
-        if due is None:
-            return IDLE_SECONDS
-        wait = from_text(due) - self._clock.now()
-        return max(wait / timedelta(seconds=1), 0.0)
+            return BUSY_SECONDS
+        return seconds_until(due, self._clock)
 
     def _prepare(self, command: Command, mirror: MatchReader) -> Sendable | Transition:
         """Return the bytes to send, or the result if the mirror rules out a send."""

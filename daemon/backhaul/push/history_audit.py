@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from loguru import logger
 from msgspec import Struct, field
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import earlier, from_text, to_text, wait_for_event
+from backhaul.core.clock import earlier, from_text, to_text
 from backhaul.core.effect_proof import BECOMES_EFFECT, FOREIGN, TagMeaning
 from backhaul.core.identity import tag, tagged
 from backhaul.errors import Busy, Unusable
@@ -19,6 +18,7 @@ from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import NOT_OFFERED
 from backhaul.push.resolver import report_double_effect
+from backhaul.runtime.loop import Loop
 from backhaul.store.commands import TaggedAdjustment, audited_mark, restored_mark
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class Auditor:
         self._on_resolved = on_resolved
         self._in_flight_seconds = push.check_after[-1]
         self._longest_seconds = max(push.check_after[-1], push.retry_cap)
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock)
+        self._is_requested = False
         self._foreign = ""
         self._unavailable = ""
         self._reported: set[str] = set()
@@ -122,7 +123,8 @@ class Auditor:
 
     def wake(self) -> None:
         """Request an audit; the scheduled job calls this."""
-        self._wake.set()
+        self._is_requested = True
+        self._loop.wake()
 
     def hold_for_audit(self) -> None:
         """Send nothing until `run` has read the history."""
@@ -137,16 +139,19 @@ class Auditor:
             await self._clock.sleep(left)
             await self._audit_until_done(starting=True)
         self._release()
-        while True:
-            await wait_for_event(self._wake, CLOCK_SECONDS, self._clock)
-            if back := self._wound_back():
-                await self._start_over(back)
-            elif self._wake.is_set():
-                await self._run_job()
+        await self._loop.run(self._watch)
+
+    async def _watch(self) -> float:
+        """Audit if the clock went back, and on request."""
+        if back := self._wound_back():
+            await self._start_over(back)
+        if self._is_requested:
+            await self._run_job()
+        return CLOCK_SECONDS
 
     async def _run_job(self) -> None:
         """Audit once; report the run only if the audit succeeded."""
-        self._wake.clear()
+        self._is_requested = False
         began = to_text(self._clock.now())
         done = await self._try(starting=False)
         if done and self.audited is not None:
@@ -205,8 +210,8 @@ class Auditor:
                 cap_seconds=RETRY_CAP_SECONDS,
                 chance=self._chance(),
             )
-            await wait_for_event(self._wake, wait, self._clock)
-            self._wake.clear()
+            await self._loop.rest(wait)
+            self._is_requested = False
 
     def _release(self) -> None:
         """End the hold, unless another daemon sends under this name."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import from_text, to_text, wait_for_event
+from backhaul.core.clock import from_text, to_text
 from backhaul.core.effect_proof import EffectState
 from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
@@ -25,6 +25,7 @@ from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.effect_verification import Proof
 from backhaul.push.response_classifier import classify_response
 from backhaul.push.retry_store import retry_until_stored
+from backhaul.runtime.loop import IDLE_SECONDS, Loop, seconds_until
 from backhaul.store.commands import Check, Transition
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 """Checks that run at the same time; only one after a successful probe."""
-IDLE_SECONDS = 30.0
 REPORTED_AFTER = 3
 """Failed checks in a row before one is logged; fewer may be a short outage."""
 STEP_FORWARD_SECONDS = 2.0
@@ -89,24 +89,22 @@ class Resolver:
         self._on_resolved = on_resolved
         self._reported: set[str] = set()
         self._offset = self._wall_offset()
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock)
 
     def wake(self) -> None:
         """Check now whether a command became uncertain."""
-        self._wake.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Check until cancelled. The database keeps the uncertain commands."""
-        while True:
-            self._wake.clear()
-            while await self.check_due():
-                pass
-            due = await self._uncertain.next_due(self._store)
-            seconds = IDLE_SECONDS
-            if due is not None and not self._resend.switch.is_failing:
-                wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
-                seconds = min(max(wait, 0.0), IDLE_SECONDS)
-            await wait_for_event(self._wake, seconds, self._clock)
+        await self._loop.run(self._check_all)
+
+    async def _check_all(self) -> float:
+        while await self.check_due():
+            pass
+        due = await self._uncertain.next_due(self._store)
+        is_failing = self._resend.switch.is_failing
+        return IDLE_SECONDS if is_failing else seconds_until(due, self._clock)
 
     async def check_due(self) -> int:
         """Check the commands that are due now; return their number.

@@ -9,8 +9,9 @@ from loguru import logger
 
 from backhaul.core import strict_json
 from backhaul.core.identity import address_digest
-from backhaul.errors import Busy, Unusable
+from backhaul.errors import Unusable
 from backhaul.platform import personal_data
+from backhaul.runtime.loop import retry_while_busy
 from backhaul.store.commands import MentionedCustomer
 
 if TYPE_CHECKING:
@@ -20,23 +21,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REST_SECONDS = 0.5
-"""Wait after the database refused a write."""
-
 
 async def retry_until_stored(
     write: Callable[[], Awaitable[T]], store: str, clock: Clock
 ) -> T:
     """Retry a write until it is stored; a lost result needs another check."""
-    while True:
-        try:
-            return await write()
-        except Busy as error:
-            log_busy(store, error)
-        await clock.sleep(REST_SECONDS)
+    return await retry_while_busy(write, clock, partial(log_busy, store))
 
 
-def log_busy(store: str, error: Busy) -> None:
+def log_busy(store: str, error: Exception) -> None:
     """Log that the database refuses writes."""
     logger.bind(action="push.busy", store=store).warning("{}", error)
 

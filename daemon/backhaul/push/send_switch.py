@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from loguru import logger
 
 from backhaul.core.backoff import PROBE_SECONDS as FAILING_PROBE_SECONDS
 from backhaul.core.outcome import Outcome
+from backhaul.runtime.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class SendSwitch:
         self._reported: dict[str, str] = {}
         self._hold = ""
         self._probe_seconds = PROBE_SECONDS
-        self._changed = asyncio.Event()
+        self._loop = Loop(clock, at_start=False)
         self.reload_key: Callable[[], bool] | None = None
 
     def allows(self, kind: str) -> bool:
@@ -100,7 +100,7 @@ class SendSwitch:
         """Stop sending one kind of command, or ALL."""
         self._blocked[what] = reason
         self._probe_seconds = probe_seconds
-        self._changed.set()
+        self._loop.wake()
         if self._reported.get(what) != reason:
             self._reported[what] = reason
             logger.bind(action="push.stopped", store=self._store).error(
@@ -123,14 +123,14 @@ class SendSwitch:
 
     async def probe_until_open(self) -> None:
         """Allow sending again once a read works. Runs until cancelled."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            while self._blocked:
-                await self._pause()
-                if await self._client.probe():
-                    self._blocked.clear()
-                    self._opened()
+        await self._loop.run(self._probe)
+
+    async def _probe(self) -> None:
+        while self._blocked:
+            await self._pause()
+            if await self._client.probe():
+                self._blocked.clear()
+                self._opened()
 
     async def _pause(self) -> None:
         """Wait until the next probe is due, or until there is another key to try."""

@@ -11,7 +11,7 @@ from loguru import logger
 from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import from_text, to_text, wait_for_event
+from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import (
     Policy,
@@ -24,6 +24,7 @@ from backhaul.core.stock import (
 from backhaul.errors import Busy, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.retry_store import retry_until_stored
+from backhaul.runtime.loop import Loop, seconds_until
 from backhaul.store.commands import Transition
 from backhaul.store.stock_targets import Adjust, Wait
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from backhaul.store.stock_targets import Reading, Target, Targets
 
 AT_ONCE = 4
-IDLE_SECONDS = 30.0
 ROUNDS_SECONDS = (0.5, 2.0, 5.0)
 """Waits before stock is read again whose movements are not known."""
 EFFECT_SECONDS = 5.0
@@ -87,24 +87,21 @@ class TargetWorker:
         self._bugs: dict[str, int] = {}
         self._stopped = False
         self._checked_at = ""
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock)
 
     def wake(self) -> None:
         """Check now for a new stock count, or for a command that ended."""
-        self._wake.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Work until cancelled. The database keeps the targets that wait."""
-        while True:
-            self._wake.clear()
-            while await self.process_due():
-                pass
-            due = await self._targets.next_due(self._store, self._checked_at)
-            seconds = IDLE_SECONDS
-            if due is not None:
-                wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
-                seconds = min(max(wait, 0.0), IDLE_SECONDS)
-            await wait_for_event(self._wake, seconds, self._clock)
+        await self._loop.run(self._process_all)
+
+    async def _process_all(self) -> float:
+        while await self.process_due():
+            pass
+        due = await self._targets.next_due(self._store, self._checked_at)
+        return seconds_until(due, self._clock)
 
     async def process_due(self) -> int:
         """Process the reads and targets that are due now; return their number."""

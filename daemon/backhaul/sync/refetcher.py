@@ -11,11 +11,12 @@ from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import from_text, to_text
+from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
 from backhaul.platform import decoding, responses
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown, ResponseTooLong
+from backhaul.runtime.loop import Loop, seconds_until
 from backhaul.store.inbox import LONGEST_REST_SECONDS, Arrival
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import Inbox, Refetch, RefetchQueue
 
 BATCH = 50
-IDLE_SECONDS = 30.0
-"""Rest while the queue is empty; then missing parents are queued again."""
 BASE_SECONDS = 1.0
 CAP_SECONDS = LONGEST_REST_SECONDS
 CLOSED_SECONDS = LONGEST_REST_SECONDS
@@ -84,14 +83,14 @@ class Refetcher:
         self._clock = clock
         self._chance = chance
         self._arrived = arrived
-        self._wake = asyncio.Event()
+        self._loop = Loop(clock)
         self._mirror_is_whole = False
         self._failures = 0
         self._closed_until: dict[str, float] = {}
 
     def wake(self) -> None:
         """Check the queue now: an object may have been added."""
-        self._wake.set()
+        self._loop.wake()
 
     def release(self) -> None:
         """Start to fetch missing parents: the backfill has ended."""
@@ -100,13 +99,17 @@ class Refetcher:
 
     async def run(self) -> None:
         """Fetch until cancelled. The queue is a table, so a stop loses nothing."""
-        while True:
-            self._wake.clear()
-            if self._mirror_is_whole:
-                await self._refetch_queue.enqueue_parents(self._store)
-            while await self.work_off():
-                pass
-            await self._rest()
+        await self._loop.run(self._refetch_all)
+
+    async def _refetch_all(self) -> float:
+        """Queue missing parents and fetch all that is due; return the rest."""
+        if self._mirror_is_whole:
+            await self._refetch_queue.enqueue_parents(self._store)
+        while await self.work_off():
+            pass
+        return seconds_until(
+            await self._refetch_queue.next_due(self._store), self._clock
+        )
 
     async def work_off(self) -> int:
         """Fetch the objects that are due; return how many."""
@@ -114,19 +117,6 @@ class Refetcher:
         for refetch in due:
             await self._refetch(refetch)
         return len(due)
-
-    async def _rest(self) -> None:
-        """Sleep until woken, or until the next object is due."""
-        due = await self._refetch_queue.next_due(self._store)
-        seconds = IDLE_SECONDS
-        if due is not None:
-            wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
-            seconds = min(max(wait, 0.0), IDLE_SECONDS)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
 
     async def _refetch(self, refetch: Refetch) -> None:
         if self._clock.monotonic() < self._closed_until.get(refetch.kind, 0.0):

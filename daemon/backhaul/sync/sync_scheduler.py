@@ -15,6 +15,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Fatal
 from backhaul.platform.client import ReadRefused
+from backhaul.runtime.loop import Loop
 from backhaul.sync.deletion_check import DeletionCheck
 from backhaul.sync.full_sync import FailureLog, FullSync, GivenUp, StallTimer
 from backhaul.sync.incremental_sync import POLL, Poll
@@ -84,8 +85,8 @@ class Reconciler:
             settings.grace,
             settings.overlap,
         )
-        self._poll_wanted = asyncio.Event()
-        self._requested = {name: asyncio.Event() for name in KINDS}
+        self._poll_loop = Loop(clock, at_start=False)
+        self._full_loops = {name: Loop(clock, at_start=False) for name in KINDS}
         self._read = {name: asyncio.Event() for name in KINDS}
         self._full_sync: tuple[str, set[str]] | None = None
         self._shrunk: dict[str, int] = {}
@@ -101,7 +102,7 @@ class Reconciler:
 
     def request_poll(self) -> None:
         """Start a poll soon; the scheduled job calls this."""
-        self._poll_wanted.set()
+        self._poll_loop.wake()
 
     async def poll(self, kinds: Collection[str] = tuple(KINDS)) -> list[Pass]:
         """Read once what changed since the last poll; return the finished passes."""
@@ -130,7 +131,7 @@ class Reconciler:
 
     def _request(self, kinds: Iterable[str]) -> None:
         for name in kinds:
-            self._requested[name].set()
+            self._full_loops[name].wake()
 
     async def run(self) -> None:
         """Backfill, then poll and fully sync on request. Runs until cancelled."""
@@ -139,9 +140,9 @@ class Reconciler:
             await self.check_subscription()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._backfill_first())
-            group.create_task(self._poll_loop())
+            group.create_task(self._poll_loop.run(self._run_poll))
             for name in KINDS:
-                group.create_task(self._full_sync_loop(name))
+                group.create_task(self._sync_fully(name))
 
     async def _backfill_first(self) -> None:
         if self._settings.backfill_on_start:
@@ -160,24 +161,23 @@ class Reconciler:
         if not self._awaited:
             self.filled.set()
 
-    async def _poll_loop(self) -> None:
-        while True:
-            await self._poll_wanted.wait()
-            self._poll_wanted.clear()
-            began = to_text(self._clock.now())
-            if self.check_subscription is not None:
-                await self.check_subscription()
-            ended = await self.poll([n for n in KINDS if self._read[n].is_set()])
-            if self.polled is not None:
-                await self.polled(began, _summary(ended))
+    async def _run_poll(self) -> None:
+        began = to_text(self._clock.now())
+        if self.check_subscription is not None:
+            await self.check_subscription()
+        ended = await self.poll([n for n in KINDS if self._read[n].is_set()])
+        if self.polled is not None:
+            await self.polled(began, _summary(ended))
 
-    async def _full_sync_loop(self, name: str) -> None:
-        await self._read[name].wait()
-        while True:
-            await self._requested[name].wait()
-            self._requested[name].clear()
+    async def _sync_fully(self, name: str) -> None:
+        """Read a list on each request, after it was read for the first time."""
+
+        async def sync() -> None:
             await self.read_lists(FULL, [name])
             await self._report_full_sync(name)
+
+        await self._read[name].wait()
+        await self._full_loops[name].run(sync)
 
     async def _report_full_sync(self, name: str) -> None:
         """Report the end of a full sync after the last of its lists."""

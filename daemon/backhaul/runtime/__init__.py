@@ -1,0 +1,1 @@
+"""What the running parts share: the loop that each runs, and their signals."""
