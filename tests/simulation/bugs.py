@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         "nothing is written down before a command is sent",
         "daemon/backhaul/store/sql/commands/repository.py",
-        "            _begin(connection, command, step, now)\n",
+        "            _begin_attempt(connection, command, step, now)\n",
         "            pass\n",
     ),
     Bug(
@@ -186,18 +186,22 @@ BUGS = (
         "a lane is not held while its command is in doubt",
         "daemon/backhaul/store/sql/commands/repository.py",
         # All of it: what passes over those who wait, and what makes sure of them.
-        """c INDEXED BY commands_free
-    WHERE {_OPEN_TO} AND behind = 0 AND NOT EXISTS (
-        SELECT 1 FROM commands o INDEXED BY commands_flying
+        """c {hint("INDEXED BY commands_free")}
+    WHERE state = 'planned' AND store = :store AND kind = :kind
+      AND due_at <= :now AND created_at <= :planned_by AND held = 0
+      AND behind = 0 AND NOT EXISTS (
+        SELECT 1 FROM commands o {hint("INDEXED BY commands_flying")}
         WHERE o.store = c.store AND o.lane = c.lane
           AND o.state IN ('sending', 'uncertain')
     ) AND NOT EXISTS (
-        SELECT 1 FROM commands o INDEXED BY commands_lane
+        SELECT 1 FROM commands o {hint("INDEXED BY commands_lane")}
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending', 'uncertain')
 """,
         """c
-    WHERE {_OPEN_TO} AND NOT EXISTS (
+    WHERE state = 'planned' AND store = :store AND kind = :kind
+      AND due_at <= :now AND created_at <= :planned_by AND held = 0
+      AND NOT EXISTS (
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending')
@@ -228,7 +232,7 @@ BUGS = (
     Bug(
         "a second daemon sends from the same database",
         "daemon/backhaul/store/sql/commands/repository.py",
-        "if row is None or row[0] != self._epoch:",
+        "if row is None or int(row[0]) != self._epoch:",
         "if row is None:",
         "tests/store/test_commands.py::test_who_came_before_claims_nothing_more",
     ),

@@ -83,9 +83,10 @@ OPEN = frozenset({State.PLANNED, State.SENDING, State.UNCERTAIN})
 """States in which a command is not done and blocks its ordering key."""
 
 
-def next_state(state: State, cause: Cause) -> State:
-    """Return the next state. Raises ValueError if it is not in the table."""
-    try:
-        return TRANSITIONS[state, cause]
-    except KeyError:
-        raise ValueError(f"a {state} command cannot move by {cause}") from None
+def next_state(state: State, *causes: Cause) -> State:
+    """Return the state after some causes. Raises ValueError if one is not listed."""
+    for cause in causes:
+        if (state, cause) not in TRANSITIONS:
+            raise ValueError(f"a {state} command cannot move by {cause}")
+        state = TRANSITIONS[state, cause]
+    return state

@@ -1,4 +1,4 @@
-"""What is known of an object before a command leaves, and a command's evidence."""
+"""What the mirror knows before a command is sent, and what proves its outcome."""
 
 from __future__ import annotations
 
@@ -12,40 +12,55 @@ from backhaul.store.sql.mirror.write import is_erased
 from backhaul.store.sql.stock_targets import adjustments
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.core.lifecycle import State
     from backhaul.store.commands import Attempt, Transition
     from backhaul.store.matching import Command
+    from backhaul.store.sql.family import Connection
 
-
-# Whoever sends a command again says that what was sent before has no effect.
+# An operator who sends a command again says that what was sent before had no effect.
 _EARLIER = """
-    SELECT CAST(baseline AS BLOB) FROM commands WHERE seq = ?1 AND EXISTS (
+    SELECT baseline FROM commands WHERE seq = :seq AND EXISTS (
         SELECT 1 FROM attempts a
-        WHERE a.command_id = ?2 AND (a.outcome IS NULL OR a.outcome = 'uncertain')
-          AND a.number <= ?3
+        WHERE a.command_id = :id AND (a.outcome IS NULL OR a.outcome = 'uncertain')
+          AND a.number <= :attempts
           AND a.started_at > coalesce((
             SELECT max(at) FROM audit
-            WHERE command_id = ?2 AND action = 'commands resend'), ''))
+            WHERE command_id = :id AND action = 'commands resend'), ''))
 """
-# The last one before it: what waits behind it in a long lane is not looked at.
+# Only the last one before the command, however many wait behind it.
 _ANSWERED = """
-    SELECT CAST(evidence AS BLOB) FROM commands
-    WHERE store = ? AND target = ? AND kind IN ('fulfill', 'cancel')
-      AND state = 'applied' AND seq < ?
+    SELECT evidence FROM commands
+    WHERE store = :store AND target = :target AND kind IN ('fulfill', 'cancel')
+      AND state = 'applied' AND seq < :seq
     ORDER BY seq DESC LIMIT 1
 """
+_ORDER = """
+    SELECT updated_at, cancelled_at FROM orders WHERE store = :store AND id = :target
+"""
+_PARCELS = "SELECT id FROM shipments WHERE store = :store AND order_id = :target"
+_LINES = """
+    SELECT id, fulfilled_quantity FROM order_items
+    WHERE store = :store AND order_id = :target
+"""
+_NEWEST_ADJUSTMENT = """
+    SELECT adjustment_id FROM stock_ledger WHERE product_id = :target AND store = :store
+      AND adjustment_id IS NOT NULL ORDER BY at DESC LIMIT 1
+"""
+_LEVELS = """
+    SELECT variant_id, stock FROM inventory_levels
+    WHERE store = :store AND product_id = :target
+"""
+_KNOWN = "SELECT evidence, settled_at, reason, request FROM commands WHERE seq = :seq"
 
 
-def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
-    """Return what an effect can be told from later; empty where nothing is known.
+def baseline(connection: Connection, command: Command) -> dict[str, Any]:
+    """Return what an effect can be distinguished from later; empty if unknown.
 
     Order: `updated_at`, `cancelled_at`, `shipments` (ids), `fulfilled` (line id to
     quantity). Adjustment: `adjustment_id`, the newest known of the product, and
-    `levels` (variant id to stock). It may be older than the platform's state, never
-    newer than the first send that may yet take effect: what came since is looked at as
-    well, or what lands before the second one would stand for somebody else's.
+    `levels` (variant id to stock). It may be older than the platform's state, but never
+    newer than the first send that may still take effect: otherwise an effect that
+    appears before a second send would be credited to someone else.
     """
     if known := known_before(connection, command):
         return known
@@ -55,54 +70,52 @@ def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]
     return mirrored | _answered(connection, command, mirrored)
 
 
-def known_before(
-    connection: sqlite3.Connection, command: Command
-) -> dict[str, Any] | None:
+def known_before(connection: Connection, command: Command) -> dict[str, Any] | None:
     """Return what was known before the first attempt that may take effect.
 
-    None where there is none. An attempt after those that `command` counts is passed
-    over: it is just being begun, or its answer judged.
+    None if there is none. An attempt after those that `command` counts is skipped: it
+    is being begun, or its response is being classified.
     """
     if not command.attempts:
         return None
-    values = (command.seq, command.id, command.attempts)
-    row = connection.execute(_EARLIER, values).fetchone()
+    row = connection.execute(_EARLIER, _place(command)).fetchone()
     return document_of(row[0]) if row else None
 
 
-def _order(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
-    key = (command.store, command.target)
-    row = connection.execute(
-        "SELECT updated_at, cancelled_at FROM orders WHERE store = ? AND id = ?", key
-    ).fetchone()
+def _place(command: Command) -> dict[str, object]:
+    return {
+        "seq": command.seq,
+        "id": command.id,
+        "attempts": command.attempts,
+        "store": command.store,
+        "target": command.target,
+    }
+
+
+def _order(connection: Connection, command: Command) -> dict[str, Any]:
+    place = _place(command)
+    row = connection.execute(_ORDER, place).fetchone()
     if row is None:
         return {}
-    parcels = connection.execute(
-        "SELECT id FROM shipments WHERE store = ? AND order_id = ?", key
-    )
-    lines = connection.execute(
-        "SELECT id, fulfilled_quantity FROM order_items"
-        " WHERE store = ? AND order_id = ?",
-        key,
-    )
+    lines = connection.execute(_LINES, place)
     return {
         "updated_at": row[0],
         "cancelled_at": row[1],
-        "shipments": [parcel[0] for parcel in parcels],
+        "shipments": [parcel for (parcel,) in connection.execute(_PARCELS, place)],
         "fulfilled": {intact(line): units for line, units in lines},
     }
 
 
 def _answered(
-    connection: sqlite3.Connection, command: Command, mirrored: dict[str, Any]
+    connection: Connection, command: Command, mirrored: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what the last command of the lane showed that is news to the mirror.
+    """Return what the last applied command of the order showed and the mirror lacks.
 
-    It was read before this command leaves, as one of a lane is sent at a time. What the
-    mirror knew beyond it stays known: an answer may leave out the earlier parcels.
+    It was read before this command leaves, because commands of one ordering key are
+    sent one at a time. Parcels that only the mirror knows are kept: a response may
+    leave out earlier parcels.
     """
-    values = (command.store, command.target, command.seq)
-    row = connection.execute(_ANSWERED, values).fetchone()
+    row = connection.execute(_ANSWERED, _place(command)).fetchone()
     shown = document_of(row[0]) if row else {}
     if shown.get("updated_at", "") <= mirrored.get("updated_at", ""):
         return {}
@@ -113,52 +126,38 @@ def _answered(
     }
 
 
-def _product(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
-    newest = connection.execute(
-        "SELECT adjustment_id FROM stock_ledger WHERE product_id = ? AND store = ?"
-        " AND adjustment_id IS NOT NULL ORDER BY at DESC LIMIT 1",
-        (command.target, command.store),
-    ).fetchone()
-    levels = connection.execute(
-        "SELECT variant_id, stock FROM inventory_levels"
-        " WHERE store = ? AND product_id = ?",
-        (command.store, command.target),
-    )
+def _product(connection: Connection, command: Command) -> dict[str, Any]:
+    place = _place(command)
+    newest = connection.execute(_NEWEST_ADJUSTMENT, place).fetchone()
     return {
         "adjustment_id": newest[0] if newest else None,
-        "levels": dict(levels.fetchall()),
+        "levels": dict(connection.execute(_LEVELS, place).fetchall()),
     }
 
 
-_KNOWN = """
-    SELECT CAST(evidence AS BLOB), settled_at, reason, CAST(request AS BLOB)
-    FROM commands WHERE seq = ?
-"""
-
-
 def merged_evidence(
-    connection: sqlite3.Connection,
-    command: Command,
-    state: State,
-    settlement: Transition,
+    connection: Connection, command: Command, change: Transition
 ) -> str | None:
-    """Return the evidence of a command that moves on from `state`, None for as it is.
+    """Return a command's evidence after a transition; None if it does not change.
 
-    What it was parked or refused with stays in `earlier`, whatever comes of it: when
-    and why, the bytes last sent by then, and what was read. A count has its own words.
+    The evidence of a command that was parked or rejected stays in `earlier`: when and
+    why, the bytes last sent by then, and what was read. A stock target has no such
+    history.
     """
-    is_left = state not in OPEN or Cause.PERSON_PARKS in settlement.causes
-    if not (is_left or settlement.evidence):
+    state = command.state
+    is_left = state not in OPEN or Cause.PERSON_PARKS in change.causes
+    if not (is_left or change.evidence):
         return None
-    evidence, *verdict = connection.execute(_KNOWN, (command.seq,)).fetchone()
+    values = {"seq": command.seq}
+    evidence, *verdict = connection.execute(_KNOWN, values).fetchone()
     known = document_of(evidence)
     earlier: list[dict[str, Any]] = known.pop("earlier", [])
     if is_left and command.kind != adjustments.KIND:
         earlier = [*earlier, _verdict(state, known, *verdict)]
     if earlier:
-        now = (settlement.evidence or known) | {"earlier": earlier}
+        now = (change.evidence or known) | {"earlier": earlier}
         return msgspec.json.encode(now).decode()
-    read = settlement.evidence
+    read = change.evidence
     return msgspec.json.encode(read).decode() if read else None
 
 
@@ -167,19 +166,17 @@ def _verdict(
     evidence: dict[str, Any],
     at: str | None,
     reason: str,
-    request: bytes | None,
+    request: bytes | str | None,
 ) -> dict[str, Any]:
-    sent = None if request is None else request.decode(errors="replace")
-    said = {"state": state, "at": at, "reason": reason}
-    return said | {"request": sent, "evidence": evidence}
+    sent = request.decode(errors="replace") if isinstance(request, bytes) else request
+    verdict = {"state": state, "at": at, "reason": str(reason)}
+    return verdict | {"request": sent, "evidence": evidence}
 
 
-def redacted(
-    connection: sqlite3.Connection, store: str, attempt: Attempt
-) -> bytes | None:
-    """Return the answer, without its person if that one was forgotten.
+def redacted(connection: Connection, store: str, attempt: Attempt) -> bytes | None:
+    """Return an attempt's response, without its customer if they were erased.
 
-    Whoever forgets somebody goes through the answers once; this one came after.
+    An erasure goes through the stored responses once; this response came after it.
     """
     customer = attempt.customer
     if customer is None:

@@ -1,8 +1,8 @@
-"""Echoes: the event by which an effect of our own came back, known by its identity.
+"""Echoes: the first event that shows an effect of our own, recognized by its id.
 
-An identity is an adjustment's id, a parcel's, or that of an order's cancellation. While
-a command is under way its identity is not known yet: what is heard of its lane then is
-kept, until its answer, or the settler, names the effect.
+The id is that of an adjustment or a parcel, or is made from an order's cancellation.
+While a command is in flight, the id of its effect is not known yet. The events of its
+ordering key are kept until its response, or a check, names the effect.
 """
 
 from __future__ import annotations
@@ -10,72 +10,76 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from backhaul.store.matching import Command
+    from backhaul.store.sql.family import Connection
 
-_OWNER = "SELECT id, instance FROM commands WHERE store = ? AND effect_id = ?"
+_OWNER = """
+    SELECT id, instance FROM commands WHERE store = :store AND effect_id = :effect
+"""
 _IN_FLIGHT = """
-    SELECT 1 FROM commands WHERE store = ? AND lane = ?
+    SELECT 1 FROM commands WHERE store = :store AND lane = :lane
       AND state IN ('sending', 'uncertain')
 """
-_HEAR = """
-    INSERT OR IGNORE INTO echoes (store, effect, lane, event_id, at, command_id)
-    VALUES (?, ?, ?, ?, ?, ?)
+_RECORD = """
+    INSERT INTO echoes (store, effect, lane, event_id, at, command_id)
+    VALUES (:store, :effect, :lane, :event, :at, :command)
+    ON CONFLICT (store, effect) DO NOTHING
+"""
+_LINK_CHANGE = """
+    UPDATE echoes SET change_id = :change WHERE store = :store AND effect = :effect
+"""
+_CLAIM = """
+    UPDATE echoes SET command_id = :command WHERE store = :store AND effect = :effect
+"""
+_CLAIM_CHANGE = """
+    UPDATE changes SET instance = :instance WHERE id =
+      (SELECT change_id FROM echoes WHERE store = :store AND effect = :effect)
+"""
+_DROP_UNCLAIMED = """
+    DELETE FROM echoes WHERE store = :store AND lane = :lane AND command_id IS NULL
 """
 
 
 def record_effect(
-    connection: sqlite3.Connection,
-    store: str,
-    lane: str,
-    effect: str,
-    event: int,
-    now: str,
+    connection: Connection, store: str, lane: str, effect: str, event: int, now: str
 ) -> tuple[bool, str | None]:
-    """Note the first event that shows an effect which is, or may be, our own.
+    """Record the first event that shows an effect which is, or may be, our own.
 
-    Return whether this is it, and the instance behind the command where it is known.
+    Returns whether this is the first, and the connection behind the command if known.
     """
-    owner = connection.execute(_OWNER, (store, effect)).fetchone()
-    if owner is None and not connection.execute(_IN_FLIGHT, (store, lane)).fetchone():
+    values = {"store": store, "lane": lane, "effect": effect}
+    owner = connection.execute(_OWNER, values).fetchone()
+    if owner is None and not connection.execute(_IN_FLIGHT, values).fetchone():
         return False, None
     command, instance = owner or (None, None)
-    added = connection.execute(_HEAR, (store, effect, lane, event, now, command))
+    row = {**values, "event": event, "at": now, "command": command}
+    added = connection.execute(_RECORD, row)
     return added.rowcount > 0, instance
 
 
 def link_change(
-    connection: sqlite3.Connection, store: str, effects: Sequence[str], change: int
+    connection: Connection, store: str, effects: Sequence[str], change: int
 ) -> None:
-    """Keep which row of the change feed told of these effects."""
+    """Keep which row of the change feed reports these effects."""
     connection.executemany(
-        "UPDATE echoes SET change_id = ? WHERE store = ? AND effect = ?",
-        [(change, store, effect) for effect in effects],
+        _LINK_CHANGE,
+        [{"store": store, "effect": effect, "change": change} for effect in effects],
     )
 
 
-def claim_effect(connection: sqlite3.Connection, command: Command, effect: str) -> None:
-    """Link what was heard before it was known to be the command's own."""
-    owner = connection.execute(_OWNER, (command.store, effect)).fetchone()
+def claim_effect(connection: Connection, command: Command, effect: str) -> None:
+    """Link an event that was recorded before its effect was known to be ours."""
+    values = {"store": command.store, "effect": effect}
+    owner = connection.execute(_OWNER, values).fetchone()
     if owner is None or owner[0] != command.id:
         return
-    key = (command.store, effect)
-    connection.execute(
-        "UPDATE echoes SET command_id = ? WHERE store = ? AND effect = ?",
-        (command.id, *key),
-    )
-    connection.execute(
-        "UPDATE changes SET instance = ? WHERE id ="
-        " (SELECT change_id FROM echoes WHERE store = ? AND effect = ?)",
-        (command.instance, *key),
-    )
+    connection.execute(_CLAIM, {**values, "command": command.id})
+    connection.execute(_CLAIM_CHANGE, {**values, "instance": command.instance})
 
 
-def drop_unclaimed(connection: sqlite3.Connection, command: Command) -> None:
-    """Drop what was heard of a lane and proved to be nobody's own."""
-    connection.execute(
-        "DELETE FROM echoes WHERE store = ? AND lane = ? AND command_id IS NULL",
-        (command.store, command.lane),
-    )
+def drop_unclaimed(connection: Connection, command: Command) -> None:
+    """Delete events of an ordering key that turned out to show no effect of ours."""
+    values = {"store": command.store, "lane": command.lane}
+    connection.execute(_DROP_UNCLAIMED, values)

@@ -1,10 +1,9 @@
-"""A person's move of a command and its line in the audit, in one transaction."""
+"""Operators' decisions about commands, each with its audit entry in one transaction."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import (
@@ -14,56 +13,64 @@ from backhaul.store.commands import (
     require_possible,
 )
 from backhaul.store.sql.commands import planning
-from backhaul.store.sql.commands.repository import COLUMNS, move_on, to_command
+from backhaul.store.sql.commands.rows import COLUMNS, to_command
+from backhaul.store.sql.commands.transitions import apply_transition
+from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.stock_targets import adjustments
 
 if TYPE_CHECKING:
-    import sqlite3
-
-    from backhaul.core.clock import Clock
     from backhaul.core.lifecycle import State
     from backhaul.store.commands import Decision
     from backhaul.store.matching import Command
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
 
-_BEGIN_ANEW = frozenset({Cause.PERSON_ASKS, Cause.PERSON_RESENDS})
-
-
-class SqlDecisions:
-    """Moves commands by hand; the state at that moment decides what is possible."""
-
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
-
-    async def find(self, command: str) -> Command:
-        """Return the command with this whole id. Raises BackhaulError."""
-        return await self._writer.urgent(lambda connection: _find(connection, command))
-
-    async def decide(self, decision: Decision, shown: State | None = None) -> Command:
-        """Move a command and write down who did it, in one step; return it as moved.
-
-        `shown` is where it stood when the person looked. Raises BackhaulError where it
-        stands elsewhere by now, or where the lifecycle has no such move.
-        """
-
-        def unit(connection: sqlite3.Connection) -> Command:
-            now = to_text(self._clock.now())
-            command = _find(connection, decision.command)
-            require_possible(command, decision.verb)
-            _require_still(command, shown)
-            adjustments.require_no_open_adjustment(connection, command)
-            _move(connection, command, decision, now)
-            moved = _find(connection, decision.command)
-            _write_down(connection, decision, command, moved, now)
-            return moved
-
-        return await self._writer.urgent(unit)
+_FIND = f"SELECT {COLUMNS} FROM commands WHERE id = :id"  # noqa: S608 - constants
+_SENT_AT = "SELECT sent_at FROM commands WHERE seq = :seq"
+# For the reason that the operator saw, and no other, the command is not parked again.
+_ACCEPT = "UPDATE commands SET accepted = reason WHERE seq = :seq AND state = 'parked'"
+# All checks start again: asking often must not bring the last check, which alone may
+# find that there was no effect, any nearer.
+_RESET_CHECKS = "UPDATE commands SET looks = 0, failures = 0 WHERE seq = :seq"
+_RESETTING = frozenset({Cause.PERSON_ASKS, Cause.PERSON_RESENDS})
+_ADD_ENTRY = """
+    INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
+    VALUES (:at, :who, :action, :detail, :command, :before, :after)
+"""
 
 
-def _find(connection: sqlite3.Connection, id_: str) -> Command:
-    query = f"SELECT {COLUMNS} FROM commands WHERE id = ?"  # noqa: S608 - constants
-    row = connection.execute(query, (id_,)).fetchone()
+class SqlDecisions(Family):
+    """Moves commands as operators decide, if the state at that time permits it."""
+
+    @write
+    def find(self, connection: Connection, command: str) -> Command:
+        return _find(connection, command)
+
+    @write
+    def decide(
+        self, connection: Connection, decision: Decision, shown: State | None = None
+    ) -> Command:
+        now = self._now()
+        command = _find(connection, decision.command)
+        require_possible(command, decision.verb)
+        _require_still(command, shown)
+        adjustments.require_no_open_adjustment(connection, command)
+        _move(connection, command, decision, now)
+        moved = _find(connection, decision.command)
+        entry = {
+            "at": now,
+            "who": decision.who,
+            "action": f"commands {decision.verb}",
+            "detail": decision.reason,
+            "command": command.id,
+            "before": command.state,
+            "after": moved.state,
+        }
+        connection.execute(_ADD_ENTRY, entry)
+        return moved
+
+
+def _find(connection: Connection, id_: str) -> Command:
+    row = connection.execute(_FIND, {"id": id_}).fetchone()
     if row is None:
         raise BackhaulError(f"there is no command {id_}; see: backhaul commands list")
     return to_command(row)
@@ -79,64 +86,31 @@ def _require_still(command: Command, shown: State | None) -> None:
 
 
 def _move(
-    connection: sqlite3.Connection, command: Command, decision: Decision, now: str
+    connection: Connection, command: Command, decision: Decision, now: str
 ) -> None:
     cause = cause_of(decision.verb)
+    place = {"seq": command.seq}
     if cause is Cause.PERSON_ASKS:
         _require_sent(connection, command)
     if cause is Cause.PERSON_RESENDS:
-        _accept(connection, command)
+        connection.execute(_ACCEPT, place)
     if decision.verb == RESTOCK_UNSHIPPED:
         payload = {**command.payload, "restock": False, "restock_unshipped": True}
         planning.rewrite_payload(connection, command, payload)
-    said = f": {decision.reason}" if decision.reason else ""
-    reason = f"{decision.verb} by {decision.who}{said}"
-    move_on(connection, command, command.state, Transition((cause,), reason, now), now)
+    detail = f": {decision.reason}" if decision.reason else ""
+    reason = f"{decision.verb} by {decision.who}{detail}"
+    apply_transition(connection, command, Transition((cause,), reason, now), now)
     if cause is Cause.PERSON_RESENDS and command.kind == adjustments.KIND:
         adjustments.recalculate_resent(connection, command.id, reason, now)
-    if cause in _BEGIN_ANEW:
-        # All looks are ahead again: asking often must not bring the last one, which
-        # alone may say that there was no effect, any nearer.
-        connection.execute(
-            "UPDATE commands SET looks = 0, failures = 0 WHERE seq = ?", (command.seq,)
-        )
+    if cause in _RESETTING:
+        connection.execute(_RESET_CHECKS, place)
 
 
-def _accept(connection: sqlite3.Connection, command: Command) -> None:
-    """Keep the reason that the operator saw: for it alone it is not parked again."""
-    connection.execute(
-        "UPDATE commands SET accepted = reason WHERE seq = ? AND state = 'parked'",
-        (command.seq,),
-    )
-
-
-def _require_sent(connection: sqlite3.Connection, command: Command) -> None:
-    query = "SELECT sent_at FROM commands WHERE seq = ?"
-    if connection.execute(query, (command.seq,)).fetchone()[0] is None:
+def _require_sent(connection: Connection, command: Command) -> None:
+    (sent_at,) = connection.execute(_SENT_AT, {"seq": command.seq}).fetchone()
+    if sent_at is None:
         raise BackhaulError(
             f"command {command.id[:8]} was not sent, or an old version sent it"
             " without the data that a check needs. A check would find nothing;"
             " resend or discard the command"
         )
-
-
-def _write_down(
-    connection: sqlite3.Connection,
-    decision: Decision,
-    before: Command,
-    after: Command,
-    now: str,
-) -> None:
-    connection.execute(
-        "INSERT INTO audit (at, who, action, detail, command_id, state_before,"
-        " state_after) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            now,
-            decision.who,
-            f"commands {decision.verb}",
-            decision.reason,
-            before.id,
-            before.state,
-            after.state,
-        ),
-    )

@@ -1,4 +1,4 @@
-"""Plans commands, changes what they ask for, and restocks behind a cancellation."""
+"""Plans commands, changes what they ask for, and restocks after a cancellation."""
 
 from __future__ import annotations
 
@@ -13,86 +13,79 @@ from backhaul.store.sql.commands.restore_adoption import initial_state
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.store.commands import Transition
     from backhaul.store.matching import Command
+    from backhaul.store.sql.family import Connection
 
 RESTOCK_REASON = "RESTOCK"
-"""The reason of an adjustment that puts back what a cancellation did not."""
+"""The reason of an adjustment that restocks what a cancellation did not."""
+_PLAN = """
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+                          instance, created_at, due_at, reason, settled_at, sent_at,
+                          effect_id, evidence, digest)
+    VALUES (:id, :store, :kind, :target, :lane, :state, :payload, :cause,
+            :instance, :now, :now, :reason, :settled_at, :sent_at,
+            :effect_id, :evidence, :digest)
+    ON CONFLICT (id) DO NOTHING
+"""
+_REWRITE = "UPDATE commands SET payload = :payload, digest = :digest WHERE seq = :seq"
 _LINES = """
     SELECT id, product_id, variant_id, quantity, fulfilled_quantity FROM order_items
-    WHERE store = ? AND order_id = ? AND variant_id IS NOT NULL
+    WHERE store = :store AND order_id = :order AND variant_id IS NOT NULL
       AND product_id IS NOT NULL
     ORDER BY id
 """
 
 
 def plan(
-    connection: sqlite3.Connection,
+    connection: Connection,
     store: str,
     instance: str,
     command: NewCommand,
     cause: str,
     now: str,
 ) -> None:
-    """Write a new command; one that is known stays as it is."""
-    begins = initial_state(connection, store, command, now)
+    """Add a new command; a command with a known id stays as it is."""
+    initial = initial_state(connection, store, command, now)
     payload = msgspec.json.encode(command.payload).decode()
-    connection.execute(
-        """
-        INSERT OR IGNORE INTO commands (id, store, kind, target, lane, state, payload,
-                                        cause, instance, created_at, due_at, reason,
-                                        settled_at, sent_at, effect_id, evidence,
-                                        digest)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        """,
-        (
-            command.id,
-            store,
-            command.kind,
-            command.target,
-            command.lane,
-            begins.state,
-            payload,
-            cause,
-            instance,
-            now,
-            now,
-            begins.reason,
-            begins.settled_at,
-            begins.sent_at,
-            begins.effect_id,
-            begins.evidence,
-            digest_of((command.id, store, command.kind, command.target, payload)),
-        ),
-    )
+    digested = (command.id, store, command.kind, command.target, payload)
+    values = {
+        "id": command.id,
+        "store": store,
+        "kind": command.kind,
+        "target": command.target,
+        "lane": command.lane,
+        "payload": payload,
+        "cause": cause,
+        "instance": instance,
+        "now": now,
+        "digest": digest_of(digested),
+    }
+    connection.execute(_PLAN, values | initial._asdict())
 
 
 def rewrite_payload(
-    connection: sqlite3.Connection, command: Command, payload: dict[str, Any]
+    connection: Connection, command: Command, payload: dict[str, Any]
 ) -> None:
-    """Change what a command asks for, which was not sent as it is."""
+    """Change what a command asks for; it was not sent with this payload."""
     text = msgspec.json.encode(payload).decode()
-    parts = (command.id, command.store, command.kind, command.target, text)
-    connection.execute(
-        "UPDATE commands SET payload = ?, digest = ? WHERE seq = ?",
-        (text, digest_of(parts), command.seq),
-    )
+    digested = (command.id, command.store, command.kind, command.target, text)
+    values = {"payload": text, "digest": digest_of(digested), "seq": command.seq}
+    connection.execute(_REWRITE, values)
 
 
 def restock_unshipped(
-    connection: sqlite3.Connection, command: Command, settlement: Transition, now: str
+    connection: Connection, command: Command, change: Transition, now: str
 ) -> None:
-    """Plan the adjustments that put back what an applied cancellation left out.
+    """Plan the adjustments that restock what an applied cancellation did not.
 
-    They are written in the transaction that records the cancellation as applied, so
-    none is lost; their ids follow from the cancellation, so none is planned twice.
+    They are added in the transaction that records the cancellation as applied, so none
+    is lost; their ids follow from the cancellation, so none is planned twice.
     """
-    is_own = settlement.effect_id or Cause.PERSON_CONFIRMS in settlement.causes
+    is_own = change.effect_id or Cause.PERSON_CONFIRMS in change.causes
     if not (is_own and command.payload.get("restock_unshipped")):
         return
-    shipped = settlement.evidence.get("fulfilled") or {}
+    shipped = change.evidence.get("fulfilled") or {}
     for (product, variant), units in _unshipped(connection, command, shipped).items():
         key = f"restock:{command.id}:{variant}"
         new = NewCommand(
@@ -107,15 +100,16 @@ def restock_unshipped(
 
 
 def _unshipped(
-    connection: sqlite3.Connection, command: Command, shipped: dict[str, int]
+    connection: Connection, command: Command, shipped: dict[str, int]
 ) -> dict[tuple[str, str], int]:
     """Return the units of each product and variant that are in no parcel.
 
-    `shipped` is what the platform showed of each line when it was cancelled; the mirror
-    stands in for a line that is not in it.
+    `shipped` is what the platform showed of each line when the order was cancelled; for
+    other lines the mirror counts.
     """
     place = (command.store, command.target)
-    lines = connection.execute(_LINES, place).fetchall()
+    values = {"store": command.store, "order": command.target}
+    lines = connection.execute(_LINES, values).fetchall()
     known = {line: fulfilled for line, *_, fulfilled in lines} | shipped
     out = out_by_line(connection, *place, known)
     found: dict[tuple[str, str], int] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from backhaul.store.sql.commands.repository import COLUMNS, to_command
+from backhaul.store.sql.commands.rows import COLUMNS, to_command
 
 if TYPE_CHECKING:
     import sqlite3

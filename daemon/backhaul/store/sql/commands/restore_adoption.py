@@ -1,9 +1,9 @@
-"""How a command begins: planned, or, after a restore, applied or in doubt."""
+"""How a command starts: planned, or, after a restore, applied or uncertain."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -12,27 +12,30 @@ from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ADJUSTMENT_REASON
 from backhaul.store.commands import restored_mark
-from backhaul.store.sql.dialect import document
+from backhaul.store.sql.dialect import elements, member
 from backhaul.store.sql.documents import document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from backhaul.core.effect_proof import Move
+    from backhaul.store.commands import TaggedAdjustment
     from backhaul.store.matching import NewCommand
     from backhaul.store.sql.family import Connection
 
 REMEMBERED = timedelta(days=30)
-"""How long after a restore a record may come in again that was worked off before."""
+"""How long after a restore a record may come again that was handled before."""
 MOST_EARLIER_ROUNDS = 20
-"""How often, at most, a count was reckoned anew in a life that is not remembered."""
+"""How often, at most, a count was calculated again before the restore."""
 ADOPTED = (
     "the platform's stock history showed our reference tag before this record arrived"
     " again"
 )
-# What was told another reason was no step of a count; what is not in the ledger yet may
-# have been one.
-_FORGOTTEN = f"""
+CHECKED_FIRST = (
+    "the database was restored; Backhaul reads the order before it sends anything"
+)
+# An adjustment with another reason belonged to no count; an adjustment that is not in
+# the ledger yet may have.
+_UNKNOWN_ADJUSTMENTS = f"""
     SELECT a.command_id FROM stock_ledger l
     JOIN adopted a ON a.store = l.store AND a.adjustment_id = l.adjustment_id
     WHERE l.store = :store AND l.variant_id = :variant
@@ -43,26 +46,41 @@ _FORGOTTEN = f"""
       AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = a.command_id)
       AND NOT EXISTS (SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
-      AND EXISTS (SELECT 1 FROM json_each({document("a.evidence")}, '$.moves') m
-        WHERE m.value ->> 'product_id' = :product
-          AND m.value ->> 'at' >= substr(:as_of, 1, 19)
-          AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
+      AND EXISTS (SELECT 1 FROM {elements("a.evidence", "$.moves")} m
+        WHERE {member("m.value", "$.product_id")} = :product
+          AND {member("m.value", "$.at")} >= substr(:as_of, 1, 19)
+          AND coalesce({member("m.value", "$.variant_id")}, :variant) = :variant)
 """  # noqa: S608 - constants
 _COUNTS = """
     SELECT c.store, c.instance, c.id, t.round
     FROM stock_targets t JOIN commands c ON c.id = t.command_id
     WHERE t.store = :store AND t.variant_id = :variant
 """
-LOOKED_AT = (
-    "the database was restored; Backhaul reads the order before it sends anything"
-)
+_ADOPTED = """
+    SELECT evidence, adjustment_id FROM adopted
+    WHERE command_id = :command AND store = :store ORDER BY at, adjustment_id
+"""
+_ADOPTED_AMONG = f"""
+    SELECT command_id FROM adopted WHERE store = :store
+      AND command_id IN (SELECT value FROM {elements(":commands", "$")})
+"""  # noqa: S608 - constants
+_ADOPT = """
+    INSERT INTO adopted (store, adjustment_id, command_id, evidence, at)
+    VALUES (:store, :effect, :command, :evidence, :now)
+    ON CONFLICT (store, adjustment_id) DO NOTHING
+"""
+_OWNER = "SELECT 1 FROM commands WHERE store = :store AND effect_id = :effect"
+_REMEMBER_RESTORE = """
+    INSERT INTO marks (name, value) VALUES (:name, :now)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+_RESTORED_AT = "SELECT value FROM marks WHERE name = :name AND value > :since"
 
 
-class InitialState(msgspec.Struct, frozen=True):
-    """The columns of a new command that are not its own to say.
+class InitialState(NamedTuple):
+    """The columns of a new command that are derived, not requested.
 
-    `sent_at` is the last moment at which it may have been sent in a life that this
-    database does not remember.
+    `sent_at` is the last time at which it may have been sent before a restore.
     """
 
     state: State = State.PLANNED
@@ -76,7 +94,7 @@ class InitialState(msgspec.Struct, frozen=True):
 def initial_state(
     connection: Connection, store: str, command: NewCommand, now: str
 ) -> InitialState:
-    """Return how a command begins that is planned now."""
+    """Return how a command starts that is planned now."""
     if (evidence := adopted(connection, store, command.id)) is not None:
         return InitialState(
             State.APPLIED,
@@ -86,19 +104,16 @@ def initial_state(
             evidence=msgspec.json.encode(evidence).decode(),
         )
     restored_at = _restored_at(connection, store, now)
-    # Only a parcel can be made twice and bears no tag.
+    # Only a parcel has no tag, and could be created twice.
     if restored_at is not None and command.kind == "fulfill":
-        return InitialState(State.UNCERTAIN, LOOKED_AT, sent_at=restored_at)
+        return InitialState(State.UNCERTAIN, CHECKED_FIRST, sent_at=restored_at)
     return InitialState()
 
 
 def adopted(connection: Connection, store: str, command: str) -> dict[str, Any] | None:
-    """Return the evidence of an effect that was adopted, with what is too much."""
-    rows = connection.execute(
-        "SELECT CAST(evidence AS BLOB), adjustment_id FROM adopted"
-        " WHERE command_id = ? AND store = ? ORDER BY at, adjustment_id",
-        (command, store),
-    ).fetchall()
+    """Return the evidence of an adopted effect, with its duplicates."""
+    values = {"command": command, "store": store}
+    rows = connection.execute(_ADOPTED, values).fetchall()
     if not rows:
         return None
     found = ({**document_of(text), "adjustment_id": id_} for text, id_ in rows)
@@ -110,7 +125,7 @@ def adopted(connection: Connection, store: str, command: str) -> dict[str, Any] 
 def possible_adjustments(
     connection: Connection, values: Mapping[str, object]
 ) -> set[str]:
-    """Return the ids of all steps that known counts of a `variant` may have made."""
+    """Return the ids of all adjustments that known counts of a `variant` may have."""
     return {
         step_id(store, instance, target, number)
         for store, instance, target, rounds in connection.execute(_COUNTS, values)
@@ -119,14 +134,14 @@ def possible_adjustments(
 
 
 def unknown_adjustment(connection: Connection, values: Mapping[str, object]) -> str:
-    """Name a command of ours of which only its effect since a count is known.
+    """Return our command of which only an effect since a count is known; "" if none.
 
-    It may have been the step of a newer count, which that one must not make good again:
-    once its record comes in again, it is known. `values` are `store`, `product`,
-    `variant` and `as_of`.
+    It may have been the adjustment of a newer count, which an older count must not
+    undo. It becomes known once its record comes in again. `values` are `store`,
+    `product`, `variant` and `as_of`.
     """
     about = {**values, "reason": ADJUSTMENT_REASON}
-    found = [row[0] for row in connection.execute(_FORGOTTEN, about)]
+    found = [row[0] for row in connection.execute(_UNKNOWN_ADJUSTMENTS, about)]
     known = possible_adjustments(connection, values) if found else set()
     return next((command for command in found if command not in known), "")
 
@@ -134,64 +149,50 @@ def unknown_adjustment(connection: Connection, values: Mapping[str, object]) -> 
 def last_round(
     connection: Connection, store: str, instance: str, target: str, since: int
 ) -> int | None:
-    """Return the last round, from `since` on, whose step of a count was adopted."""
-    steps = {
+    """Return the last round of a count, from `since` on, with an adopted adjustment."""
+    rounds = {
         step_id(store, instance, target, number): number
         for number in range(since, since + MOST_EARLIER_ROUNDS)
     }
-    found = connection.execute(
-        "SELECT command_id FROM adopted WHERE store = ?"
-        " AND command_id IN (SELECT value FROM json_each(?))",
-        (store, msgspec.json.encode(list(steps)).decode()),
-    )
-    return max((steps[row[0]] for row in found), default=None)
+    values = {"store": store, "commands": msgspec.json.encode(list(rounds)).decode()}
+    found = connection.execute(_ADOPTED_AMONG, values)
+    return max((rounds[command] for (command,) in found), default=None)
 
 
 def adopt(
-    connection: Connection,
-    store: str,
-    command: str,
-    evidence: dict[str, Any],
-    now: str,
+    connection: Connection, store: str, tagged: TaggedAdjustment, now: str
 ) -> None:
-    """Keep an effect of a command that is not known here."""
-    connection.execute(
-        "INSERT OR IGNORE INTO adopted (store, adjustment_id, command_id, evidence, at)"
-        " VALUES (?, ?, ?, ?, ?)",
-        (
-            store,
-            evidence["adjustment_id"],
-            command,
-            msgspec.json.encode(evidence).decode(),
-            now,
-        ),
-    )
+    """Keep an effect of a command that this database does not know."""
+    values = {
+        "store": store,
+        "effect": tagged.adjustment_id,
+        "command": tagged.command,
+        "evidence": msgspec.json.encode(effect_evidence(tagged)).decode(),
+        "now": now,
+    }
+    connection.execute(_ADOPT, values)
 
 
-def effect_evidence(adjustment_id: str, moves: Sequence[Move]) -> dict[str, Any]:
+def effect_evidence(tagged: TaggedAdjustment) -> dict[str, Any]:
     """Return what proves an effect, as evidence."""
-    return {"adjustment_id": adjustment_id, "moves": msgspec.to_builtins(list(moves))}
+    moves = msgspec.to_builtins(list(tagged.moves))
+    return {"adjustment_id": tagged.adjustment_id, "moves": moves}
 
 
 def remember_restore(connection: Connection, store: str, now: str) -> None:
-    """Keep when it was found that the database is older than what was sent."""
-    connection.execute(
-        "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
-        (restored_mark(store), now),
-    )
+    """Keep when the database was found to be older than what was sent."""
+    values = {"name": restored_mark(store), "now": now}
+    connection.execute(_REMEMBER_RESTORE, values)
 
 
 def _unless_taken(connection: Connection, store: str, effect_id: str) -> str | None:
-    """Return the effect, None where it is proved to be another command's."""
-    taken = connection.execute(
-        "SELECT 1 FROM commands WHERE store = ? AND effect_id = ?", (store, effect_id)
-    ).fetchone()
-    return None if taken else effect_id
+    """Return an effect; None if it is proved to belong to another command."""
+    values = {"store": store, "effect": effect_id}
+    return None if connection.execute(_OWNER, values).fetchone() else effect_id
 
 
 def _restored_at(connection: Connection, store: str, now: str) -> str | None:
-    row = connection.execute(
-        "SELECT value FROM marks WHERE name = ? AND value > ?",
-        (restored_mark(store), to_text(from_text(now) - REMEMBERED)),
-    ).fetchone()
+    since = to_text(from_text(now) - REMEMBERED)
+    values = {"name": restored_mark(store), "since": since}
+    row = connection.execute(_RESTORED_AT, values).fetchone()
     return None if row is None else str(row[0])

@@ -17,12 +17,10 @@ from msgspec.structs import replace
 from backhaul.store.sql.records.content import record_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Sequence
 
-    from sqlite_utils import Database
-
     from backhaul.store.records import NewRecord
+    from backhaul.store.sql.family import Connection
 
 MERGED = "merged"
 """The state of a record whose parts a later one took over."""
@@ -34,7 +32,7 @@ _BY_KEY = """
     SELECT r.id, r.key, r.state, CAST(r.payload AS BLOB)
     FROM record_parts p JOIN records r ON r.id = p.record
     WHERE p.instance = :instance AND p.key = :key AND r.state != 'merged'
-    ORDER BY r.id DESC LIMIT 1
+    ORDER BY id DESC LIMIT 1
 """
 
 
@@ -67,16 +65,8 @@ class _Known(NamedTuple):
         return _said(self.record, self.record["lines"] if lines is None else lines)
 
 
-def add_record_parts(db: Database) -> None:
-    """Add the parts of records that join several causes, by their keys."""
-    db.execute(
-        "CREATE TABLE record_parts (instance TEXT NOT NULL, key TEXT NOT NULL,"
-        " record INTEGER NOT NULL, PRIMARY KEY (instance, key)) WITHOUT ROWID"
-    )
-
-
 def split_shipment(
-    connection: sqlite3.Connection, instance: str, new: NewRecord
+    connection: Connection, instance: str, new: NewRecord
 ) -> Split | None:
     """Return what is left of a shipment; None for a record that is one cause alone."""
     record = record_of(new.payload or b"")
@@ -91,7 +81,7 @@ def split_shipment(
 
 
 def record_parts(
-    connection: sqlite3.Connection, instance: str, id_: int, payload: bytes
+    connection: Connection, instance: str, id_: int, payload: bytes
 ) -> None:
     """Keep which record has which parts."""
     if b'"parts"' not in payload:
@@ -105,7 +95,7 @@ def record_parts(
     )
 
 
-def _is_part(connection: sqlite3.Connection, instance: str, key: str) -> bool:
+def _is_part(connection: Connection, instance: str, key: str) -> bool:
     query = "SELECT 1 FROM record_parts WHERE instance = ? AND key = ?"
     return connection.execute(query, (instance, key)).fetchone() is not None
 
@@ -123,7 +113,7 @@ class _Splitting:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         instance: str,
         new: NewRecord,
         record: dict[str, Any],

@@ -86,7 +86,7 @@ class SqlQuarantine(Family):
         row = _find(connection, id_, _MAY_RETRY)
         command = _correction(connection, row)
         cause = f"row {id_} of the quarantine, corrected by {who}"
-        plan(connection, row.store, row.name, command, cause, now)  # type: ignore[arg-type]
+        plan(connection, row.store, row.name, command, cause, now)
         values = {"reason": "only its number is sent", "command": command.id}
         connection.execute(_CORRECT, _key(row) | values)
         _close(connection, row, "retried")
@@ -140,7 +140,7 @@ def _correction(connection: Connection, row: QuarantinedRow) -> NewCommand:
 
 
 def _order(connection: Connection, row: QuarantinedRow, name: str) -> OrderSummary:
-    mirror = MirrorReader(connection)  # type: ignore[arg-type]
+    mirror = MirrorReader(connection)
     orders = mirror.orders_called(row.store, name)
     if len(orders) != 1:
         found = "is not known" if not orders else "could be any of several orders"
@@ -156,7 +156,7 @@ def _require_number_only(
         raise BackhaulError(
             f"order {order.name} is cancelled; no number is sent for it"
         )
-    mirror = MirrorReader(connection)  # type: ignore[arg-type]
+    mirror = MirrorReader(connection)
     parcels = mirror.parcels_of(store, order.id)
     if number in {parcel.number for parcel in parcels}:
         raise BackhaulError(f"order {order.name} already shows the number {number}")

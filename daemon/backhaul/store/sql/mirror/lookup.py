@@ -28,10 +28,9 @@ from backhaul.store.sql.stock_targets.count_coalescing import levels_listed
 from backhaul_sdk import LineInStore, NameInStore, OrderInStore
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.core.stock import ListedLevel
     from backhaul.store.matching import Command, Hold, WaitingRecord
+    from backhaul.store.sql.family import Connection
 
 _BY_SKU = f"""
     SELECT product_id, id, sku FROM variants v WHERE store = ? AND sku = ? AND {NEWEST}
@@ -101,7 +100,7 @@ class MirrorReader:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, record: WaitingRecord | None = None
+        self, connection: Connection, record: WaitingRecord | None = None
     ) -> None:
         self._connection = connection
         self._record = record

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.lifecycle import Cause, State, next_state
+from backhaul.core.lifecycle import Cause, State
 from backhaul.store.sql.commands.planning import plan
+from backhaul.store.sql.commands.rows import transition
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,10 +30,7 @@ _NOT_RETURNED = """
     AND NOT EXISTS (SELECT 1 FROM parcels p WHERE p.store = s.store
                     AND p.shipment_id = s.id AND p.status = 'returned')
 """
-_PARK = """
-    UPDATE commands SET state = :parked, reason = :reason
-    WHERE id = :id AND state = :planned
-"""
+_PLANNED = "SELECT seq FROM commands WHERE id = :id AND state = 'planned'"
 
 
 def track(
@@ -77,12 +75,12 @@ def _cancel_returned(
     plan(connection, record.store, record.instance, cancel, cause, now)
     if not found.propose:
         return "; Backhaul cancels the order"
-    values = {
-        "id": cancel.id,
-        "reason": f"Backhaul proposes to cancel the order: {cause}. To cancel,"
-        " resend the command. Otherwise discard it",
-        "planned": State.PLANNED,
-        "parked": next_state(State.PLANNED, Cause.PERSON_PARKS),
-    }
-    connection.execute(_PARK, values)
+    reason = (
+        f"Backhaul proposes to cancel the order: {cause}. To cancel, resend the"
+        " command. Otherwise discard it"
+    )
+    planned = connection.execute(_PLANNED, {"id": cancel.id}).fetchone()
+    if planned is not None:
+        causes = (Cause.PERSON_PARKS,)
+        transition(connection, planned[0], State.PLANNED, causes, now, reason=reason)
     return "; Backhaul proposes to cancel the order"

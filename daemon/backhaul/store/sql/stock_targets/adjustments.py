@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.lifecycle import Cause, State, next_state
+from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
+from backhaul.store.sql.commands.rows import transition
 from backhaul.store.sql.dialect import elements, has, later, member
 from backhaul.store.sql.documents import Damaged
 
@@ -128,6 +129,17 @@ _OUTDATED = f"""
     LEFT JOIN marks m ON m.name = '{STOPPED}' || t.store
     WHERE t.correction = :id
 """  # noqa: S608 - constants
+_TARGET = """
+    SELECT c.seq, a.id, a.state
+    FROM commands c JOIN stock_targets t ON t.command_id = c.id
+    LEFT JOIN commands a ON a.id = t.correction
+    WHERE c.id = :target
+"""
+_PLANNED_ADJUSTMENT = """
+    SELECT c.seq, c.due_at, t.command_id
+    FROM commands c JOIN stock_targets t ON t.correction = c.id
+    WHERE c.id = :id AND c.state = 'planned'
+"""
 _STOPPED = """
     SELECT substr(name, length(:prefix) + 1), value FROM marks
     WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name
@@ -143,18 +155,18 @@ def follow(
     command is not the adjustment of a target.
     """
     row = connection.execute(
-        "SELECT t.command_id, c.state FROM stock_targets t"
+        "SELECT t.command_id, c.seq, c.state FROM stock_targets t"
         " JOIN commands c ON c.id = t.command_id WHERE t.correction = :adjustment",
         {"adjustment": adjustment},
     ).fetchone()
     if row is None:
         return
-    target, target_state = row[0], State(row[1])
+    target, seq, target_state = row[0], row[1], State(row[2])
     if state is State.SUPERSEDED:
-        _recalculate_later(connection, target, reason, now)
+        _recalculate_later(connection, target, seq, reason, now)
     elif (cause := _FOLLOWS.get(state, {}).get(target_state)) is not None:
         reason = _target_reason(connection, target, state, reason)
-        _move(connection, target, next_state(target_state, cause), reason, now)
+        transition(connection, seq, target_state, (cause,), now, reason=reason)
         connection.execute(
             "UPDATE stock_targets SET unread = :unread, tries = 0"
             " WHERE command_id = :target",
@@ -174,23 +186,8 @@ def _target_reason(
     return str(words) if words else reason
 
 
-def _move(
-    connection: Connection, target: str, state: State, reason: str, now: str
-) -> None:
-    connection.execute(
-        "UPDATE commands SET state = :state, reason = :reason, settled_at = :at"
-        " WHERE id = :target",
-        {
-            "state": state,
-            "reason": reason,
-            "at": None if state is State.PLANNED else now,
-            "target": target,
-        },
-    )
-
-
 def _recalculate_later(
-    connection: Connection, target: str, reason: str, now: str
+    connection: Connection, target: str, seq: int, reason: str, now: str
 ) -> None:
     """Calculate a target again, or park it after too many refusals."""
     _recalculate(connection, target, reason, now)
@@ -198,9 +195,9 @@ def _recalculate_later(
         "SELECT round FROM stock_targets WHERE command_id = :target", {"target": target}
     ).fetchone()
     if rounds >= MOST_ROUNDS:
-        parked = next_state(State.PLANNED, Cause.UNDECIDABLE)
+        causes = (Cause.UNDECIDABLE,)
         reason = f"the store refused its adjustment {rounds} times, at last: {reason}"
-        _move(connection, target, parked, reason, now)
+        transition(connection, seq, State.PLANNED, causes, now, reason=reason)
         return
     seconds = BASE_SECONDS * 2**rounds if rounds > ROUNDS_AT_ONCE else 0
     wait = timedelta(seconds=min(seconds, LONGEST_SECONDS))
@@ -361,32 +358,25 @@ def _counted_reason(connection: Connection, command: Command) -> str | None:
 
 def supersede_adjustment(connection: Connection, adjustment: str, reason: str) -> None:
     """Supersede an adjustment that was not sent, and calculate its target again."""
-    superseded = connection.execute(
-        "UPDATE commands SET state = :state, reason = :reason, settled_at = due_at"
-        " WHERE id = :id AND state = 'planned' RETURNING due_at",
-        {
-            "state": next_state(State.PLANNED, Cause.REPLACED),
-            "reason": reason,
-            "id": adjustment,
-        },
-    ).fetchone()
-    if superseded is None:
+    values = {"id": adjustment}
+    row = connection.execute(_PLANNED_ADJUSTMENT, values).fetchone()
+    if row is None:
         return
-    (target,) = connection.execute(
-        "SELECT command_id FROM stock_targets WHERE correction = :id",
-        {"id": adjustment},
-    ).fetchone()
-    _recalculate(connection, target, reason, superseded[0])
+    seq, due_at, target = row
+    causes = (Cause.REPLACED,)
+    transition(connection, seq, State.PLANNED, causes, due_at, reason=reason)
+    _recalculate(connection, target, reason, due_at)
 
 
 def supersede(connection: Connection, target: str, reason: str, now: str) -> None:
     """Supersede a planned target whose adjustment was not sent yet."""
-    step = adjustment_of(connection, target)
-    if step is not None and step[1] in IN_FLIGHT:
+    values = {"target": target}
+    seq, adjustment, state = connection.execute(_TARGET, values).fetchone()
+    if state in IN_FLIGHT:
         return
-    if step is not None and step[1] is State.PLANNED:
-        supersede_adjustment(connection, step[0], reason)
-    _move(connection, target, next_state(State.PLANNED, Cause.REPLACED), reason, now)
+    if state == State.PLANNED:
+        supersede_adjustment(connection, adjustment, reason)
+    transition(connection, seq, State.PLANNED, (Cause.REPLACED,), now, reason=reason)
 
 
 def stop_reasons(connection: Connection) -> dict[str, str]:

@@ -11,10 +11,10 @@ from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.stock_targets import adjustments
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
 
     from backhaul.store.matching import WaitingRecord
+    from backhaul.store.sql.family import Connection
 
 
 # The article is written as the index `records_unmatched` has it.
@@ -27,7 +27,7 @@ OTHERS = """
 
 
 def replace_older_counts(
-    connection: sqlite3.Connection, record: WaitingRecord
+    connection: Connection, record: WaitingRecord
 ) -> WaitingRecord:
     """Put a count in the place of older ones, which goes for their rows in quarantine.
 
@@ -94,9 +94,7 @@ def _count(payload: bytes | str) -> _Count | None:
         return None
 
 
-def _replace(
-    connection: sqlite3.Connection, record: WaitingRecord, id_: int, key: str
-) -> None:
+def _replace(connection: Connection, record: WaitingRecord, id_: int, key: str) -> None:
     connection.execute("UPDATE records SET state = 'replaced' WHERE id = ?", (id_,))
     connection.execute(
         "UPDATE OR REPLACE quarantine SET key = ?, state = 'retried'"
@@ -105,9 +103,7 @@ def _replace(
     )
 
 
-def _waits(
-    connection: sqlite3.Connection, record: WaitingRecord, since: str
-) -> WaitingRecord:
+def _waits(connection: Connection, record: WaitingRecord, since: str) -> WaitingRecord:
     connection.execute(
         "UPDATE records SET received_at = ? WHERE id = ?", (since, record.id)
     )
@@ -126,7 +122,7 @@ LISTED = """
 
 
 def levels_listed(
-    connection: sqlite3.Connection,
+    connection: Connection,
     record: WaitingRecord,
     variant: str,
     as_of: str,
@@ -150,7 +146,7 @@ def levels_listed(
     return [each for each in found if each is not None]
 
 
-def is_decided(connection: sqlite3.Connection, record: WaitingRecord) -> bool:
+def is_decided(connection: Connection, record: WaitingRecord) -> bool:
     """Return True for a record that an operator had tried again as it is."""
     own = connection.execute("SELECT decided FROM records WHERE id = ?", (record.id,))
     row = own.fetchone()
@@ -158,7 +154,7 @@ def is_decided(connection: sqlite3.Connection, record: WaitingRecord) -> bool:
 
 
 def _listed(
-    connection: sqlite3.Connection,
+    connection: Connection,
     target: str,
     quantity: int,
     locator: str,
@@ -173,12 +169,12 @@ def _listed(
     return ListedLevel(target, quantity, locator, can_withdraw, withdrawn)
 
 
-def _is_under_way(connection: sqlite3.Connection, target: str) -> bool:
+def _is_under_way(connection: Connection, target: str) -> bool:
     step = adjustments.adjustment_of(connection, target)
     return step is not None and step[1] in {State.SENDING, State.UNCERTAIN}
 
 
-def withdraw(connection: sqlite3.Connection, targets: Iterable[str], now: str) -> None:
+def withdraw(connection: Connection, targets: Iterable[str], now: str) -> None:
     """Withdraw targets that another row of their list contradicts."""
     for target in targets:
         adjustments.supersede(connection, target, CONTRADICTED, now)

@@ -17,13 +17,8 @@ from backhaul.store.commands import Transition
 from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.commands.repository import (
-    COLUMNS,
-    columns,
-    is_usable,
-    move_on,
-    to_command,
-)
+from backhaul.store.sql.commands.rows import WIDTH, columns, to_command
+from backhaul.store.sql.commands.transitions import apply_transition, usable
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sql.stock_targets import adjustments, stock_snapshot
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
 BUSY = timedelta(seconds=1)
 """Rest of a target whose variant a command under way may move; its end wakes it."""
 _C = columns("c")
-_WIDTH = len(COLUMNS.split(", "))
 _DUE = f"""
     SELECT {_C}, t.tries, EXISTS (
       SELECT 1 FROM audit a WHERE a.command_id = c.id AND a.action = 'commands resend')
@@ -71,7 +65,8 @@ _READINGS = f"""
     ORDER BY t.read_at LIMIT ?
 """  # noqa: S608 - constants
 _OUTDATED = f"""
-    SELECT t.command_id FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    SELECT t.command_id
+    FROM stock_targets t JOIN commands c ON c.id = t.command_id
     WHERE t.store = ? AND t.variant_id = ? AND c.state = 'planned' AND {OUTDATED}
 """  # noqa: S608 - constants
 # What became known after the levels were read may have moved before, where its news
@@ -134,9 +129,7 @@ class SqlTargets:
             now = self._now()
             rows = connection.execute(_DUE, (store, now, limit)).fetchall()
             return [
-                _target(row)
-                for row in rows
-                if is_usable(connection, row[0], State.PLANNED, now)
+                _target(row) for row in rows if usable(connection, row[:WIDTH], now)
             ]
 
         return await self._writer.urgent(unit)
@@ -189,7 +182,7 @@ class SqlTargets:
 
         def unit(connection: sqlite3.Connection) -> list[Reading]:
             rows = connection.execute(_READINGS, (store, self._now(), limit)).fetchall()
-            return [Reading(to_command(row[:_WIDTH]), *row[_WIDTH:]) for row in rows]
+            return [Reading(to_command(row[:WIDTH]), *row[WIDTH:]) for row in rows]
 
         return await self._writer.urgent(unit)
 
@@ -251,7 +244,7 @@ def _stop_mark(store: str) -> str:
 
 
 def _target(row: tuple[Any, ...]) -> Target:
-    command, (tries, is_allowed) = to_command(row[:_WIDTH]), row[_WIDTH:]
+    command, (tries, is_allowed) = to_command(row[:WIDTH]), row[WIDTH:]
     # Of the command, whose digest was looked at.
     said = command.payload
     count = Count(said["quantity"], said["as_of"])
@@ -290,7 +283,7 @@ def _decide(
         return
     step = decide(stock_snapshot.load_snapshot(connection, values, level))
     if isinstance(step, Transition):
-        move_on(connection, target.command, State.PLANNED, step, now)
+        apply_transition(connection, target.command, step, now)
     elif isinstance(step, Wait):
         _wait(connection, target.command.id, step)
     else:
@@ -338,7 +331,7 @@ def _correct(
     )
     if step.computation.delta == 0:
         done = Transition((Cause.PROVED_APPLIED,), words, evidence=evidence)
-        move_on(connection, target.command, State.PLANNED, done, now)
+        apply_transition(connection, target.command, done, now)
         return
     connection.execute(
         "UPDATE commands SET held = 1, reason = ?, evidence = ? WHERE id = ?",

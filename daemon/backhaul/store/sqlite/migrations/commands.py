@@ -305,3 +305,11 @@ def add_incidents(db: Database) -> None:
         """
     )
     db.execute("CREATE INDEX incidents_open ON incidents(id) WHERE resolved_at IS NULL")
+
+
+def add_record_parts(db: Database) -> None:
+    """Add the parts of records that join several causes, by their keys."""
+    db.execute(
+        "CREATE TABLE record_parts (instance TEXT NOT NULL, key TEXT NOT NULL,"
+        " record INTEGER NOT NULL, PRIMARY KEY (instance, key)) WITHOUT ROWID"
+    )

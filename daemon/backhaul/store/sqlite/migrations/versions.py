@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
-from backhaul.store.sql.commands import shipment_parts
 from backhaul.store.sqlite.migrations import commands, mirror, operations, row_rewrites
 
 if TYPE_CHECKING:
@@ -438,7 +437,7 @@ migrations(name="m094_unreadable_orders")(operations.add_unreadable_orders)
 migrations(name="m095_listed_at")(commands.add_listed_at)
 migrations(name="m096_sku_spellings")(mirror.create_spellings)
 migrations(name="m097_incidents")(commands.add_incidents)
-migrations(name="m098_record_parts")(shipment_parts.add_record_parts)
+migrations(name="m098_record_parts")(commands.add_record_parts)
 migrations(name="m099_listed_articles")(operations.create_listed_articles)
 migrations(name="m100_decided")(operations.add_decided)
 migrations(name="m101_payment_states")(mirror.add_payment_states)
