@@ -56,7 +56,7 @@ _ERASE = """
 """
 _ERASE_COPY = """
     UPDATE quarantine SET raw = :nothing
-    WHERE source = 'event' AND key = CAST(:event AS TEXT) AND state != 'open'
+    WHERE source = 'event' AND key = :key AND state != 'open'
       AND name = (SELECT store FROM inbox WHERE id = :event)
 """
 
@@ -92,7 +92,7 @@ class SqlRetention(Family):
 
 def _erase(connection: Connection, event: int, now: str) -> None:
     """Erase an event's body and headers, and their copy in the quarantine."""
-    values = {"event": event, "nothing": b""}
+    values = {"event": event, "key": str(event), "nothing": b""}
     connection.execute(_ERASE, {**values, "now": now, "reason": RETENTION})
     connection.execute(_ERASE_COPY, values)
 
