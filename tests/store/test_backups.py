@@ -200,7 +200,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
             "UPDATE webhook_secrets SET dropped_at = '2026' WHERE fingerprint = '3c4d'"
         )
         connection.execute("INSERT INTO forgotten VALUES ('main', 'cus_1', '2026')")
-    assert restore(backup, database, ["main"], CLOCK).revived == (
+    assert restore(backup, database, ["main"], CLOCK).returned == (
         "dashboard user bob has the password of the backup: backhaul users password"
         " bob",
         "dashboard user dan is admin again: backhaul users role dan viewer",
@@ -210,7 +210,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         "an erased customer is in the database again: backhaul customers erase"
         " cus_1 --store main",
     )
-    assert restore(backup, database, ["main"], VirtualClock()).revived == ()
+    assert restore(backup, database, ["main"], VirtualClock()).returned == ()
 
 
 def test_a_damaged_backup_touches_nothing(database: Path) -> None:
@@ -258,7 +258,7 @@ def test_it_takes_the_place_of_a_damaged_database(database: Path) -> None:
     backup = database.with_name("backup.db")
     file_backup.copy(database, backup)
     damage(database, "users")
-    assert restore(backup, database, ["main"], CLOCK).revived is None
+    assert restore(backup, database, ["main"], CLOCK).returned is None
     file_backup.check(database)
     assert count(database, "inbox") == EVENTS
 
@@ -411,7 +411,7 @@ def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
     ahead = older(path)
     assert pending(path) == ahead
     (tmp_path / "backhaul.db.before-m000_old").touch()
-    open_store(path, CLOCK, tell=told.append)
+    open_store(path, CLOCK, notify=told.append)
     kept = tmp_path / f"backhaul.db.before-{ahead[0]}"
     assert pending(path) == []
     assert pending(kept) == ahead
@@ -422,7 +422,7 @@ def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
     kept_files = sorted(path.name for path in tmp_path.glob("*.before-*"))
     assert kept_files == with_manifests(kept.name)
     told.clear()
-    open_store(path, CLOCK, tell=told.append)
+    open_store(path, CLOCK, notify=told.append)
     assert told == []
 
 

@@ -24,13 +24,13 @@ def actions() -> Iterator[list[str]]:
 
 def test_each_turn_is_told_once(tmp_path: Path, actions: list[str]) -> None:
     size = LogSize(tmp_path / "backhaul.db")
-    size.look()
+    size.check()
     with (tmp_path / "backhaul.db-wal").open("wb") as log:
         for length in (LARGE_BYTES, LARGE_BYTES + 1, LARGE_BYTES * 2):
             log.truncate(length)
-            size.look()
+            size.check()
         assert actions == ["database.wal_large"]
         for length in (KEPT_BYTES + 1, KEPT_BYTES, 0):
             log.truncate(length)
-            size.look()
+            size.check()
     assert actions == ["database.wal_large", "database.wal_shrunk"]

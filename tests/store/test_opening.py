@@ -24,7 +24,12 @@ from backhaul.errors import (
 )
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
-from backhaul.store.sqlite.opening import open_store, pending, sole_writer, told_by
+from backhaul.store.sqlite.opening import (
+    open_store,
+    pending,
+    setting_errors,
+    sole_writer,
+)
 from scenes.databases import count, rows, started_store, take
 from scenes.payloads import envelope, order
 
@@ -295,5 +300,5 @@ def test_a_folder_of_the_database_that_cannot_be_used_is_told(tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
 def test_what_is_told_alike_of_every_file_is_left_to_that(number: int) -> None:
-    with pytest.raises(OSError, match="as it was"), told_by("state_dir"):
+    with pytest.raises(OSError, match="as it was"), setting_errors("state_dir"):
         raise OSError(number, "as it was")

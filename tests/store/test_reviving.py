@@ -62,7 +62,7 @@ async def states(store: SqliteStore, *commands: str) -> set[str]:
 async def told(store: SqliteStore, backup: Path) -> tuple[str, ...] | None:
     """Restore; return what is told of what came back."""
     await store.stop()
-    return restore(backup, store.path, ["main"], CLOCK).revived
+    return restore(backup, store.path, ["main"], CLOCK).returned
 
 
 def backed_up(store: SqliteStore) -> Path:

@@ -77,9 +77,9 @@ def restore(
     for file in done.moved:
         what = "database" if file == done.aside else "log"
         typer.echo(f"the {what} from before the restore is {file}")
-    for each in done.revived or ():
+    for each in done.returned or ():
         typer.echo(each)
-    if done.revived is None:
+    if done.returned is None:
         typer.echo(
             "users, revoked secrets, erased customers, open commands and paused jobs"
             " are as in the backup; see backhaul users list, secrets list, commands"
@@ -95,7 +95,7 @@ def _report(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
         aside = None if found.aside is None else str(found.aside)
         counts = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
         moved = [str(each) for each in found.moved]
-        more = {"aside": aside, "moved": moved, "revived": found.revived}
+        more = {"aside": aside, "moved": moved, "revived": found.returned}
         output.json({"backup": str(backup), **counts, **more})
         return
     rows = ", ".join(f"{number} {name}" for name, number in found.rows.items())

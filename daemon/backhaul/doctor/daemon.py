@@ -72,7 +72,7 @@ def _scope_of(kind: str) -> str:
 def writes(settings: Settings, name: str) -> Iterator[Result]:
     """Check which write scopes commands have used; the check itself never writes."""
     file = settings.database_file
-    taken = file_inspection.kinds_taken(file, name) if file.exists() else set()
+    taken = file_inspection.applied_kinds(file, name) if file.exists() else set()
     for scope, kinds in WRITES.items():
         if taken & kinds:
             yield ok("scope", f"{scope}: the platform has carried out commands", name)

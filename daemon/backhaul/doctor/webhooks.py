@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.transport import Response, Transport
     from backhaul.settings import Settings
-    from backhaul.store.sqlite.file_inspection import Came
+    from backhaul.store.sqlite.file_inspection import StoredWebhook
 
 PATIENCE_SECONDS = 15.0
 CHECK_SECONDS = 0.1
@@ -137,7 +137,9 @@ class RoundTrip:
         names = [hook, *(str(made.get(name) or "") for name in ("id", "eventId"))]
         began, came = self._clock.monotonic(), None
         for number in range(1, int(PATIENCE_SECONDS / CHECK_SECONDS)):
-            came = file_inspection.came(database, before, self._name, names)
+            came = file_inspection.find_test_webhook(
+                database, before, self._name, names
+            )
             if came is not None and came.is_test:
                 return self._came(came, self._clock.monotonic() - began)
             if number % CHECKS_PER_READ == 0:
@@ -149,7 +151,7 @@ class RoundTrip:
             return self._unrecognized(came)
         return self._failed(f"no test delivery arrived in {PATIENCE_SECONDS:g} s")
 
-    def _came(self, came: Came, seconds: float) -> Result:
+    def _came(self, came: StoredWebhook, seconds: float) -> Result:
         said = f"a test delivery arrived in {seconds:.1f} s"
         if came.topic:
             return ok("webhooks", said, self._name)
@@ -157,7 +159,7 @@ class RoundTrip:
         fix = "let the platform send the topic in the body or in X-Service-Topic"
         return warn("webhooks", said, fix, self._name)
 
-    def _unrecognized(self, came: Came) -> Result:
+    def _unrecognized(self, came: StoredWebhook) -> Result:
         said = (
             f"no test delivery was recognized in {PATIENCE_SECONDS:g} s, but event"
             f" {came.event} arrived: webhooks reach this daemon"

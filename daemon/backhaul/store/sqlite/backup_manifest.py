@@ -1,7 +1,7 @@
-"""The manifest of a backup: what is in it, in a file of its own beside it.
+"""The manifest of a backup: a file beside it that describes its contents.
 
-A restore compares the backup with its manifest, so that a changed byte is found that
-SQLite does not see, and a backup is not mistaken for another one of the same name.
+A restore compares the backup with its manifest. So it finds a changed byte that SQLite
+does not notice, and another backup of the same name.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _MOST_BYTES = 1 << 20
 
 
 class Manifest(Struct, frozen=True):
-    """`rows` has the number of rows of each table, `bytes` and `sha256` are the file's.
+    """What a backup contains: `rows` has the number of rows of each table.
 
-    `schema_version` is the name of the newest migration.
+    `bytes` and `sha256` are those of the file. `schema_version` is the name of the
+    newest migration.
     """
 
     created_at: str
@@ -45,7 +46,7 @@ class Manifest(Struct, frozen=True):
 
 
 def path_of(backup: Path) -> Path:
-    """Return where the manifest of a backup lies."""
+    """Return the path of the manifest of a backup."""
     return backup.with_name(backup.name + SUFFIX)
 
 
@@ -55,9 +56,9 @@ def back_up(
     clock: Clock,
     ended: Callable[[], bool] = file_backup.never,
 ) -> Manifest:
-    """Copy a database as `copies.copy` does, and write the manifest of the copy.
+    """Copy a database with `file_backup.copy`, and write the manifest of the copy.
 
-    Returns the manifest. Raises as `copies.copy`; then there is no copy.
+    Returns the manifest. Raises what `file_backup.copy` raises; then there is no copy.
     """
     path_of(target).unlink(missing_ok=True)  # of an earlier file of this name
     file_backup.copy(source, target, ended)
@@ -81,25 +82,25 @@ def describe(database: Path, clock: Clock) -> Manifest:
 
 
 def describe_again(database: Path, before: Manifest) -> Manifest:
-    """Return the manifest now; equal to the one before if nothing has changed."""
+    """Return the present manifest; it equals `before` if nothing has changed."""
     return _described(database, before.created_at)
 
 
 def _described(database: Path, created_at: str) -> Manifest:
-    # The bytes come last: SQLite has read the file by then.
+    # The bytes come last: SQLite has read the file before.
     schema, rows = schema_version(database), file_inspection.counts(database)
     size = database.stat().st_size
     return Manifest(created_at, schema, size, sha256_of(database), rows)
 
 
 def read(backup: Path) -> Manifest | None:
-    """Return the manifest beside a backup; one of an earlier version has none.
+    """Return the manifest of a backup, None if an earlier version made the backup.
 
-    Raises CorruptData when there is a manifest that cannot be read.
+    Raises CorruptData if the manifest cannot be read.
     """
     file = path_of(backup)
     try:
-        if file.exists() and not file.is_file():  # opening a FIFO would wait for ever
+        if file.exists() and not file.is_file():  # opening a FIFO would never return
             raise OSError(errno.EINVAL, "not a file")
         with file.open("rb") as opened:
             return msgspec.json.decode(opened.read(_MOST_BYTES), type=Manifest)
@@ -121,15 +122,15 @@ def sha256_of(file: Path) -> str:
 
 
 def schema_version(database: Path) -> str:
-    """Return the name of the newest migration; empty where there is none."""
-    with file_backup.open_to_look(database) as connection:
+    """Return the name of the newest migration, empty if there is none."""
+    with file_backup.open_read_only(database) as connection:
         wrapped = Database(connection, execute_plugins=False)
         applied = migrations.applied(wrapped)
     return applied[-1].name if applied else ""
 
 
 def _write(file: Path, manifest: Manifest) -> None:
-    """Write the manifest: whole and durable, for its owner only."""
+    """Write the manifest completely and durably; only its owner can read it."""
     unfinished = file.with_name(f".{file.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     handle = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -1,4 +1,4 @@
-"""How a connection to the database file is opened, for writing and for reading."""
+"""Connections to the database file, for writing and for reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 256 << 20
 KEPT_BYTES = 64 << 20
-"""What SQLite may keep of the file once it is taken up; the rest is given back."""
+"""The size that SQLite may keep of the log after a checkpoint."""
 
 
 def log_of(database: Path) -> Path:
@@ -27,14 +27,14 @@ def log_of(database: Path) -> Path:
 
 
 class LogSize:
-    """Tells once when the log has become large, and once when it is small again."""
+    """Logs once when the write-ahead log is large, and once when it is small again."""
 
     def __init__(self, database: Path) -> None:
         self._log = log_of(database)
         self._large = False
 
-    def look(self) -> None:
-        """Look after a commit."""
+    def check(self) -> None:
+        """Check the size after a commit."""
         try:
             size = self._log.stat().st_size
         except OSError:
@@ -55,13 +55,13 @@ class LogSize:
 
 
 PAGE_BYTES = 8_192
-"""Larger pages pay with bodies of a few KiB (measured: a sixth faster)."""
+"""Larger pages are faster with bodies of a few KiB (measured: by a sixth)."""
 CHECKPOINT_PAGES = 4_000
 BUSY_MILLISECONDS = 500
 READER_PAGES = 16
 
 
-_FILE_TROUBLE = frozenset(
+_FILE_ERRORS = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -77,16 +77,16 @@ _FILE_TROUBLE = frozenset(
 
 
 def concerns_the_file(error: Exception) -> bool:
-    """Tell trouble of disk or file from a mistake of one statement.
+    """Return True if the disk or the file failed, False if one statement did.
 
-    After some of these SQLite has undone the whole transaction by itself.
+    After some of these errors SQLite has rolled back the whole transaction.
     """
     code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _FILE_TROUBLE
+    return code is not None and code & 0xFF in _FILE_ERRORS
 
 
 class DamagedText(str):
-    """Text that is no UTF-8, with replacement characters. No JSON can hold it."""
+    """Text that is not UTF-8, with replacement characters. JSON cannot hold it."""
 
     __slots__ = ()
 
@@ -101,8 +101,8 @@ def _as_text(raw: bytes) -> str:
 class Connection(sqlite3.Connection):
     """Runs statements of the common text.
 
-    Damaged text becomes DamagedText: by itself sqlite3 ends a whole query at the first
-    row that is no UTF-8.
+    Damaged text becomes DamagedText: sqlite3 alone ends a whole query at the first row
+    that is not UTF-8.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -128,17 +128,17 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def prepare_writer(connection: sqlite3.Connection) -> None:
-    """Make a fresh connection the writer's.
+    """Set up a new connection for the writer.
 
-    `synchronous=FULL` is promise 1: with NORMAL an acknowledged commit does not survive
-    a power loss.
+    `synchronous=FULL` keeps promise 1: with NORMAL an acknowledged commit does not
+    survive a power loss.
     """
     connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
     connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-    # What is deleted is overwritten with zeros: whoever is forgotten leaves no bytes.
+    # Deleted rows are overwritten with zeros: an erased customer leaves no bytes.
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit={KEPT_BYTES}")
@@ -146,10 +146,9 @@ def prepare_writer(connection: sqlite3.Connection) -> None:
 
 
 def end_log(path: Path) -> None:
-    """Bring the log into the database and remove it, unless a program still reads it.
+    """Write the log into the database and remove it, unless a program still reads it.
 
-    The last connection that can write does this when it is closed; a reader that is
-    closed after it does not.
+    SQLite does this when its last connection closes, but only if that one can write.
     """
     with (
         suppress(sqlite3.Error),
@@ -160,7 +159,7 @@ def end_log(path: Path) -> None:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Open a connection that cannot write; rows come by name."""
+    """Open a connection that cannot write; its rows have names."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro",
         uri=True,
@@ -169,14 +168,14 @@ def open_reader(path: Path) -> sqlite3.Connection:
         factory=Connection,
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
-    # A read meets most pages once; a cache of them would grow with the mirror.
+    # A read needs most pages once; a cache of them would grow with the mirror.
     connection.execute(f"PRAGMA cache_size={READER_PAGES}")
     connection.row_factory = sqlite3.Row
     return connection
 
 
 class Readers:
-    """Read-only connections that are lent out and come back."""
+    """A pool of read-only connections."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -185,7 +184,7 @@ class Readers:
 
     @contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection to one thread for one short read."""
+        """Lend a connection to one thread for a short read."""
         try:
             connection = self._idle.get_nowait()
         except Empty:
@@ -198,9 +197,9 @@ class Readers:
                 self.close()
 
     def close(self) -> None:
-        """Close what is idle now, and what comes back later as soon as it does.
+        """Close the idle connections, and each lent one when it comes back.
 
-        The log of a database is only removed when its last connection is closed.
+        SQLite removes the log of a database only when its last connection closes.
         """
         self._is_closed = True
         with suppress(Empty):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class SqliteStore:
-    """All verbs over one writer. `start` and `stop` may be called twice."""
+    """All families over one engine. `start` and `stop` may be called twice."""
 
     def __init__(
         self,
@@ -95,20 +95,20 @@ class SqliteStore:
         )
 
     def heartbeat(self) -> asyncio.Future[None]:
-        """Resolve once the writer's thread has answered, though it be with Busy."""
+        """Resolve once the writer's thread has answered, even if with Busy."""
         return self._writer.heartbeat()
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether the writer's thread is at what may take minutes."""
+        """Return True while the writer rewrites the file, which may take minutes."""
         return self._writer.is_rewriting
 
     async def watch(self) -> NoReturn:
-        """Raise WriterFailed once nothing can be written any more."""
+        """Raise WriterFailed once the writer has ended."""
         await self._writer.watch()
 
     async def stop(self) -> None:
-        """Finish what was handed in and close the file, without a log beside it."""
+        """Finish waiting work and close the file, without a log beside it."""
         await self._writer.stop()
         self.engine.close()
         await asyncio.to_thread(connections.end_log, self.path)

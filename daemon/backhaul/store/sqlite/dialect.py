@@ -8,7 +8,7 @@ from backhaul.store.sql.dialect import Fragments, render
 
 
 def _member(column: str, path: str) -> str:
-    # SQLite ends a whole query at the first value that is no JSON.
+    # SQLite ends a whole query at the first value that is not JSON.
     return f"CASE WHEN json_valid({column}) THEN json_extract({column}, '{path}') END"
 
 

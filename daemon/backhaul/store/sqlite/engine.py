@@ -71,5 +71,5 @@ class SqliteEngine:
         }
 
     def close(self) -> None:
-        """Close the connections that read; the writer has an end of its own."""
+        """Close the connections that read; the writer stops on its own."""
         self.readers.close()

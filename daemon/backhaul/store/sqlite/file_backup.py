@@ -1,4 +1,4 @@
-"""Whole copies of a database: made while it is in use, and checked."""
+"""Complete, checked copies of a database that may be in use."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STEP_PAGES = 1_024
-"""Pages between two looks at whether to go on; 8 MB of ours."""
+"""Pages between two checks whether to continue; 8 MB of our database."""
 CHECK_STEPS = 100_000
 FINDINGS_SHOWN = 3
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 SIDES = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database."""
+"""The suffixes of the files that SQLite keeps beside a database."""
 
 
 class Ended(BackhaulError):
-    """The copy was given up because the program ends."""
+    """The copy was stopped because the program ends."""
 
 
 class Damaged(CorruptData):
-    """A database is not whole; `found` says in what, for another name of the file."""
+    """A database is damaged; `found` is the finding, without the name of the file."""
 
     def __init__(self, path: Path | str, found: str) -> None:
         self.found = " ".join(found.split())
@@ -40,18 +40,18 @@ class Damaged(CorruptData):
 
 
 def never() -> bool:
-    """Nobody ends it."""
+    """Return False: nothing ends the copy."""
     return False
 
 
 def is_damage(error: BaseException) -> bool:
-    """Tell a file that is not whole from any other trouble with a database."""
+    """Return True if an error shows damage of the file."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in DAMAGE
 
 
 def free_bytes(folder: Path) -> int:
-    """Return how much may still be written there."""
+    """Return how many bytes the disk of a folder has left."""
     there = os.statvfs(folder)
     return there.f_bavail * there.f_frsize
 
@@ -62,12 +62,12 @@ def copy(
     ended: Callable[[], bool] = never,
     room: Callable[[Path], int] = free_bytes,
 ) -> int:
-    """Copy a database to a file that is checked, whole and durable, or not there.
+    """Copy a database; afterwards the copy is complete and durable, or absent.
 
-    The source may be in use: the copy is as it was at one moment. Until it is read the
-    log beside it keeps what is written meanwhile; the copy is given up once that takes
-    more than the disk has left, in bytes by `room`. Returns the bytes. Raises
-    CorruptData, BackhaulError where one of them cannot be read or written, and Ended.
+    The source may be in use: the copy shows one moment. Meanwhile the log beside the
+    source grows; the copy stops once the log has grown by more than the disk has left
+    (`room`). Returns the bytes. Raises CorruptData, Ended, and BackhaulError if a file
+    cannot be read or written.
     """
     unfinished = target.with_name(f".{target.name}.unfinished")
     try:
@@ -90,9 +90,9 @@ def copy(
 
 
 def copy_bytes(source: Path, target: Path) -> None:
-    """Copy a file that nothing writes to, without what lies beside it.
+    """Copy a file that nothing writes to, without the files beside it.
 
-    `target` must be new; it is readable by its owner only. Raises BackhaulError.
+    `target` must be new; only its owner can read it. Raises BackhaulError.
     """
     try:
         _require_room(source, target, free_bytes(target.parent))
@@ -105,10 +105,10 @@ def copy_bytes(source: Path, target: Path) -> None:
 
 
 def is_foreign_log(path: Path) -> bool:
-    """Return True if the write-ahead log beside a database is of another one.
+    """Return True if the write-ahead log beside a database is of another database.
 
-    A database that has a log says so in its header. A backup says that it has none, so
-    that a backup copied over a database does not match the log that was left there.
+    The header of a database says whether it has a log. A backup has none, so a backup
+    that was copied over a database does not match the log that is still there.
     """
     log = connections.log_of(path)
     if not path.is_file() or not log.is_file() or not log.stat().st_size:
@@ -119,7 +119,7 @@ def is_foreign_log(path: Path) -> bool:
 
 
 def discard(path: Path) -> None:
-    """Remove a database with what is beside it, which another would take for its own.
+    """Remove a database and the files beside it, which another database would use.
 
     Raises OSError.
     """
@@ -130,8 +130,8 @@ def discard(path: Path) -> None:
 def check(
     path: Path, ended: Callable[[], bool] = never, named: Path | None = None
 ) -> None:
-    """Read every page and row. Raises CorruptData, which is `named` so, and Ended."""
-    with open_to_look(path) as connection:
+    """Read every page and row. Raises CorruptData about the file `named`, and Ended."""
+    with open_read_only(path) as connection:
         connection.set_progress_handler(ended, CHECK_STEPS)
         try:
             found = connection.execute("PRAGMA integrity_check").fetchmany(
@@ -146,17 +146,17 @@ def check(
 
 
 def unread(path: Path, error: sqlite3.Error) -> BackhaulError:
-    """Return the error of who could not read it: what is whole needs no backup."""
+    """Return the error for a failed read: damage, or BackhaulError for other causes."""
     if isinstance(error, sqlite3.OperationalError):
         return BackhaulError(f"{path}: cannot be read: {error}")
     return Damaged(path, str(error))
 
 
 def open_beside(path: Path) -> sqlite3.Connection:
-    """Open for reading what a daemon may be writing.
+    """Open a database for reading that a daemon may write.
 
-    Raises CorruptData where it is damaged, and BackhaulError where there is none yet or
-    it cannot be read.
+    Raises CorruptData if it is damaged, and BackhaulError if there is none yet or it
+    cannot be read.
     """
     if not path.exists():
         raise Unusable(
@@ -171,8 +171,8 @@ def open_beside(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def open_to_look(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database that is only read. Raises BackhaulError where there is none."""
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading. Raises BackhaulError if there is none."""
     if not path.is_file():
         raise BackhaulError(f"{path}: there is no such file")
     address = f"{path.absolute().as_uri()}?mode=ro"
@@ -189,11 +189,11 @@ def _fill(
     ended: Callable[[], bool],
     room: Callable[[Path], int],
 ) -> None:
-    real = Path(os.path.realpath(source))  # SQLite's log lies beside that one
+    real = Path(os.path.realpath(source))  # SQLite's log is beside the real file
     log = connections.log_of(real)
     begun = _size(log)
 
-    def look(_status: int, _remaining: int, _total: int) -> None:
+    def check_progress(_status: int, _remaining: int, _total: int) -> None:
         if ended():
             raise Ended(f"{target}: the copy was stopped")
         grown, free = _size(log) - begun, room(source.parent)
@@ -205,19 +205,19 @@ def _fill(
             )
 
     with closing(sqlite3.connect(target)) as writing:
-        # Nothing is flushed before the source is let go, for its log grows until then.
+        # The copy is flushed after the source is closed: its log grows until then.
         writing.execute("PRAGMA synchronous=OFF")
-        with open_to_look(source) as reading:
-            # One transaction for all steps: what is written meanwhile would otherwise
-            # begin the copy anew, and one commit a second is enough for no end.
+        with open_read_only(source) as reading:
+            # One transaction for all steps. Otherwise each write restarts the copy, and
+            # with one commit a second it never ends.
             reading.execute("BEGIN")
             reading.execute("SELECT 1 FROM sqlite_master").fetchone()
-            reading.backup(writing, pages=STEP_PAGES, progress=look)
+            reading.backup(writing, pages=STEP_PAGES, progress=check_progress)
         writing.execute("PRAGMA journal_mode=DELETE")
 
 
 def _size(path: Path) -> int:
-    """Return the bytes, 0 of what is not there. Raises BackhaulError."""
+    """Return the size of a file, 0 if there is none. Raises BackhaulError."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def _size(path: Path) -> int:
 
 
 def _require_room(source: Path, target: Path, free: int) -> None:
-    """Leave a disk alone that the copy would fill. Raises BackhaulError."""
+    """Refuse a copy that would fill the disk. Raises BackhaulError."""
     needed = _size(source)
     if free < needed + needed // 10:
         raise BackhaulError(

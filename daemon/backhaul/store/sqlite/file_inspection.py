@@ -1,4 +1,4 @@
-"""What can be told of a database from outside: its mode, its damage, its past."""
+"""Reads facts from a database file: its mode, damage, schema and newest rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from backhaul.store.operations import OrphanedWork
 
-_TAKEN = """
+_APPLIED = """
     SELECT DISTINCT kind FROM commands
     WHERE store = ? AND state = 'applied'
 """
 _LAST = "SELECT coalesce(max(id), 0) FROM inbox"
-_CAME = """
+_FIND_TEST = """
     SELECT id, topic, topic LIKE '%/test' OR EXISTS (
         SELECT 1 FROM json_each(:names)
         WHERE value != '' AND instr(CAST(e.body AS TEXT), value)) AS is_test
@@ -34,8 +34,8 @@ _CAME = """
 """
 
 
-class Came(Struct, frozen=True):
-    """A delivery that was kept; `is_test` where its topic or its body shows that."""
+class StoredWebhook(Struct, frozen=True):
+    """A stored webhook; `is_test` if its topic or its body shows that."""
 
     event: int
     topic: str
@@ -43,35 +43,35 @@ class Came(Struct, frozen=True):
 
 
 def journal_mode(path: Path) -> str:
-    """Return how it is written: `wal`, or what it was left in.
+    """Return the journal mode of a database, normally `wal`.
 
-    Raises CorruptData, and BackhaulError where it is not to be read now.
+    Raises CorruptData, and BackhaulError if it cannot be read now.
     """
     try:
-        with file_backup.open_to_look(path) as connection:
+        with file_backup.open_read_only(path) as connection:
             return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
     except sqlite3.DatabaseError as error:
         raise file_backup.unread(path, error) from None
 
 
 def problems(path: Path, *, deep: bool = False) -> list[str]:
-    """Return what is wrong with a database; empty if nothing was found.
+    """Return what is damaged in a database; empty if nothing was found.
 
     Reads the structure of every page. Only `deep` also compares each index with its
     table, which takes several times as long.
     """
     check = "PRAGMA integrity_check" if deep else "PRAGMA quick_check"
     try:
-        with file_backup.open_to_look(path) as connection:
+        with file_backup.open_read_only(path) as connection:
             rows = connection.execute(check).fetchmany(file_backup.FINDINGS_SHOWN)
     except sqlite3.DatabaseError as error:
         return [str(error)]
     return [str(row[0]).strip() for row in rows if row[0] != "ok"]
 
 
-def kinds_taken(path: Path, store: str) -> set[str]:
-    """Return the kinds of commands that the platform has ever carried out."""
-    return {str(row[0]) for row in _rows(path, _TAKEN, (store,))}
+def applied_kinds(path: Path, store: str) -> set[str]:
+    """Return the kinds of commands that the platform has ever applied."""
+    return {str(row[0]) for row in _rows(path, _APPLIED, (store,))}
 
 
 def last_event(path: Path) -> int:
@@ -79,15 +79,17 @@ def last_event(path: Path) -> int:
     return int(_rows(path, _LAST, ())[0][0])
 
 
-def came(path: Path, after: int, store: str, names: Sequence[str]) -> Came | None:
-    """Return the test delivery that was kept after an event, or else any other one.
+def find_test_webhook(
+    path: Path, after: int, store: str, names: Sequence[str]
+) -> StoredWebhook | None:
+    """Return the test webhook that arrived after an event, or else any other webhook.
 
-    A delivery may come without a topic: then it is known by one of `names`, the ids
-    that the platform gave it.
+    A webhook may have no topic: then one of `names` identifies it, the ids that the
+    platform gave it.
     """
     values = {"after": after, "store": store, "names": json.dumps(names)}
-    rows = _rows(path, _CAME, values)
-    return Came(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+    rows = _rows(path, _FIND_TEST, values)
+    return StoredWebhook(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
 
 def orphaned_work(path: Path, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
@@ -98,14 +100,14 @@ def orphaned_work(path: Path, stores: Iterable[str]) -> tuple[OrphanedWork, ...]
     try:
         if not path.is_file():
             return ()
-        with file_backup.open_to_look(path) as connection:
+        with file_backup.open_read_only(path) as connection:
             return of_other_stores(connection, stores)
     except (OSError, sqlite3.Error):
         return ()
 
 
 def schema(path: Path) -> list[str]:
-    """Return the statements that made its tables, indexes and views."""
+    """Return the statements that create the tables, indexes and views."""
     query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
     return [str(row[0]) for row in _rows(path, query, ())]
 
@@ -129,5 +131,5 @@ def counts(path: Path) -> dict[str, int]:
 def _rows(
     path: Path, query: str, values: tuple[object, ...] | dict[str, object]
 ) -> list[tuple[Any, ...]]:
-    with file_backup.open_to_look(path) as connection:
+    with file_backup.open_read_only(path) as connection:
         return connection.execute(query, values).fetchall()

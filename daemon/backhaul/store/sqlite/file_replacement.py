@@ -1,9 +1,9 @@
-"""Puts a restored database in its place: all of it, or everything as it was before.
+"""Puts a restored database in its place: completely, or not at all.
 
-SQLite replays whatever log lies beside a database, also the log of another one. So the
-database in the place and every file that SQLite keeps beside it are moved together.
-A file beside them, the intent, lists what is moved. As long as it is there, the restore
-is not done, and the next start or `backhaul restore` undoes it.
+SQLite replays any log beside a database, even the log of another database. So the
+database in the place moves together with every file that SQLite keeps beside it. A file
+beside them, the intent, lists what moves. While the intent exists, the restore is not
+done, and the next start or `backhaul restore` undoes it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PARTS = (*file_backup.SIDES, "")
-"""What may lie in the place: the files beside the database first, then itself."""
+"""What may be in the place: the files beside the database, then the database."""
 UNFINISHED = ".unfinished"
 _LOCKS = {"": (0x4000_0000, 512), "-shm": (120, 9)}
 """Bytes that a program locks while it has a database open (SQLite's os.h, wal.c)."""
 
 
 class Intent(Struct, frozen=True):
-    """A restore that has begun: which parts were there, and where they are moved to.
+    """A restore that has begun: which parts were there, and where they move to.
 
-    `inode` is the restored file's: it tells that file from one that a person put there.
+    `inode` is that of the restored file. A file that a person put there has another.
     """
 
     aside: str
@@ -52,12 +52,12 @@ def part(path: Path, suffix: str) -> Path:
 
 
 def parts_of(path: Path) -> tuple[str, ...]:
-    """Return the suffixes of what lies there, broken links included."""
+    """Return the suffixes of the files that are there, broken links included."""
     return tuple(suffix for suffix in PARTS if os.path.lexists(part(path, suffix)))
 
 
 def intent_path(place: Path) -> Path:
-    """Return where the intent of a restore into `place` lies."""
+    """Return the path of the intent of a restore into `place`."""
     return place.with_name(f".{place.name}.restore-intent.json")
 
 
@@ -69,8 +69,8 @@ def is_interrupted(place: Path) -> bool:
 def require_unused(place: Path) -> None:
     """Refuse to move a database that a program has open. Raises AlreadyRunning.
 
-    Such a program would remove the restored database's log when it ends: SQLite removes
-    it by its name.
+    When such a program ends, SQLite removes the log by its name: that of the restored
+    database.
     """
     for suffix, (start, length) in _LOCKS.items():
         file = part(place, suffix)
@@ -95,11 +95,11 @@ def _is_locked(file: Path, start: int, length: int) -> bool:
 def put_in_place(
     fresh: Path, place: Path, aside: Path, verify: Callable[[], None]
 ) -> tuple[str, ...]:
-    """Let `fresh` become the database at `place`; what was there is moved to `aside`.
+    """Move `fresh` to `place`, and what was there to `aside`.
 
-    All three lie in one folder. `verify` reads the database in its place and raises
-    when it is not the expected one. When anything fails, everything is put back and
-    the error is raised. Returns the suffixes of what was moved.
+    All three are in one folder. `verify` reads the database in its place, and raises if
+    it is not the expected one. If anything fails, everything is put back and the error
+    is raised. Returns the suffixes of the files that were moved.
     """
     file_backup.sync(fresh)
     intent = Intent(aside.name, parts_of(place), fresh.stat().st_ino)
@@ -120,8 +120,8 @@ def put_in_place(
 def undo_interrupted(place: Path, *, may_be_absent: bool = False) -> bool:
     """Undo a restore that was interrupted; return whether there was one.
 
-    Raises BackhaulError when it cannot be undone, or when there was no database before
-    it: a start would then begin with an empty one. `may_be_absent` allows that.
+    Raises BackhaulError if it cannot be undone, or if there was no database before it:
+    a start would then begin with an empty database. `may_be_absent` allows that.
     """
     intent = _read(place)
     if intent is None:
@@ -137,13 +137,15 @@ def undo_interrupted(place: Path, *, may_be_absent: bool = False) -> bool:
 
 
 def _undo(place: Path, intent: Intent, *, keep_intent: bool = False) -> None:
-    """Put back what was moved. May itself be interrupted, and is then done again."""
+    """Put back what was moved. It can be repeated after an interruption."""
     try:
         aside = place.with_name(intent.aside)
         was_moved = "" not in intent.parts or os.path.lexists(aside)
         if was_moved:
             _clear_place(place, intent)
-        for suffix in reversed(intent.parts):  # the database first: it replaces ours
+        for suffix in reversed(
+            intent.parts
+        ):  # the database first: it replaces the restored one
             if os.path.lexists(part(aside, suffix)):
                 part(aside, suffix).rename(part(place, suffix))
         file_backup.sync(place.parent)
@@ -159,7 +161,7 @@ def _undo(place: Path, intent: Intent, *, keep_intent: bool = False) -> None:
 
 
 def _clear_place(place: Path, intent: Intent) -> None:
-    """Remove the restored database, and refuse to remove any other one."""
+    """Remove the restored database. Refuses to remove any other file."""
     if os.path.lexists(place):
         if place.lstat().st_ino != intent.inode:
             raise BackhaulError(
@@ -185,7 +187,7 @@ def _write(place: Path, intent: Intent) -> None:
 
 
 def _read(place: Path) -> Intent | None:
-    """Return the intent of a restore that was interrupted. Raises BackhaulError."""
+    """Return the intent of an interrupted restore. Raises BackhaulError."""
     target = intent_path(place)
     try:
         return msgspec.json.decode(target.read_bytes(), type=Intent)

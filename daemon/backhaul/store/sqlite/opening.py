@@ -1,4 +1,4 @@
-"""Opening a store: where it is, whether it may be used, and its schema."""
+"""Opens a store: creates its file, checks it, and upgrades its schema."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ if TYPE_CHECKING:
 
 OWNER_ONLY = 0o700
 BEFORE = ".before-"
-"""Between the name of the database and the first step of an upgrade, in its copy."""
-_TOLD_OF_ANY_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
-"""A full disk and a missing right, which are no matter of the setting alone."""
+"""Stands between the database's name and the first migration, in an upgrade's copy."""
+_NOT_OF_THE_SETTING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
+"""A full disk and a missing right: another setting does not help."""
 
 
 def open_store(
     path: Path,
     clock: Clock,
     writer: MakeWriter = Writer,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> SqliteStore:
     """Bring the file to this version's schema and return its store, not yet started.
 
-    A database with something in it is backed up before its schema changes. `tell` is
-    told of what may take long. Raises CorruptData when the file is no database of ours,
-    is damaged, or was made by a newer version, and ConfigurationError when it or
-    its folder cannot be made. A restore that was interrupted is undone first.
+    A database with tables is backed up before its schema changes. `notify` gets a text
+    before each step that may take long. An interrupted restore is undone first. Raises
+    CorruptData if the file is not a Backhaul database, is damaged, or was made by a
+    newer version, and ConfigurationError if it or its folder cannot be created.
     """
     path = file_replacement.real_path(path)
-    with told_by("database.url"):
+    with setting_errors("database.url"):
         path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
         _undo_interrupted(path)
         if problem := log_problem(path):
             raise CorruptData(problem)
-        # SQLite would let others read it; what lies beside it takes the mode over.
+        # SQLite alone would let others read it. Files beside it get the same mode.
         with suppress(FileExistsError):
             path.touch(0o600, exist_ok=False)
     try:
         connection = connections.open_writer(path)
         try:
-            _migrate(connection, path, clock, tell)
+            _migrate(connection, path, clock, notify)
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
@@ -89,9 +89,9 @@ def _undo_interrupted(path: Path) -> None:
 
 
 def log_problem(path: Path) -> str:
-    """Return why a database must not be opened with the log beside it; "" if it may.
+    """Return why a database must not be opened with the log beside it, or "".
 
-    SQLite applies the log of another database, and removes a log that has no database.
+    SQLite applies the log of another database, and removes a log without a database.
     """
     if file_backup.is_foreign_log(path):
         return (
@@ -115,16 +115,16 @@ def log_problem(path: Path) -> str:
 
 
 def pending(path: Path) -> list[str]:
-    """Return the steps of the schema that are ahead of a database, which only is read.
+    """Return the migrations that a database lacks; this only reads it.
 
-    Raises CorruptData as `open_store` does, and BackhaulError where it is not to be
-    read now: another program locks it, or this user may not.
+    Raises CorruptData as `open_store` does, and BackhaulError if the database cannot be
+    read now: another program locks it, or this user has no right to.
     """
     if not path.exists():
-        return _ours()
+        return _all()
     try:
-        with file_backup.open_to_look(path) as connection:
-            return _ahead(_wrapped(connection), path)
+        with file_backup.open_read_only(path) as connection:
+            return _missing(_wrapped(connection), path)
     except sqlite3.DatabaseError as error:
         raise file_backup.unread(path, error) from None
 
@@ -133,29 +133,29 @@ def _migrate(
     connection: sqlite3.Connection,
     path: Path,
     clock: Clock,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
     database = _wrapped(connection)
-    ahead = _ahead(database, path)
+    ahead = _missing(database, path)
     if not ahead:
         return
     if not migrations.applied(database):
-        # Nothing can be lost yet, and each commit would wait for the disk.
+        # Nothing can be lost yet, and each commit waits for the disk.
         with database.atomic():
             migrations.apply(database)
         return
-    _back_up(path, ahead, clock, tell)
-    tell("brings the database to this version")
+    _back_up(path, ahead, clock, notify)
+    notify("brings the database to this version")
     migrations.apply(database)
 
 
 def _wrapped(connection: sqlite3.Connection) -> Database:
-    """Leave out what is installed for sqlite-utils: no plugin has to do with us."""
+    """Wrap a connection for sqlite-utils, without its installed plugins."""
     return Database(connection, execute_plugins=False)
 
 
-def _ahead(database: Database, path: Path) -> list[str]:
-    newer = {entry.name for entry in migrations.applied(database)} - {*_ours()}
+def _missing(database: Database, path: Path) -> list[str]:
+    newer = {entry.name for entry in migrations.applied(database)} - {*_all()}
     if newer:
         raise CorruptData(
             f"{path}: a newer version of Backhaul has upgraded this database"
@@ -166,10 +166,10 @@ def _ahead(database: Database, path: Path) -> list[str]:
 
 
 def _back_up(
-    path: Path, ahead: list[str], clock: Clock, tell: Callable[[str], None]
+    path: Path, ahead: list[str], clock: Clock, notify: Callable[[str], None]
 ) -> None:
-    """Keep the database as it was; the copy of the upgrade before goes."""
-    tell("backs the database up before its upgrade")
+    """Back the database up before an upgrade; delete the copy of the last upgrade."""
+    notify("backs the database up before its upgrade")
     kept = path.with_name(f"{path.name}{BEFORE}{ahead[0]}")
     backup_manifest.back_up(path, kept, clock)
     logger.bind(action="database.upgrade").info(
@@ -177,24 +177,24 @@ def _back_up(
         len(ahead),
         kept,
     )
-    # Not what a restore has put aside: nothing else holds what came since the backup.
+    # Not the database before a restore: only it has what came after the backup.
     for older in path.parent.glob(f"{path.name}{BEFORE}m*"):
         if older not in {kept, backup_manifest.path_of(kept)}:
             older.unlink()
 
 
-def _ours() -> list[str]:
+def _all() -> list[str]:
     with closing(sqlite3.connect(":memory:")) as nothing:
         return [entry.name for entry in migrations.pending(_wrapped(nothing))]
 
 
 @contextmanager
-def told_by(setting: str) -> Iterator[None]:
-    """Blame a folder that cannot be used on its setting. Raises ConfigurationError."""
+def setting_errors(setting: str) -> Iterator[None]:
+    """Report a folder that cannot be used as a ConfigurationError of its setting."""
     try:
         yield
     except OSError as error:
-        if error.errno in _TOLD_OF_ANY_FILE:
+        if error.errno in _NOT_OF_THE_SETTING:
             raise
         reason = why(error)
         if isinstance(error, FileExistsError | NotADirectoryError):
@@ -209,10 +209,10 @@ def told_by(setting: str) -> Iterator[None]:
 def sole_writer(state_dir: Path) -> Iterator[None]:
     """Hold the lock of the state directory. Raises AlreadyRunning, ConfigurationError.
 
-    The lock is a file of its own: closing a second handle on the database file would
-    drop SQLite's own locks on it.
+    The lock has a file of its own: closing a second handle on the database file would
+    drop SQLite's locks on it.
     """
-    with told_by("state_dir"):
+    with setting_errors("state_dir"):
         state_dir.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
         lock = os.open(state_dir / "backhaul.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

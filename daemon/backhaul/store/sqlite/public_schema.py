@@ -1,4 +1,4 @@
-"""The tables and views that others may rely on (docs/mirror.md), and their keys."""
+"""The published tables and views (docs/mirror.md), and their keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
     "forgotten": ("store", "customer_id"),
     "audit": ("id",),
 }
-"""Each with the columns that tell its rows apart, in the order of an index."""
+"""Each table with the columns of its key, in the order of an index."""
 
 INTERNAL = frozenset(
     {
@@ -42,4 +42,4 @@ INTERNAL = frozenset(
         "request_digest",
     }
 )
-"""Columns of published tables that are not for others: what rows are compared by."""
+"""Columns of published tables that only Backhaul uses, to compare rows."""

@@ -1,4 +1,4 @@
-"""Puts a backup in the place of the database, and what the restore brings back."""
+"""Restores a backup, and lists the decisions that the restore has undone."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 _USERS = "SELECT name, role, secret FROM users"
-_DROPPED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
-_FORGOTTEN = "SELECT store, customer_id FROM forgotten"
+_REVOKED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
+_ERASED = "SELECT store, customer_id FROM forgotten"
 _PAUSED = "SELECT job, store FROM job_state WHERE paused_at IS NOT NULL"
-# The last word of a person on each command, where the command still stands by it.
+# The last decision of an operator on each command, if its state is still that one.
 _DECIDED = """
     SELECT c.id, a.action FROM audit a
     JOIN commands c ON c.id = a.command_id AND c.state = a.state_after
@@ -58,20 +58,20 @@ _AGAIN = {
         _SAYS.format("resolve {0} --applied"),
     ),
 }
-"""What each decision was, and what makes it again of a command that is parked."""
+"""What each decision was, and what repeats it for a parked command."""
 
 
-def revived(before: Path, restored: Path) -> tuple[str, ...] | None:
-    """Return what is back, each with the command that takes it away again.
+def returned_decisions(before: Path, restored: Path) -> tuple[str, ...] | None:
+    """Return the decisions that a restore has undone, each with a command to repeat it.
 
-    None where the database of before cannot tell.
+    Returns None if the database before the restore cannot be read.
     """
     try:
         with (
-            file_backup.open_to_look(before) as old,
-            file_backup.open_to_look(restored) as new,
+            file_backup.open_read_only(before) as old,
+            file_backup.open_read_only(restored) as new,
         ):
-            kinds = (_users, _secrets, _persons, _commands, _jobs)
+            kinds = (_users, _secrets, _customers, _commands, _jobs)
             return (*chain.from_iterable(kind(old, new) for kind in kinds),)
     except sqlite3.Error:  # it is damaged, or older than these tables
         return None
@@ -92,15 +92,15 @@ def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
 
 
 def _secrets(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
-    for store, fingerprint in _missing(_DROPPED, old, new):
+    for store, fingerprint in _missing(_REVOKED, old, new):
         yield (
             f"a revoked webhook secret of store {store} is valid again: backhaul"
             f" secrets revoke {fingerprint}"
         )
 
 
-def _persons(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
-    for store, customer in _missing(_FORGOTTEN, old, new):
+def _customers(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    for store, customer in _missing(_ERASED, old, new):
         yield (
             "an erased customer is in the database again: backhaul customers erase"
             f" {customer} --store {store}"
@@ -108,17 +108,17 @@ def _persons(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
 
 
 def _commands(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
-    """Tell of what would be sent again, or waits again for what was said already."""
-    told: set[str] = set()
+    """Yield commands that would be sent again, or wait again for a decision."""
+    known: set[str] = set()
     for decided, action in old.execute(_DECIDED):
         command, state = _to_decide(new, decided)
-        if action not in _AGAIN or command in told:
+        if action not in _AGAIN or command in known:
             continue
-        told.add(command)  # a count is before its adjustment, and was decided after it
+        known.add(command)  # a count comes before its adjustment, and is decided after
         was, again = _AGAIN[action]
         if state in OPEN:
             fix = " && ".join(filter(None, (_PARK, again)))
-            # What was on its way can be decided once the start has put it in doubt.
+            # A command that is being sent becomes uncertain at the start.
             when = " (after the start)" if state == State.SENDING else ""
             yield f"a command that was {was} is open again{when}: {fix.format(command)}"
         elif state == State.PARKED and again:
@@ -126,9 +126,9 @@ def _commands(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]
 
 
 def _to_decide(new: sqlite3.Connection, command: str) -> tuple[str, str]:
-    """Return the command that a person decides there, and where it stands.
+    """Return the command that an operator decides there, and its state.
 
-    A count stands where its adjustment stands, and only that can be decided.
+    The state of a count is that of its adjustment, and only that can be decided.
     """
     step = adjustments.adjustment_of(new, command)
     if step is not None and step[1] in adjustments.UNDECIDED:
@@ -155,29 +155,29 @@ COUNTED = ("inbox", "orders", "products", "customers", "commands")
 
 
 class Restored(Struct, frozen=True):
-    """What is in the backup, and what became of the files that were in its place.
+    """What the backup contains, and what happened to the files in its place.
 
-    `moved`: the database from before, with what SQLite kept beside it, as they were.
-    `revived`: what people had taken away or decided since the backup and is back, each
-    with the command that takes it away again; None when there was no database before,
-    or it cannot be read. `undid`: an earlier restore was interrupted, and was undone.
+    `moved` are the previous database and the files beside it. `returned` are the
+    decisions since the backup that the restore has undone, each with the command that
+    repeats it; None if there was no previous database, or it cannot be read. `undid`
+    means that an earlier, interrupted restore was undone.
     """
 
     rows: dict[str, int]
     newest_event_at: str | None
     moved: tuple[Path, ...] = ()
-    revived: tuple[str, ...] | None = None
+    returned: tuple[str, ...] | None = None
     undid: bool = False
 
     @property
     def aside(self) -> Path | None:
-        """The database from before; None when there was none."""
+        """The path of the previous database, None if there was none."""
         is_database = (p for p in self.moved if not p.name.endswith(file_backup.SIDES))
         return next(is_database, None)
 
 
 def drill(backup: Path, clock: Clock) -> Restored:
-    """Restore into a folder that goes again. Raises CorruptData, BackhaulError."""
+    """Restore into a temporary folder. Raises CorruptData, BackhaulError."""
     with tempfile.TemporaryDirectory(prefix="backhaul-drill-") as folder:
         tried = Path(folder, "backhaul.db")
         _open_copy(backup, tried, clock)
@@ -190,13 +190,13 @@ def restore(
 ) -> Restored:
     """Put the backup in the place of the database. Hold `sole_writer` meanwhile.
 
-    The backup is checked, and brought to this version's schema, before anything is
-    touched. Then the database is checked in its place: every page and index, the rows
-    of each table, and that no file of another database lies beside it. When that fails,
-    what was there before is put back. Raises CorruptData, BackhaulError.
+    The backup is checked and upgraded to this version's schema before anything moves.
+    Then the database is checked in its place: every page and index, the rows of each
+    table, and that no file of another database is beside it. If that fails, the
+    previous files are put back. Raises CorruptData, BackhaulError.
     """
     place = file_replacement.real_path(database)
-    with opening.told_by("database.url"):
+    with opening.setting_errors("database.url"):
         place.parent.mkdir(opening.OWNER_ONLY, parents=True, exist_ok=True)
     try:
         return _restore(backup, place, stores, clock)
@@ -216,7 +216,7 @@ def _restore(
     file_replacement.require_unused(place)
     fresh = place.with_name(f".{place.name}.restoring")
     aside = _free(f"{place}.before-restore-{for_file_name(clock.now())}")
-    _clear(fresh)  # a restore that was killed left its log, which this one would read
+    _clear(fresh)  # the log of a killed restore would be read too
     try:
         _open_copy(backup, fresh, clock)
         _begin_again(fresh, stores, clock)
@@ -227,17 +227,17 @@ def _restore(
     finally:
         _clear(fresh)
     moved = tuple(file_replacement.part(aside, suffix) for suffix in reversed(parts))
-    return Restored(*_contents(place), moved, _revived(aside, place), undone)
+    return Restored(*_contents(place), moved, _returned(aside, place), undone)
 
 
-def _revived(aside: Path, place: Path) -> tuple[str, ...] | None:
-    """Read what was decided since, unless reading would remove a log.
+def _returned(aside: Path, place: Path) -> tuple[str, ...] | None:
+    """Return the undone decisions, unless reading the database would remove its log.
 
-    SQLite removes the log beside an empty database, even when it only reads.
+    SQLite removes the log beside an empty database, even if it only reads.
     """
     if not aside.is_file() or not aside.stat().st_size:
         return None
-    return revived(aside, place)
+    return returned_decisions(aside, place)
 
 
 def _begin_again(fresh: Path, stores: Iterable[str], clock: Clock) -> None:
@@ -252,7 +252,7 @@ def _begin_again(fresh: Path, stores: Iterable[str], clock: Clock) -> None:
 def _verify(place: Path, expected: Manifest) -> None:
     """Read the database in its place. Raises CorruptData if it is not the expected one.
 
-    The bytes are compared last: when they are right and no log lies beside them, the
+    The bytes are compared last: if they are right and no log is beside them, the
     database is the expected one.
     """
     file_backup.check(place)
@@ -282,21 +282,21 @@ def _require_another_file(backup: Path, place: Path) -> None:
 
 
 def _give_to_owner(fresh: Path, place: Path) -> None:
-    """As root, leave the database to the user that the daemon runs as."""
+    """As root, give the file to the user that the daemon runs as."""
     if os.geteuid() == 0:
         owner = (place if place.exists() else place.parent).stat()
         os.chown(fresh, owner.st_uid, owner.st_gid)
 
 
 def _clear(fresh: Path) -> None:
-    """Also of what the upgrade of an older backup keeps, which is the backup itself."""
+    """Remove the file and all files beside it, such as the copy of an upgrade."""
     for left in fresh.parent.glob(f"{glob.escape(fresh.name)}*"):
         with suppress(OSError):
             left.unlink()
 
 
 def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
-    """Copy a backup and bring it to this version. Raises CorruptData, BackhaulError."""
+    """Copy a backup and upgrade its schema. Raises CorruptData, BackhaulError."""
     if not backup.is_file():
         problem = "this is not a file" if backup.exists() else "there is no such file"
         raise BackhaulError(
@@ -311,15 +311,17 @@ def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
             f"{backup}: this backup is damaged, or the file is not a backup"
             f" ({error.found}); use another backup"
         ) from None
-    except CorruptData as error:  # of a newer version: the copy's name tells nobody
+    except (
+        CorruptData
+    ) as error:  # a newer version; the user knows the backup, not the copy
         raise CorruptData(str(error).replace(str(target), str(backup))) from None
 
 
 def _copy(backup: Path, target: Path) -> None:
     """Copy a backup, and compare the copy with the manifest or with the backup.
 
-    The manifest proves that the file alone is the backup: what lies beside the file is
-    not read. Without one SQLite reads the backup, and its log if there is one.
+    With a manifest the file alone is the backup, and files beside it are not read.
+    Without one SQLite reads the backup, and its log if there is one.
     """
     manifest = backup_manifest.read(backup)
     if manifest is None:
@@ -351,7 +353,7 @@ def _require_same_bytes(backup: Path, copied: Path, manifest: Manifest) -> None:
 def _require_own_log(backup: Path) -> None:
     """Refuse files beside a backup that SQLite would read and that are not its own.
 
-    A file that `backhaul backup` made has no log, and says so in its header.
+    The header of a file from `backhaul backup` says that it has no log.
     """
     real = file_replacement.real_path(backup)
     journal = file_replacement.part(real, "-journal")
@@ -366,8 +368,8 @@ def _require_own_log(backup: Path) -> None:
 
 
 def _require_ours(copied: Path, backup: Path) -> None:
-    """Refuse what opening would make a database of ours of, without a row in it."""
-    with file_backup.open_to_look(copied) as connection:
+    """Refuse a file that opening would turn into an empty Backhaul database."""
+    with file_backup.open_read_only(copied) as connection:
         if migrations.applied(Database(connection, execute_plugins=False)):
             return
     raise CorruptData(
@@ -377,14 +379,14 @@ def _require_ours(copied: Path, backup: Path) -> None:
 
 
 def _free(name: str) -> Path:
-    """Return a path that nothing has: two may be put aside within one second."""
+    """Return a free path: two restores may happen within one second."""
     others = (f"{name}-{number}" for number in count(2))
     paths = map(Path, chain([name], others))
     return next(path for path in paths if not file_replacement.parts_of(path))
 
 
 def _contents(database: Path) -> tuple[dict[str, int], str | None]:
-    with file_backup.open_to_look(database) as connection:
+    with file_backup.open_read_only(database) as connection:
         rows = {
             table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constants
             for table in COUNTED

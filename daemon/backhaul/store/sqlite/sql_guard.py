@@ -1,6 +1,6 @@
-"""What a statement of an operator may do: read the database, without its secrets.
+"""Limits an operator's statement: it may read the database, without its secrets.
 
-SQLite asks the guard about everything that a statement would do, before it runs.
+Before a statement runs, SQLite asks the guard about everything that it does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-"""Bounds of one value, in bytes, and of one statement."""
+"""Limits of one value, in bytes, and of one statement."""
 
 _READING = frozenset({"SELECT", "VALUES", "WITH"})
 _WRITING = frozenset(
@@ -38,7 +38,7 @@ _WRITING = frozenset(
         *("RELEASE", "REPLACE", "ROLLBACK", "SAVEPOINT", "UPDATE", "VACUUM"),
     }
 )
-"""The other words that begin a statement of SQLite."""
+"""The other words that begin a statement in SQLite."""
 _ALLOWED = "SELECT, VALUES, WITH, EXPLAIN, or a PRAGMA that shows something"
 _SHOWN = 20
 _BLANK = re.compile(r"(?:\s|\ufeff|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*", re.DOTALL)
@@ -55,14 +55,14 @@ _SHOWS = _SHOWS_AN_OBJECT | {
     *("function_list", "journal_mode", "module_list", "page_count", "page_size"),
     *("pragma_list", "query_only", "schema_version", "user_version"),
 }
-"""Pragmas that only show something; those of the first set take the name of a table."""
+"""Pragmas that only show something; those of the first set take a table's name."""
 _OPEN_TABLES = frozenset(
     {"sqlite_master", "sqlite_schema", "json_each", "json_tree"}
     | {f"pragma_{name}" for name in _SHOWS}
 )
 _CLOSED_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
 _RAW_TABLES = ("sqlite_dbpage", "sqlite_stat")
-"""Tables of SQLite that show values of others, the withheld ones included."""
+"""Tables of SQLite that show values of other tables, withheld ones included."""
 _DOES = {
     getattr(sqlite3, f"SQLITE_{name}"): name.replace("_", " ")
     for name in (
@@ -78,9 +78,9 @@ _DOES = {
 
 
 class Guard:
-    """Allows a connection to read, and remembers what it refused or withheld.
+    """Allows a connection only to read, and records what it refused or withheld.
 
-    Once made, it holds for every statement of the connection.
+    It applies to every statement of the connection from its construction on.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -93,7 +93,7 @@ class Guard:
         connection.set_authorizer(self._judge)
 
     def begin(self, sql: str) -> None:
-        """Refuse a statement that does not read. Raises BackhaulError."""
+        """Refuse a statement that does not only read. Raises BackhaulError."""
         self.refused = ""
         self.withheld.clear()
         try:
@@ -106,7 +106,7 @@ class Guard:
     def _judge(
         self, action: int, first: str | None, second: str | None, *_: str | None
     ) -> int:
-        """Answer SQLite: SQLITE_OK, SQLITE_DENY, or SQLITE_IGNORE for a NULL."""
+        """Return SQLITE_OK, SQLITE_DENY, or SQLITE_IGNORE, which reads NULL."""
         match action:
             case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_RECURSIVE:
                 return sqlite3.SQLITE_OK
@@ -118,7 +118,7 @@ class Guard:
                 return self._deny(f"the function {second}()")
             case sqlite3.SQLITE_UPDATE if first == "sqlite_master":
                 # SQLite asks this when it opens json_each or a pragma as a table. It
-                # refuses a real change of the schema by itself.
+                # refuses a real change of the schema later.
                 return sqlite3.SQLITE_OK
             case sqlite3.SQLITE_PRAGMA if _only_shows(str(first), second):
                 return sqlite3.SQLITE_OK
@@ -127,7 +127,7 @@ class Guard:
         return self._deny(_DOES.get(action, f"this statement (action {action})"))
 
     def _judge_column(self, table: str, column: str) -> int:
-        if not column:  # only its rows count; it may be a name given by WITH
+        if not column:  # it only counts rows; the name may be one of WITH
             return sqlite3.SQLITE_OK
         if table.lower() not in self._tables:
             return self._deny(f"the table {table}")
@@ -147,7 +147,7 @@ def _only_shows(pragma: str, argument: str | None) -> bool:
 
 
 def _require_reading(sql: str) -> None:
-    """Refuse by the first word what SQLite does not ask about, as VACUUM."""
+    """Refuse by its first word a statement that SQLite does not ask about: VACUUM."""
     word, rest = _first_word(sql)
     if word == "EXPLAIN":
         word, rest = _first_word(rest)
@@ -165,10 +165,9 @@ def _require_reading(sql: str) -> None:
 
 
 def _require_conditions(sql: str) -> None:
-    """Refuse to join a table with withheld columns by names that are not written out.
+    """Refuse to join a table with withheld columns by USING or NATURAL.
 
-    SQLite does not ask about a column that USING or NATURAL joins by: a FULL JOIN would
-    show the value.
+    SQLite does not ask about such a column, and a FULL JOIN would show its value.
     """
     text = sql.lower()
     named = [name for name in (*WITHHELD, *_RAW_TABLES) if name in text]
@@ -187,7 +186,7 @@ def _first_word(sql: str) -> tuple[str, str]:
 
 
 def refusal(what: str) -> str:
-    """Return the sentence for what a statement may not do."""
+    """Return the error text for what a statement is not allowed to do."""
     return (
         f"`backhaul query` only reads, so it refuses {what}; only the daemon writes"
         f" to the database. Use {_ALLOWED}"

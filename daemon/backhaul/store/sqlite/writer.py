@@ -1,10 +1,9 @@
 """The one writer: a thread that owns the only write connection.
 
-Work arrives as units. A round takes every urgent unit that waits, with the accepted
-deliveries as one batch; or, when it is its turn, one slice of background work. Each
-unit has its own SAVEPOINT, and a round is one commit with `synchronous=FULL`. Futures
-resolve after the commit, so whoever was answered can rely on the disk (architecture,
-Life of an event).
+Work arrives as units. A round takes every waiting urgent unit, with the accepted
+events as one batch; or, in turn, one slice of background work. Each unit has its own
+SAVEPOINT, and a round is one commit with `synchronous=FULL`. Futures resolve after the
+commit, so a caller with a result can rely on the disk (architecture, Life of an event).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class _Job(Struct, Generic[T], frozen=True):
     unit: Unit[T]
     future: asyncio.Future[T]
     outside: bool = False
-    """Whether it runs outside of a transaction; then it is background work."""
+    """Runs without a transaction; then it is background work."""
 
 
 class _Batch(Struct, frozen=True):
@@ -81,7 +80,7 @@ class _Round(Struct):
 
 
 class Writer:
-    """Runs units one after the other on the write connection."""
+    """Runs units one after another on the write connection."""
 
     def __init__(
         self,
@@ -115,7 +114,7 @@ class Writer:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Finish what was handed in, then close. Safe to call twice."""
+        """Finish the waiting units, then close. Safe to call twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._hand_over()
@@ -123,12 +122,12 @@ class Writer:
             await asyncio.to_thread(thread.join)
 
     async def watch(self) -> NoReturn:
-        """Raise WriterFailed or CorruptData once the thread has ended by itself."""
+        """Raise WriterFailed or CorruptData once the thread has failed."""
         await self._failed.wait()
         raise self._failure or WriterFailed
 
     def urgent(self, unit: Unit[T]) -> asyncio.Future[T]:
-        """Run a unit in the next round. Waiting for it may raise Busy."""
+        """Run a unit in the next round. May raise Busy."""
         job = _Job(unit, self._open_loop().create_future())
         self._urgent.put(job)
         return job.future
@@ -141,37 +140,37 @@ class Writer:
         return job.future
 
     def checkpoint(self) -> asyncio.Future[bool]:
-        """Bring the write-ahead log into the file and empty it.
+        """Write the write-ahead log into the file and empty it.
 
-        False where a reader kept it from that. May raise Busy.
+        Resolves with False if a reader prevented that. May raise Busy.
         """
         return self.alone(_truncate)
 
     def vacuum(self) -> asyncio.Future[bool]:
-        """Write the whole file anew, keeping every other write waiting meanwhile."""
+        """Rewrite the whole file; every other write waits meanwhile."""
         return self.alone(_vacuum)
 
     def alone(self, unit: Unit[T]) -> asyncio.Future[T]:
-        """Run what has no transaction, and keeps every other write waiting."""
+        """Run a unit without a transaction; every other write waits meanwhile."""
         job = _Job(unit, self._open_loop().create_future(), outside=True)
         self._background.put(job)
         self._urgent.put(_Signal.WAKE)
         return job.future
 
     def heartbeat(self) -> asyncio.Future[None]:
-        """Resolve once the thread has gone round. May raise Busy, or resolve with it.
+        """Resolve once the thread has done a round. May raise Busy, or resolve with it.
 
-        What it answers proves that it lives, even that the disk refuses.
+        Any answer proves that the thread works, even if the disk refuses writes.
         """
         return self.urgent(lambda _: None)
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether the thread is at what may take minutes and has no parts."""
+        """Return True during a unit without a transaction, which may take minutes."""
         return self._rewriting
 
     def append(self, row: Row) -> asyncio.Future[int]:
-        """Add a row to the inbox; resolves with its id once it is on the disk."""
+        """Append a row to the inbox; resolve with its id once it is durable."""
         future = self._open_loop().create_future()
         if not self._gathered.rows and not self._under_way:
             self._open_loop().call_soon(self._hand_over)
@@ -180,17 +179,17 @@ class Writer:
         return future
 
     def _hand_over(self) -> None:
-        """Give the thread all rows gathered since it took the last.
+        """Give the thread all rows that were gathered since its last batch.
 
-        One batch is under way at a time and the thread is woken once for it, not once
-        for each row: a wake is a fight for the interpreter lock.
+        One batch is under way at a time, and the thread wakes up once for it instead of
+        once for each row: each wake competes for the interpreter lock.
         """
         if self._gathered.rows:
             self._urgent.put(self._gathered)
             self._gathered, self._under_way = _Batch(), True
 
     def _finish(self, futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
-        """After a commit: let the thread go on, then answer."""
+        """After a commit, give the thread the next batch, then resolve the futures."""
         self._under_way = False
         self._hand_over()
         _resolve(futures, results)
@@ -208,13 +207,14 @@ class Writer:
                 last = False
                 while not last or not self._background.empty():
                     last = self._work_once(connection) or last
-        except BaseException as error:  # noqa: BLE001 - nobody sees how a thread ends
+        except BaseException as error:  # noqa: BLE001 - reported by `watch`
             self._call(self._fail, error)
 
     def _work_once(self, connection: sqlite3.Connection) -> bool:
-        """Do a round and let it go, as its bodies may be large; tell if it is the last.
+        """Do a round, then release it, as its bodies may be large.
 
-        Whoever waits for the round is known from its first unit on, should it fail.
+        Returns whether it was the last. `_taken` holds the round's futures from its
+        first unit on, so that `_fail` can resolve them.
         """
         work = self._taken = _Round()
         self._collect(work)
@@ -223,11 +223,11 @@ class Writer:
             self._call(self._finish, work.futures(), results)
         self._taken = _Round()
         if connection.total_changes != changes:
-            self._log_size.look()
+            self._log_size.check()
         return work.last
 
     def _fail(self, error: BaseException) -> None:
-        """Refuse everything from now on: the program has to be started anew."""
+        """Refuse everything from now on, until the program is started again."""
         if isinstance(error, CorruptData):
             self._failure = error
             logger.bind(action="database.damaged").error("{}", error)
@@ -249,9 +249,9 @@ class Writer:
         _resolve(futures, [_Failure(Busy(str(self._failure)))] * len(futures))
 
     def _collect(self, work: _Round) -> None:
-        """Take all that is urgent or, in turn, one background slice.
+        """Take all urgent units or, in turn, one background slice.
 
-        Never both: who waits for an accept would wait for the slice as well.
+        Never both: the caller of an accept would wait for the slice too.
         """
         is_next = self._background_is_next or self._urgent.empty()
         if is_next and not self._background.empty():
@@ -272,7 +272,7 @@ class Writer:
         if any(job.outside for job in work.jobs):
             self._rewriting = True
             try:
-                return [_unwrapped(connection, job) for job in work.jobs]
+                return [_run_without_transaction(connection, job) for job in work.jobs]
             finally:
                 self._rewriting = False
         try:
@@ -285,17 +285,17 @@ class Writer:
             results += [_run(connection, job.unit) for job in work.jobs]
             connection.execute("COMMIT")
         except Exception as error:
-            _roll_back(connection)
+            _rollback(connection)
             if is_damage(error):
                 raise Damaged(self._path, str(error)) from error
-            told = error
+            shown = error
             if isinstance(error, sqlite3.Error):
-                told = Busy(f"the database cannot be written now: {error}")
-            return [_Failure(told)] * len(futures)
+                shown = Busy(f"the database cannot be written now: {error}")
+            return [_Failure(shown)] * len(futures)
         return results
 
     def _append(self, connection: sqlite3.Connection, rows: list[Row]) -> list[Any]:
-        """Append the batch, or else row by row: one that cannot be kept fails alone."""
+        """Append the batch; if that fails, row by row, so that one row fails alone."""
 
         def unit(batch: list[Row]) -> Unit[list[int]]:
             return lambda connection: list(self._append_batch(connection, batch))
@@ -307,20 +307,20 @@ class Writer:
         return [one if isinstance(one, _Failure) else one[0] for one in alone]
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        """Go on in the loop."""
+        """Call a function in the event loop."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """Undo the round. Where even that fails, the next one cannot begin and tries."""
+def _rollback(connection: sqlite3.Connection) -> None:
+    """Undo the round. If that fails, the next round fails and tries it again."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
 def _truncate(connection: sqlite3.Connection) -> bool:
-    # A reader is not waited for: that would keep accepts waiting.
+    # Do not wait for a reader: accepts would wait too.
     connection.execute("PRAGMA busy_timeout=0")
     try:
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -334,19 +334,19 @@ def _vacuum(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _unwrapped(connection: sqlite3.Connection, job: _Job[Any]) -> object:
-    """Run what cannot be undone and so needs no transaction."""
+def _run_without_transaction(connection: sqlite3.Connection, job: _Job[Any]) -> object:
+    """Run a unit that cannot be undone."""
     try:
         value: object = job.unit(connection)
     except sqlite3.Error as error:
         return _Failure(Busy(f"the database is busy now: {error}"))
-    except Exception as error:  # noqa: BLE001 - handed to whoever waits
+    except Exception as error:  # noqa: BLE001 - the future raises it
         return _Failure(error)
     return value
 
 
 def _run_alone(connection: sqlite3.Connection, unit: Unit[T]) -> T | _Failure:
-    """Run the one unit of a round, whose failure undoes all there is, and commit."""
+    """Run the only unit of a round and commit; a failure undoes the transaction."""
     try:
         value = unit(connection)
     except Exception as error:
@@ -359,7 +359,7 @@ def _run_alone(connection: sqlite3.Connection, unit: Unit[T]) -> T | _Failure:
 
 
 def _run(connection: sqlite3.Connection, unit: Unit[T]) -> T | _Failure:
-    """Run one unit so that its failure undoes its own work only."""
+    """Run one unit; a failure undoes only its own work."""
     connection.execute("SAVEPOINT unit")
     try:
         value = unit(connection)

@@ -1,4 +1,4 @@
-"""Migrations from 40: how what was asked of the platform is proved and explained.
+"""Migrations from 40: evidence of commands, and what explains their outcome.
 
 They are frozen like the others; `migrations` registers them.
 """
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def add_proofs(db: Database) -> None:
-    """What a command's fate is told from, each look at it, and the effect it had."""
-    # `baseline`: what was known of the object before the first byte left, as JSON.
+    """The evidence of a command's outcome, each check of it, and its effect."""
+    # `baseline`: the state of the object before the first byte was sent, as JSON.
     db.execute("ALTER TABLE commands ADD COLUMN baseline TEXT")
     db.execute("ALTER TABLE commands ADD COLUMN sent_at TEXT")
     db.execute("ALTER TABLE commands ADD COLUMN looks INTEGER NOT NULL DEFAULT 0")
@@ -98,9 +98,9 @@ def add_adopted(db: Database) -> None:
 
 
 def add_digests(db: Database) -> None:
-    """By what a row is told from one that a failing disk has changed."""
+    """Digests that show whether a failing disk has changed a row."""
     db.execute("ALTER TABLE inbox ADD COLUMN digest BLOB")
-    # Whoever rewrites a body on purpose, as to forget a person, keeps no digest of it.
+    # A body that is rewritten on purpose, to erase a customer, keeps no digest.
     db.execute(
         """
         CREATE TRIGGER inbox_rewritten AFTER UPDATE OF body ON inbox
@@ -222,7 +222,7 @@ _FEED_OF_LANES = """
                    AND o.state IN ('sending', 'uncertain')) AS waits
     FROM changes c
 """
-# Whatever moves, by whoever's hand: no other row of its lane can stand otherwise now.
+# After a change only these rows of the lane can have another value.
 _ALIGN = f"""
     UPDATE commands SET behind = 1
     WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
@@ -268,10 +268,10 @@ def add_lanes(db: Database) -> None:
 
 
 def add_rehearsed(db: Database) -> None:
-    """What a dry run sets aside (`held` is 2), so that no claim looks at it."""
+    """Commands that a dry run holds (`held` is 2), which no claim reads."""
     db.execute("DROP INDEX commands_lane")
     db.execute(
-        # With `held`: who waits in its lane for something else is not walked over.
+        # With `held`, a claim passes over commands that wait for something else.
         "CREATE INDEX commands_lane ON commands(store, lane, held, seq)"
         " WHERE state IN ('planned', 'sending', 'uncertain')"
     )

@@ -24,8 +24,8 @@ _REPLACED = (
     "idx_variants_store_sku",
     "idx_stock_ledger_store_variant_id_at",
 )
-# An index begins with the column that selects most and not with the store: then it
-# also serves a person who has one store and does not name it.
+# An index begins with the column that selects most, not with the store: then it also
+# serves an operator who has one store and does not name it.
 _INDICES = (
     "orders_number ON orders(number, store)",
     "orders_external_id ON orders(external_id) WHERE external_id IS NOT NULL",
@@ -98,7 +98,7 @@ _SEARCHABLE = """
         object_id TEXT NOT NULL, title TEXT NOT NULL, words TEXT NOT NULL,
         UNIQUE (object_id, kind, store))
 """
-# As sqlite-utils would, but within the transaction that is under way: it commits.
+# As sqlite-utils does, but in the running transaction: sqlite-utils commits it.
 _SEARCH_INDEX = (
     """
     CREATE VIRTUAL TABLE searchable_fts USING fts5(
@@ -129,7 +129,7 @@ _SEARCH_INDEX = (
 
 
 def add_questions(db: Database) -> None:
-    """Indices and views for the questions of docs/mirror.md."""
+    """Indexes and views for the queries of docs/mirror.md."""
     for name in _REPLACED:
         db.execute(f"DROP INDEX {name}")
     for index in _INDICES:
@@ -142,8 +142,8 @@ def add_questions(db: Database) -> None:
 
 
 def add_erasure(db: Database) -> None:
-    """When and why an event's body went: for its age, or for a person's sake."""
-    # Only what is erased is ever updated, so an accept is still one page write.
+    """When and why an event's body was erased: for its age or for a customer."""
+    # Only an erased event is updated, so an accept is still one page write.
     db.execute("ALTER TABLE inbox ADD COLUMN erased_at TEXT")
     db.execute("ALTER TABLE inbox ADD COLUMN erased_by TEXT")
     db.create_view("events", _EVENTS, replace=True)
@@ -160,8 +160,8 @@ def create_search(connection: Connection) -> None:
         connection.execute(statement)
 
 
-def add_forgotten(db: Database) -> None:
-    """Who is to be forgotten, known again without being remembered; who did what."""
+def add_erased_customers(db: Database) -> None:
+    """Erased customers, known by id and e-mail digest; the audit log."""
     db.execute(
         """
         CREATE TABLE forgotten (
@@ -185,13 +185,13 @@ def add_forgotten(db: Database) -> None:
     )
 
 
-def add_told_by(db: Database) -> None:
-    """The event that told of a move of stock without the platform's id of it."""
+def add_reporting_event(db: Database) -> None:
+    """The event that reported a stock movement without the platform's id of it."""
     db.execute("ALTER TABLE stock_ledger ADD COLUMN told_by TEXT")
 
 
 def join_doubled_moves(db: Database) -> None:
-    """Moves of stock that were written down twice become one row again."""
+    """Stock movements that were stored twice become one row again."""
     row_rewrites.join(db.conn)
 
 

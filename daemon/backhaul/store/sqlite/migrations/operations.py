@@ -1,4 +1,4 @@
-"""Migrations from 60: what those who run it for years need.
+"""Migrations from 60: what operators need in the long run.
 
 They are frozen like the others; `migrations` registers them.
 """
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 
 def add_newest_records(db: Database) -> None:
-    """When each connector last brought something, without reading all records."""
+    """When each connection last submitted a record, without reading all records."""
     db.execute("CREATE INDEX records_newest ON records(instance, id)")
 
 
 def add_alerts(db: Database) -> None:
-    """What needs a person, from its begin until its end was told."""
+    """Alerts, from their begin until their end was reported."""
     db.execute(
         """
         CREATE TABLE alerts (
-            key TEXT PRIMARY KEY, says TEXT NOT NULL, mend TEXT NOT NULL,
+            key TEXT PRIMARY KEY, says TEXT NOT NULL, "mend" TEXT NOT NULL,
             began_at TEXT NOT NULL, told_at TEXT) WITHOUT ROWID
         """
     )
 
 
-def add_needs(db: Database) -> None:
-    """What is looked for each minute to alert a person, without reading all rows."""
+def add_alert_conditions(db: Database) -> None:
+    """What is read each minute to raise alerts, without reading all rows."""
     db.execute(
         "CREATE INDEX commands_doubled ON commands(seq)"
         " WHERE instr(evidence, '\"doubled\"') > 0"
@@ -39,7 +39,7 @@ def add_needs(db: Database) -> None:
 
 
 def add_users(db: Database) -> None:
-    """Who may use the dashboard; `secret` is an Argon2id hash."""
+    """Users of the dashboard; `secret` is an Argon2id hash."""
     db.execute(
         """
         CREATE TABLE users (
@@ -51,7 +51,7 @@ def add_users(db: Database) -> None:
 
 
 def add_samples(db: Database) -> None:
-    """What happened in each minute of the last day, for the dashboard's charts."""
+    """Samples of each minute of the last day, for the dashboard's charts."""
     db.execute(
         """
         CREATE TABLE samples (
@@ -63,8 +63,8 @@ def add_samples(db: Database) -> None:
     )
 
 
-def add_handed_in(db: Database) -> None:
-    """What an open walk handed in: looked up at its end, however often it broke off."""
+def add_intake_repairs(db: Database) -> None:
+    """What an open pass repaired: read at its end, however often it was interrupted."""
     db.execute(
         """
         CREATE TABLE handed_in (
@@ -75,7 +75,7 @@ def add_handed_in(db: Database) -> None:
 
 
 def add_unreported(db: Database) -> None:
-    """The rows that no connector was told of, found without those it was."""
+    """The rows that were not reported to a connector, found without the others."""
     db.execute(
         "CREATE INDEX quarantine_unreported ON quarantine (name, id)"
         " WHERE source = 'record' AND reported = 0"
@@ -83,12 +83,12 @@ def add_unreported(db: Database) -> None:
 
 
 def add_approved(db: Database) -> None:
-    """The rows that a connector is to apply, found without all other records."""
+    """The rows that a connector must apply, found without all other records."""
     db.execute("CREATE INDEX records_approved ON records (id) WHERE state = 'approved'")
 
 
 def add_alert_ways(db: Database) -> None:
-    """What each way to a person has told; a cause is `gone_at` until all told that."""
+    """What each channel has reported; `gone_at` is set until all reported the end."""
     db.execute("ALTER TABLE alerts ADD COLUMN gone_at TEXT")
     db.execute(
         """
@@ -97,9 +97,9 @@ def add_alert_ways(db: Database) -> None:
             PRIMARY KEY (way, key)) WITHOUT ROWID
         """
     )
-    # It stood for many commands, which are causes of their own now: it is not over.
+    # It counted many commands, each of which has an alert of its own now.
     db.execute("DELETE FROM alerts WHERE key = 'parked more'")
-    # Until now a cause was told by every way or not at all; `told_at` is unused since.
+    # Until now every channel reported an alert or none did; `told_at` is unused since.
     for way in ("mail", "webhook"):
         db.execute(
             "INSERT INTO alerts_told (way, key, at)"
@@ -109,9 +109,9 @@ def add_alert_ways(db: Database) -> None:
 
 
 def add_deliveries(db: Database) -> None:
-    """Who is told news, how far each has been told, and what is owed to whom."""
+    """The connections with deliveries, their position in the feed, and deliveries."""
     db.execute(
-        # `begun` is the newest change when the instance was first seen.
+        # `begun` is the newest change when the connection was first seen.
         """
         CREATE TABLE subscribers (
             instance TEXT NOT NULL PRIMARY KEY, store TEXT NOT NULL,
@@ -145,7 +145,7 @@ def add_deliveries(db: Database) -> None:
         " WHERE state IN ('sending', 'uncertain')"
     )
     db.execute(
-        # The stock each instance was told last: what is equal is no news.
+        # The stock last delivered to each connection: an equal one is not delivered.
         """
         CREATE TABLE told_levels (
             instance TEXT NOT NULL, store TEXT NOT NULL, variant_id TEXT NOT NULL,
@@ -156,7 +156,7 @@ def add_deliveries(db: Database) -> None:
 
 
 def add_parcels(db: Database) -> None:
-    """How far each parcel got; and articles found by their barcode."""
+    """The status of each parcel, and variants by their barcode."""
     db.execute(
         """
         CREATE TABLE parcels (

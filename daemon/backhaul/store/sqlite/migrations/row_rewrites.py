@@ -59,7 +59,7 @@ _LACKS = """
     iif(json_valid(document), json_array_length(document, '$.{shown_as}'), 0) > (
         SELECT count(*) FROM {name} c WHERE c.store = p.store AND c.{parent} = p.id)
 """
-# Where two products show a variant, it is the later one's.
+# If two products show a variant, it belongs to the later one.
 _VARIANT = """
     LEFT JOIN variants v ON v.store = l.store AND v.id = l.variant_id
       AND NOT EXISTS (
@@ -103,7 +103,7 @@ _VIEWS = {
 
 
 def add_part_keys(db: Database) -> None:
-    """Lines, parcels and variants by their parent; what was lost is read again."""
+    """Lines, parcels and variants by their parent; lost rows are read again."""
     # A table is not renamed while a view names one that is not there.
     for view in _VIEWS:
         db.execute(f"DROP VIEW {view}")
@@ -130,19 +130,19 @@ def _rekey(db: Database, parts: _Parts) -> None:
 
 
 def _disown(db: Database, parents: str, *shown: _Parts) -> None:
-    """Let what has fewer rows than it shows equal nothing: a walk writes it anew."""
+    """Clear the digests of objects that lack rows: a full sync writes them again."""
     lacks = " OR ".join(
         _LACKS.format(shown_as=parts.shown_as, name=parts.name, parent=parts.parent)
         for parts in shown
     )
-    # What is deleted shows parts of which no rows are kept.
+    # A deleted product shows parts, and the mirror keeps no rows for them.
     db.execute(
         f"UPDATE {parents} AS p SET digest = x'' WHERE ({lacks})"  # noqa: S608 - constants
         + (" AND deleted_at IS NULL" if parents == "products" else "")
     )
 
 
-# What is told by an event was taken in by a version that joins.
+# A move with the event that reported it came from a version that joins them.
 _PAIRS = """
     SELECT n.id, i.id, n.at LIKE '%.000Z' OR n.at NOT LIKE '%.%'
     FROM stock_ledger n JOIN stock_ledger i
@@ -165,7 +165,7 @@ _REMOVE = "DELETE FROM stock_ledger WHERE id = ?"
 
 
 def join(connection: sqlite3.Connection) -> int:
-    """Make one row of each such pair, in the older one's place; return how many."""
+    """Make each such pair one row, in the place of the older; return their number."""
     pairs = list(_matched(connection.execute(_PAIRS).fetchall()))
     places: dict[int, int] = {}
     for nameless, named in pairs:
@@ -178,10 +178,10 @@ def join(connection: sqlite3.Connection) -> int:
 
 
 def _matched(pairs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """Choose for each row without an id the one that it is the double of.
+    """Yield each row without an id, and the row with an id that repeats it.
 
-    In whole seconds goods may leave, come back and leave again: there a row with an id
-    is the double of one row at most.
+    Within a whole second goods may leave, come back and leave again: then a row with an
+    id repeats at most one row.
     """
     joined: set[int] = set()
     taken: set[int] = set()

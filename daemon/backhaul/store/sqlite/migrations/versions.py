@@ -312,9 +312,9 @@ def m008_commands(db: Database) -> None:
     db.table("attempts").create_index(["command_id"])
 
 
-@migrations()
-def m009_rereads(db: Database) -> None:
-    """The objects in doubt, each once, to be read again."""
+@migrations(name="m009_rereads")
+def m009_refetches(db: Database) -> None:
+    """Objects with a conflict, each once, to be refetched."""
     db.execute(
         # `asks` counts doubts: an answer removes only the one it settles.
         """
@@ -357,9 +357,9 @@ def m010_versions(db: Database) -> None:
     )
 
 
-@migrations()
-def m011_sweeps(db: Database) -> None:
-    """Walks over the platform's lists, and which rows they saw."""
+@migrations(name="m011_sweeps")
+def m011_passes(db: Database) -> None:
+    """Passes over the platform's lists, and which rows they saw."""
     db.execute(
         """
         CREATE TABLE sweeps (
@@ -407,7 +407,7 @@ def m030_webhook_secrets(db: Database) -> None:
 migrations(name="m020_questions")(mirror.add_questions)
 migrations(name="m021_erasure")(mirror.add_erasure)
 migrations(name="m022_search")(mirror.add_search)
-migrations(name="m023_forgotten")(mirror.add_forgotten)
+migrations(name="m023_forgotten")(mirror.add_erased_customers)
 migrations(name="m040_proofs")(commands.add_proofs)
 migrations(name="m041_decisions")(commands.add_decisions)
 migrations(name="m042_job_runs")(commands.add_job_runs)
@@ -421,12 +421,12 @@ migrations(name="m071_deliveries")(operations.add_deliveries)
 migrations(name="m072_parcels")(operations.add_parcels)
 migrations(name="m080_users")(operations.add_users)
 migrations(name="m081_samples")(operations.add_samples)
-migrations(name="m082_handed_in")(operations.add_handed_in)
+migrations(name="m082_handed_in")(operations.add_intake_repairs)
 migrations(name="m083_alert_ways")(operations.add_alert_ways)
-migrations(name="m084_needs")(operations.add_needs)
+migrations(name="m084_needs")(operations.add_alert_conditions)
 migrations(name="m085_unmatched")(commands.add_unmatched)
 migrations(name="m086_sent_again")(commands.add_sent_again)
-migrations(name="m087_told_by")(mirror.add_told_by)
+migrations(name="m087_told_by")(mirror.add_reporting_event)
 migrations(name="m088_lanes")(commands.add_lanes)
 migrations(name="m089_unreported")(operations.add_unreported)
 migrations(name="m090_rehearsed")(commands.add_rehearsed)
