@@ -224,9 +224,9 @@ BUGS = (
     ),
     Bug(
         "the fold cursor runs ahead",
-        "daemon/backhaul/store/sql/inbox/append.py",
-        "(CURSOR, str(outcomes[-1][0])),",
-        "(CURSOR, str(outcomes[-1][0] + 1)),",
+        "daemon/backhaul/store/sql/inbox/fold.py",
+        "kv.put(connection, CURSOR, str(outcomes[-1][0]))",
+        "kv.put(connection, CURSOR, str(outcomes[-1][0] + 1))",
         "tests/ingest/test_drain.py",
     ),
     Bug(

@@ -12,6 +12,7 @@ from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import Cause, State
 from backhaul.ingest.topics import fold_one
 from backhaul.store.commands import Attempt, Sendable, Transition
+from backhaul.store.deliveries import Subscriber
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
@@ -133,3 +134,36 @@ async def test_a_changed_request_is_parked_and_never_sent_again(
         good
     ]
     assert standing(store, bad)[0] == "parked"
+
+
+async def test_a_damaged_refetch_does_not_stop_the_others(store: SqliteStore) -> None:
+    for order in ("ord_1", "ord_2"):
+        await store.refetch_queue.enqueue("main", "order", order, "a tie")
+    damage = "UPDATE rereads SET object_id = CAST(x'ff' AS TEXT) WHERE object_id = ?"
+    change(store.path, damage, "ord_1")
+    (due,) = await store.refetch_queue.next("main", 1)
+    assert due.object_id == "ord_2"
+    await store.refetch_queue.done(due)
+    assert await store.refetch_queue.next("main", 9) == []
+    assert await store.refetch_queue.next_due("main") is None
+
+
+@pytest.mark.parametrize("column", ["topic", "object_id", "store"])
+async def test_a_damaged_delivery_is_parked(column: str, store: SqliteStore) -> None:
+    topics = frozenset({"order.placed"})
+    books = Subscriber(instance="books", store="main", topics=topics, begin="all")
+    await store.deliveries.subscribe(books)
+    for order in ("ord_1", "ord_2"):
+        body = payloads.envelope("orders/create", payloads.order(order))
+        await store.inbox.append(payloads.arrival(body))
+    await store.inbox.fold(fold, 1.0)
+    await store.deliveries.fan_out(books, 9.0)
+    damage = f"UPDATE deliveries SET {column} = CAST(x'ff' AS TEXT) WHERE seq = ?"  # noqa: S608 - ours
+    change(store.path, damage, 1)
+    claimed = await store.deliveries.claim(books)
+    assert claimed is not None
+    assert claimed.object_id == "ord_2"
+    query = "SELECT state, reason FROM deliveries WHERE seq = 1"
+    ((state, reason),) = rows(store.path, query)
+    assert state == "parked"
+    assert "the delivery is damaged" in reason

@@ -28,8 +28,13 @@ def intact(text: str) -> str:
     return text
 
 
+def is_damaged(value: object) -> bool:
+    """Return True if a value of a column is damaged text."""
+    return isinstance(value, str) and type(value) is not str
+
+
 def _read(text: str | bytes) -> dict[str, Any] | None:
-    if isinstance(text, str) and type(text) is not str:
+    if is_damaged(text):
         return None
     try:
         found = msgspec.json.decode(text)

@@ -13,7 +13,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Outgoing
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.deliveries import change_fanout
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.documents import document_of, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror.rows import NEWEST, document_text
@@ -66,6 +66,7 @@ _DAMAGED = (
     "the changed object is damaged in the database and is being refetched; resend the"
     " delivery then"
 )
+_DAMAGED_ROW = "the delivery is damaged in the database and cannot be sent; drop it"
 _INTERRUPTED = "the daemon stopped while the connection received this delivery"
 _UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})
 _VERBS = {
@@ -147,6 +148,10 @@ class _Delivery(NamedTuple):
     @property
     def kind(self) -> str:
         return self.topic.partition(".")[0]
+
+    @property
+    def is_damaged(self) -> bool:
+        return any(map(is_damaged, self))
 
 
 class SqlDeliveries(Family):
@@ -322,17 +327,19 @@ class _Claim:
             _put_level(self._connection, self._instance, delivery.store, document)
 
     def _park_damaged(self, delivery: _Delivery) -> None:
-        """Park a delivery whose object is damaged, and refetch the object."""
-        state = self._move(delivery, Cause.UNDECIDABLE, _DAMAGED)
-        place = (delivery.store, delivery.kind, delivery.object_id)
-        conflict = Conflict(*place, "it is damaged here")
-        enqueue_refetch(self._connection, conflict, self._now, self._now)
+        """Park a delivery that is damaged; refetch its object if that is damaged."""
+        reason = _DAMAGED_ROW if delivery.is_damaged else _DAMAGED
+        state = self._move(delivery, Cause.UNDECIDABLE, reason)
+        if not delivery.is_damaged:
+            place = (delivery.store, delivery.kind, delivery.object_id)
+            conflict = Conflict(*place, "it is damaged here")
+            enqueue_refetch(self._connection, conflict, self._now, self._now)
         logger.bind(action=f"delivery.{state}", instance=self._instance).warning(
             "{} {} {}: {}",
             self._instance,
             delivery.topic,
             delivery.object_id,
-            _DAMAGED,
+            reason,
         )
 
     def _send(self, delivery: _Delivery) -> None:
@@ -363,8 +370,10 @@ def _document(
 ) -> dict[str, Any] | None:
     """Return the document from the mirror; None if there is nothing to deliver.
 
-    It is empty if the row of the mirror is damaged.
+    It is empty if the delivery or the row of the mirror is damaged.
     """
+    if delivery.is_damaged:
+        return {}
     if delivery.topic == "stock.changed":
         return _level(connection, instance, delivery)
     if delivery.topic == "product.deleted":

@@ -30,8 +30,9 @@ _ROW = """
     WHERE q.id = :id
 """
 _RETRY = """
-    UPDATE records SET state = :state, reason = '', payload = :payload, decided = 1,
-           received_at = :now, retry_at = :now
+    UPDATE records SET state = :state, reason = '',
+           payload = coalesce(:payload, payload), decided = 1, received_at = :now,
+           retry_at = :now
     WHERE instance = :name AND key = :key
 """
 _CORRECT = """
@@ -64,7 +65,8 @@ class SqlQuarantine(Family):
     ) -> str:
         now = self._now()
         row = _find(connection, id_, _MAY_RETRY)
-        kept = payload.decode() if payload else row.payload
+        edited = payload.decode() if payload else None
+        kept = edited or row.payload
         if kept == "null":
             raise BackhaulError(
                 f"Backhaul could not read row {id_} as a record, so a retry without"
@@ -73,7 +75,7 @@ class SqlQuarantine(Family):
             )
         by_connector = kept == KEPT_BY_CONNECTOR.decode()
         state = "approved" if by_connector else "waiting"
-        values = _key(row) | {"state": state, "payload": kept, "now": now}
+        values = _key(row) | {"state": state, "payload": edited, "now": now}
         connection.execute(_RETRY, values)
         _close(connection, row, "retried")
         verb = "edit" if payload else "retry"

@@ -10,6 +10,7 @@ from msgspec import Struct
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.inbox import LONGEST_REST_SECONDS, Refetch
 from backhaul.store.sql.dialect import greatest, hint
+from backhaul.store.sql.documents import is_damaged
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.operations import kv
 
@@ -31,6 +32,12 @@ _DUE = """
     FROM rereads
     WHERE store = :store AND (due_at <= :now OR due_at > :never)
     ORDER BY due_at LIMIT :most
+"""
+MOST_DAMAGED = 50
+"""The damaged rows behind which the next intact row is found."""
+_NEXT_DUE = """
+    SELECT kind, object_id, due_at FROM rereads
+    WHERE store = :store ORDER BY due_at LIMIT :most
 """
 _ENQUEUE_PARENTS = """
     INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
@@ -149,14 +156,24 @@ class SqlRefetchQueue(Family):
     def next(self, connection: Connection, store: str, limit: int) -> list[Refetch]:
         now = self._now()
         never = from_text(now) + timedelta(seconds=LONGEST_REST_SECONDS)
-        values = {"store": store, "now": now, "never": to_text(never), "most": limit}
-        return [Refetch(*row) for row in connection.execute(_DUE, values)]
+        values = {
+            "store": store,
+            "now": now,
+            "never": to_text(never),
+            "most": limit + MOST_DAMAGED,
+        }
+        # No statement can address a damaged row: its object waits for a full sync.
+        rows = connection.execute(_DUE, values).fetchall()
+        intact = [Refetch(*row) for row in rows if not any(map(is_damaged, row))]
+        return intact[:limit]
 
     @write
     def next_due(self, connection: Connection, store: str) -> str | None:
-        query = "SELECT min(due_at) AS due_at FROM rereads WHERE store = :store"
-        (due_at,) = connection.execute(query, {"store": store}).fetchone()
-        return None if due_at is None else str(due_at)
+        values = {"store": store, "most": MOST_DAMAGED}
+        for row in connection.execute(_NEXT_DUE, values).fetchall():
+            if not any(map(is_damaged, row)):
+                return str(row[-1])
+        return None
 
     @write
     def done(self, connection: Connection, refetch: Refetch) -> None:
