@@ -82,7 +82,7 @@ def counted(
 
 
 def prepare(command: Command, mirror: MatchReader) -> Sendable | Transition:
-    assert mirror.overtaken(command) is None
+    assert mirror.supersede_reason(command) is None
     return Sendable(b"x", "key")
 
 

@@ -301,8 +301,8 @@ async def test_what_it_asked_of_its_order_is_in_doubt(
 ) -> None:
     put(store, BAD, "planned", damaged, ("fulfill", "ord_1"))
     order = asked(store, lambda c: MirrorReader(c).order("main", "ord_1"))
-    assert order.on_its_way
-    assert order.in_doubt
+    assert order.in_progress
+    assert order.uncertain
 
 
 @pytest.mark.parametrize("query", [*FIND.values(), *LIFE.values()])

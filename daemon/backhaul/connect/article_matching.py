@@ -132,7 +132,7 @@ def find_variant(
     """Return the product id and the variant id of an article."""
     variants = mirror.variants_with_sku(waiting.store, sku)
     if not variants:
-        hint = near_hint(sku, mirror.skus_near(waiting.store, sku))
+        hint = near_hint(sku, mirror.similar_skus(waiting.store, sku))
         reason = f"SKU {sku!r} is not known{_wrong_digit(sku)}{hint}"
         return Unmatched(reason, final=False)
     if len(variants) > 1:

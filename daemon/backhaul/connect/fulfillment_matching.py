@@ -121,7 +121,7 @@ class _OrderMatch:
     @cached_property
     def _earlier(self) -> list[EarlierShipment]:
         store, order = self._waiting.store, self._order.id
-        reported = self._mirror.shipments_reported(store, order, self._waiting.id)
+        reported = self._mirror.reported_shipments(store, order, self._waiting.id)
         return [earlier_of(each, self._resolve) for each in reported]
 
     @cached_property
@@ -136,7 +136,7 @@ class _OrderMatch:
         commands = {each.shipment.number: each.reported for each in self._earlier}
         if not number or number in self._shown or number in commands:
             return self._known_whole(commands.get(number))
-        if order.in_doubt:
+        if order.uncertain:
             return Unmatched(f"order {order.name} {UNCERTAIN}", final=False)
         return Unmatched(self._all_shipped(), final=True)
 
@@ -251,7 +251,7 @@ def wanted_lines(
     skus = {line.id: line.sku for line in order.items}
     units: dict[Article, int] = {}
     for line in lines:
-        found = lines_of(order, line.sku, mirror.articles_called(store, line.sku))
+        found = lines_of(order, line.sku, mirror.variants_named(store, line.sku))
         if isinstance(found, Unmatched):
             return found
         name = (skus[found[0]] if found else None) or line.sku
@@ -316,12 +316,14 @@ def _more_than_open(
 ) -> Unmatched:
     """Refuse a quantity above the open units; wait if a command is uncertain."""
     beside = (
-        " besides units in commands that are in progress" if order.on_its_way else ""
+        " besides units in commands that are in progress" if order.in_progress else ""
     )
     reason = f"order {order.name} has {left} open of SKU {name!r}{beside}, "
-    doubt = "; the outcome of those commands is not known yet" if order.in_doubt else ""
+    doubt = (
+        "; the outcome of those commands is not known yet" if order.uncertain else ""
+    )
     hint = "" if left else _open_articles(order, name)
-    return Unmatched(f"{reason}not {quantity}{doubt}{hint}", final=not order.in_doubt)
+    return Unmatched(f"{reason}not {quantity}{doubt}{hint}", final=not order.uncertain)
 
 
 def _open_articles(order: OrderSummary, name: str) -> str:

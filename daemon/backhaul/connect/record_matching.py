@@ -42,7 +42,7 @@ def match_parcel(
     if record.status not in TRACKING_STATUSES:
         return Unmatched(f"there is no status {record.status!r}", final=True)
     number = record.tracking_number
-    parcels = mirror.parcels_tracked(waiting.store, number)
+    parcels = mirror.parcels_with_number(waiting.store, number)
     if not parcels:
         return Unmatched(f"no parcel has the number {number!r}", final=False)
     named = [parcel for parcel in parcels if _has_reference(parcel, record.order)]
@@ -212,7 +212,7 @@ def _match_order(
     record: Fulfillment | Cancellation,
     mirror: MatchReader,
 ) -> Matched | Known | Unmatched:
-    orders = mirror.orders_called(waiting.store, record.order)
+    orders = mirror.orders_named(waiting.store, record.order)
     if not orders:
         return Unmatched(f"order {record.order!r} is not known", final=False)
     if len(orders) > 1:

@@ -278,8 +278,8 @@ class Dispatcher:
                 return self._refuse(command, Transition((Cause.REFUSED,), reason))
             if command.number_only and mirror.open_units(self._store, command.target):
                 return self._refuse(command, Transition((Cause.REFUSED,), UNITS_OPEN))
-        elif (overtaken := mirror.overtaken(command)) is not None:
-            return self._refuse(command, Transition((Cause.REPLACED,), overtaken))
+        elif (replaced := mirror.supersede_reason(command)) is not None:
+            return self._refuse(command, Transition((Cause.REPLACED,), replaced))
         held = mirror.hold(command) if command.kind in {"fulfill", "cancel"} else None
         if held is None:
             return self._sendable(command)

@@ -1,4 +1,4 @@
-"""What turns a record into a command: both, and what is looked up for them."""
+"""Records and commands, and the reads of the mirror that match the two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NewCommand(Struct, frozen=True):
-    """A command to be planned. `payload` is what will be asked, as plain JSON."""
+    """A command to plan. `payload` is the JSON document of its request."""
 
     id: str
     kind: str
@@ -44,7 +44,7 @@ class Command(Struct, frozen=True):
 
     @property
     def number_only(self) -> bool:
-        """Whether it sends a tracking number for an order that is shipped whole."""
+        """Return True if it only adds a tracking number to a fulfilled order."""
         return bool(self.payload.get("number_only"))
 
 
@@ -61,10 +61,13 @@ class WaitingRecord(NamedTuple):
 
 
 class MatchReader(Protocol):
-    """What matching asks of the mirror."""
+    """Reads the mirror for matching and sending, inside one transaction."""
 
-    def orders_called(self, store: str, name: str) -> list[OrderSummary]:
-        """Return the orders with this number (`1001`, `#1001`), external id or id."""
+    def orders_named(self, store: str, name: str) -> list[OrderSummary]:
+        """Return the orders with this number, name, external id or id.
+
+        Numbers and names match with and without their `#`: `1001`, `#1001`.
+        """
         ...
 
     def order(self, store: str, order_id: str) -> OrderSummary | None:
@@ -75,32 +78,35 @@ class MatchReader(Protocol):
         """Return (product id, variant id) of every variant with the SKU or GTIN."""
         ...
 
-    def articles_called(self, store: str, name: str) -> list[tuple[str, str | None]]:
-        """Return (variant id, SKU) of every variant with this SKU or GTIN today."""
+    def variants_named(self, store: str, name: str) -> list[tuple[str, str | None]]:
+        """Return (variant id, SKU) of every variant with this SKU or GTIN now."""
         ...
 
-    def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
+    def parcels_with_number(self, store: str, number: str) -> list[Parcel]:
         """Return the parcels with a tracking number."""
         ...
 
-    def skus_near(self, store: str, sku: str) -> list[str]:
-        """Return other SKUs of the store that a person may take for this one."""
+    def similar_skus(self, store: str, sku: str) -> list[str]:
+        """Return other SKUs of the store that a person may confuse with this one."""
         ...
 
     def levels_listed(
         self, record: WaitingRecord, variant: str, as_of: str, listed_at: str
     ) -> list[ListedLevel]:
-        """Return the other targets of a variant from the list of this record."""
+        """Return the other stock targets of a variant from the list of this record."""
         ...
 
     def hold(self, command: Command) -> Hold | None:
-        """Return why an operator has to decide about a fulfill or cancel, or None."""
+        """Return why an operator must decide about a command, or None.
+
+        None also if an operator has accepted the same reason.
+        """
         ...
 
-    def shipments_reported(
+    def reported_shipments(
         self, store: str, order_id: str, record: int
     ) -> list[ReportedShipment]:
-        """Return the shipments of an order, the first first, without this record."""
+        """Return the shipments of an order, oldest first, except this record."""
         ...
 
     def open_units(self, store: str, order_id: str) -> int:
@@ -108,21 +114,22 @@ class MatchReader(Protocol):
         ...
 
     def parcels_of(self, store: str, order_id: str) -> list[OrderParcel]:
-        """Return the parcels of an order that the store shows."""
+        """Return the parcels of an order that the mirror shows."""
         ...
 
-    def overtaken(self, command: Command) -> str | None:
-        """Say why an adjustment is not to be sent after all: a count has overtaken it.
+    def supersede_reason(self, command: Command) -> str | None:
+        """Return why an adjustment must not be sent, or None.
 
-        A count that did not know of it, and is not made true yet, is done anew.
+        The reason is a newer stock count. A count without the adjustment that is not
+        applied yet is calculated again.
         """
         ...
 
 
 class Hold(Struct, frozen=True):
-    """Why an operator has to decide about a command before it is sent.
+    """Why an operator must decide about a command before it is sent.
 
-    `payload` is what can be asked for instead without harm, None where nothing can.
+    `payload` is the payload that can be sent instead without harm, or None.
     """
 
     reason: str

@@ -155,10 +155,10 @@ class UnknownStatus(Struct, frozen=True):
 
 
 class ReportedShipment(NamedTuple):
-    """A record of a shipment of an order, with its command that was not given up.
+    """A record of a shipment of an order, with its command that is not given up.
 
-    `lines` are the units of each order line that the command asks for; none where it
-    asks for everything that is left.
+    `lines` has the units of each order line that the command asks for; it is empty if
+    the command asks for all open units.
     """
 
     instance: str
@@ -179,9 +179,9 @@ class OrderParcel(NamedTuple):
 
 
 class OpenLine(NamedTuple):
-    """A line of an order: `sku` as it was ordered, `left` units not yet asked for.
+    """A line of an order. `left` is the number of units that no command asks for.
 
-    The SKU of the variant may have changed since the order was placed.
+    `sku` is from the time of the order; the variant may have another one now.
     """
 
     id: str
@@ -191,22 +191,23 @@ class OpenLine(NamedTuple):
 
 
 class OrderSummary(Struct, frozen=True):
-    """An order, as far as matching needs it.
+    """The part of an order that matching needs.
 
-    What other commands ask for is not left. `on_its_way`: there are such; `in_doubt`:
-    what became of one is not known, so the mirror may show it already.
+    `in_progress`: other commands ask for units of it, which `items` leave out.
+    `uncertain`: the outcome of such a command is unknown, so the mirror may show its
+    units as shipped already.
     """
 
     id: str
     name: str
     cancelled: bool
     items: tuple[OpenLine, ...]
-    on_its_way: bool = False
-    in_doubt: bool = False
+    in_progress: bool = False
+    uncertain: bool = False
 
 
 class Parcel(Struct, frozen=True):
-    """A parcel of an order, and what the order is called."""
+    """A parcel, and the names of its order."""
 
     id: str
     order_id: str

@@ -143,7 +143,7 @@ def _correction(connection: Connection, row: QuarantinedRow) -> NewCommand:
 
 def _order(connection: Connection, row: QuarantinedRow, name: str) -> OrderSummary:
     mirror = MirrorReader(connection)
-    orders = mirror.orders_called(row.store, name)
+    orders = mirror.orders_named(row.store, name)
     if len(orders) != 1:
         found = "is not known" if not orders else "could be any of several orders"
         raise BackhaulError(f"order {name!r} of row {row.id} {found}")
