@@ -186,15 +186,15 @@ BUGS = (
         "a lane is not held while its command is in doubt",
         "daemon/backhaul/store/sql/commands/repository.py",
         # All of it: what passes over those who wait, and what makes sure of them.
-        """c {hint("INDEXED BY commands_free")}
+        """c
     WHERE state = 'planned' AND store = :store AND kind = :kind
       AND due_at <= :now AND created_at <= :planned_by AND held = 0
       AND behind = 0 AND NOT EXISTS (
-        SELECT 1 FROM commands o {hint("INDEXED BY commands_flying")}
+        SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
           AND o.state IN ('sending', 'uncertain')
     ) AND NOT EXISTS (
-        SELECT 1 FROM commands o {hint("INDEXED BY commands_lane")}
+        SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending', 'uncertain')
 """,

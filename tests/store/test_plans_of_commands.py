@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
+from backhaul.store.sql.commands.repository import DUE
 from backhaul.store.sql.commands.uncertain import LAST_ADJUSTED, SIBLINGS
 from backhaul.store.sql.stock_targets.stock_snapshot import (
     UNREPORTED,
@@ -31,13 +32,20 @@ PLANS = {
         "SEARCH c USING INDEX idx_commands_target (target=?)",
         "SEARCH o USING INDEX sqlite_autoindex_orders_1 (store=? AND id=?)",
     ],
+    DUE: [
+        "SEARCH c USING INDEX commands_free (store=? AND kind=? AND due_at<?)",
+        "SEARCH o USING INDEX commands_flying (store=? AND lane=?)",
+        "SEARCH o USING INDEX commands_lane (store=? AND lane=? AND held=? AND seq<?)",
+    ],
     LAST_ADJUSTED: ["SCAN commands"],
     SIBLINGS: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
 }
 """How each begins to look. A scan here goes along the newest, and ends at the first."""
 
 
-@pytest.mark.parametrize("query", PLANS, ids=["count", "restock", "habits", "order"])
+@pytest.mark.parametrize(
+    "query", PLANS, ids=["count", "restock", "claim", "habits", "order"]
+)
 async def test_it_looks_at_few_of_all_that_took_effect(
     query: str, tmp_path: Path
 ) -> None:

@@ -21,6 +21,11 @@ def is_document(text: str | bytes) -> bool:
     return _read(text) is not None
 
 
+def as_bytes(text: str) -> bytes:
+    """Return the bytes of a document; none if it is damaged text."""
+    return text.encode() if type(text) is str else b""
+
+
 def intact(text: str) -> str:
     """Return a key of a document as it is. Raises Damaged if it is no whole text."""
     if type(text) is not str:

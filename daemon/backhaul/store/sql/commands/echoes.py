@@ -80,6 +80,6 @@ def claim_effect(connection: Connection, command: Command, effect: str) -> None:
 
 
 def drop_unclaimed(connection: Connection, command: Command) -> None:
-    """Delete events of an ordering key that turned out to show no effect of ours."""
+    """Delete events of an ordering key that turned out to show none of our effects."""
     values = {"store": command.store, "lane": command.lane}
     connection.execute(_DROP_UNCLAIMED, values)

@@ -28,7 +28,6 @@ from backhaul.store.sql.commands.transitions import apply_transition, usable
 from backhaul.store.sql.dialect import (
     elements,
     greatest,
-    hint,
     later,
     least,
     member,
@@ -114,7 +113,7 @@ _TWICE = f"""
       AND (SELECT count(*) FROM attempts a WHERE a.command_id = c.id
         AND coalesce(a.outcome, 'uncertain') IN ('uncertain', 'confirmed')) > 1
       AND NOT EXISTS (
-        SELECT 1 FROM commands o {hint("INDEXED BY commands_flying")}
+        SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
           AND o.state IN ('sending', 'uncertain'))
       AND NOT EXISTS (

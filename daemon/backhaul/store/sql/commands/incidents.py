@@ -38,7 +38,8 @@ _ADD = """
     ON CONFLICT (order_id, store, kind, command_id) DO NOTHING
 """
 _NAME = """
-    SELECT coalesce(name, number, id) FROM orders WHERE store = :store AND id = :order
+    SELECT coalesce(name, CAST(number AS TEXT), id) FROM orders
+    WHERE store = :store AND id = :order
 """
 _ACCEPTED = "SELECT accepted FROM commands WHERE seq = :seq"
 _OWN_CANCEL = """

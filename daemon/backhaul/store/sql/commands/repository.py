@@ -15,7 +15,6 @@ from backhaul.store.commands import Sendable, Transition
 from backhaul.store.sql.commands import command_evidence, planning
 from backhaul.store.sql.commands.rows import COLUMNS, columns, transition
 from backhaul.store.sql.commands.transitions import apply_transition, usable
-from backhaul.store.sql.dialect import hint
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.inbox.unreadable_orders import HOLDS
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
 # later ones: a command on hold for its order or a dry run, and a stock target, whose
 # calculation includes whatever leaves before its adjustment. Triggers keep `behind`,
 # which says the same, so that a claim skips the commands that wait for their turn.
-_DUE = f"""
-    SELECT {columns("c")} FROM commands c {hint("INDEXED BY commands_free")}
+DUE = f"""
+    SELECT {columns("c")} FROM commands c
     WHERE state = 'planned' AND store = :store AND kind = :kind
       AND due_at <= :now AND created_at <= :planned_by AND held = 0
       AND behind = 0 AND NOT EXISTS (
-        SELECT 1 FROM commands o {hint("INDEXED BY commands_flying")}
+        SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
           AND o.state IN ('sending', 'uncertain')
     ) AND NOT EXISTS (
-        SELECT 1 FROM commands o {hint("INDEXED BY commands_lane")}
+        SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending', 'uncertain')
           AND o.kind != 'target' AND o.held = 0)
@@ -65,16 +64,16 @@ _FINISH_ATTEMPT = """
 # The values of `held`: 0 none, 1 for the command's order to change, 2 for a dry run.
 _HOLD = "UPDATE commands SET held = 2, reason = :reason WHERE seq = :seq"
 _HOLD_REASON = "dry run: not sent"
-_NEXT_INSTANCE = f"""
-    SELECT min(instance) FROM commands {hint("INDEXED BY commands_aside")}
+_NEXT_INSTANCE = """
+    SELECT min(instance) FROM commands
     WHERE store = :store AND state = 'planned' AND held = 2 AND instance > :after
-"""  # noqa: S608 - constants
-_RELEASE = f"""
+"""
+_RELEASE = """
     UPDATE commands SET held = 0 WHERE seq IN (
-      SELECT seq FROM commands {hint("INDEXED BY commands_aside")}
+      SELECT seq FROM commands
       WHERE store = :store AND state = 'planned' AND held = 2 AND instance = :instance
       LIMIT :limit)
-"""  # noqa: S608 - constants
+"""
 RELEASED_AT_ONCE = 200
 _EPOCH = {"name": "epoch"}
 _NEXT_EPOCH = """
@@ -227,7 +226,7 @@ def _due(
     due: list[Command] = []
     for kind, planned_by in windows.items():
         window = {"kind": kind, "planned_by": planned_by, "limit": limit - len(due)}
-        for row in connection.execute(_DUE, {**values, **window}).fetchall():
+        for row in connection.execute(DUE, {**values, **window}).fetchall():
             command = usable(connection, row, values["now"])
             if command is not None and is_wanted(command.instance):
                 due.append(command)

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 # An effect that a check finds may belong to any command of the ordering key. So there
 # is one check at a time, and none beside a request in flight. An ordering key has
 # several uncertain commands after a restore, or if an operator resolves parked ones.
-_ALONE = f"""
+_ALONE = """
     NOT EXISTS (
-      SELECT 1 FROM commands o {hint("INDEXED BY commands_flying")}
+      SELECT 1 FROM commands o
       WHERE o.store = c.store AND o.lane = c.lane
         AND o.state IN ('sending', 'uncertain')
         AND (o.state = 'sending' OR o.due_at <= :now AND o.seq < c.seq))
-"""  # noqa: S608 - constants
+"""
 # Commands that an early version sent have no time; they were not sent before they were
 # planned.
 _DUE = f"""
@@ -67,7 +67,7 @@ _NEXT_DUE = f"""
 """  # noqa: S608 - constants
 # Other commands have no parcel, or a known one.
 SIBLINGS = f"""
-    SELECT {COLUMNS} FROM commands {hint("INDEXED BY idx_commands_target")}
+    SELECT {COLUMNS} FROM commands
     WHERE store = :store AND target = :target AND kind = 'fulfill' AND seq != :seq
       AND effect_id IS NULL AND (state = 'uncertain' OR state != 'sending' AND EXISTS (
         SELECT 1 FROM attempts a WHERE a.command_id = commands.id
