@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from backhaul.core.sku_matching import difference, near_text, same_text
-from backhaul.store.sql.mirror.sku_spellings import NEAR, near_skus
+from backhaul.store.sql.mirror.lookup import SIMILAR_SKUS, MirrorReader
 from backhaul.store.sqlite.migrations.mirror import add_alphabets, create_spellings
 from backhaul_sdk import Fulfillment, Line, StockLevel
 from scenes import payloads
@@ -224,14 +224,14 @@ def test_skus_of_an_earlier_version_are_found_by_their_looks() -> None:
     db.conn.executemany("INSERT INTO variants VALUES ('s', ?)", [(x,) for x in skus])
     create_spellings(db)
     db.execute("UPDATE sku_spellings SET near = lower(sku)")
-    assert near_skus(db.conn, "s", "AB") == []
+    assert MirrorReader(db.conn).similar_skus("s", "AB") == []
     add_alphabets(db)
-    assert near_skus(db.conn, "s", "AB") == [f"{ALPHA}{BETA}"]
+    assert MirrorReader(db.conn).similar_skus("s", "AB") == [f"{ALPHA}{BETA}"]
 
 
 async def test_near_skus_are_found_by_indexes(store: SqliteStore) -> None:
     with closing(opened(store.path)) as connection:
-        query = f"EXPLAIN QUERY PLAN {NEAR}"
+        query = f"EXPLAIN QUERY PLAN {SIMILAR_SKUS}"
         values = {"store": "s", "near": "n", "sku": "x", "most": 1}
         plan = connection.execute(query, values).fetchall()
     steps = [row[3] for row in plan]

@@ -87,7 +87,7 @@ class MatchReader(Protocol):
         ...
 
     def similar_skus(self, store: str, sku: str) -> list[str]:
-        """Return other SKUs of the store that a person may confuse with this one."""
+        """Return up to 20 other SKUs of the store that look like this one."""
         ...
 
     def levels_listed(

@@ -89,7 +89,7 @@ class SqlInbox(FoldingFamily):
     def fold(
         self, connection: Connection, fold_one: FoldOne, slice_seconds: float
     ) -> FoldReport:
-        mirror = MirrorTransaction(connection, self._clock)  # type: ignore[arg-type]
+        mirror = MirrorTransaction(connection, self._clock)
         until = self._clock.monotonic() + slice_seconds
         after = folded_to(connection)
         outcomes: list[tuple[int, Folded]] = []

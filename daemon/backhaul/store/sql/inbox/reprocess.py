@@ -63,7 +63,7 @@ class SqlReprocessing(FoldingFamily):
     ) -> ReprocessReport:
         newest = folded_to(connection)
         last = end = min(after + WINDOW, newest)
-        mirror = MirrorTransaction(connection, self._clock)  # type: ignore[arg-type]
+        mirror = MirrorTransaction(connection, self._clock)
         until = self._clock.monotonic() + slice_seconds
         outcomes: list[tuple[int, Folded]] = []
         window = {"after": after, "end": end, "confirming": int(confirming)}

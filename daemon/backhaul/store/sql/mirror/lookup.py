@@ -10,7 +10,7 @@ from msgspec import Struct
 from backhaul.core import sku_matching
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
-from backhaul.core.sku_matching import same_text
+from backhaul.core.sku_matching import near_text, same_text
 from backhaul.store.mirror import (
     OpenLine,
     OrderParcel,
@@ -22,7 +22,6 @@ from backhaul.store.sql.dialect import elements, has, hint, member
 from backhaul.store.sql.documents import document_of, is_document
 from backhaul.store.sql.mirror import shipped_units
 from backhaul.store.sql.mirror.rows import NEWEST, document_text
-from backhaul.store.sql.mirror.sku_spellings import near_skus
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sql.stock_targets.count_coalescing import levels_listed
 from backhaul_sdk import LineInStore, NameInStore, OrderInStore
@@ -43,6 +42,13 @@ _BY_BARCODE = f"""
     AND barcode IN (SELECT value FROM {elements(":spellings", "$")}) AND {NEWEST}
     ORDER BY id
 """  # noqa: S608 - constants
+SKUS_SHOWN = 20
+SIMILAR_SKUS = """
+    SELECT s.sku FROM sku_spellings s
+    WHERE s.store = :store AND s.near = :near AND s.sku != :sku
+      AND EXISTS (SELECT 1 FROM variants v WHERE v.sku = s.sku AND v.store = s.store)
+    ORDER BY s.sku LIMIT :most
+"""
 _NAME = "coalesce({0}name, CAST({0}number AS TEXT), {0}id)"
 _ORDER = f"SELECT id, {_NAME.format('')}, cancelled_at, updated_at FROM orders"  # noqa: S608 - constants
 # With the + SQLite uses the index over names, and does not scan the store.
@@ -226,7 +232,9 @@ class MirrorReader:
         return [row for rows in found for row in rows.fetchall()]
 
     def similar_skus(self, store: str, sku: str) -> list[str]:
-        return near_skus(self._connection, store, sku)
+        values = {"store": store, "near": near_text(sku), "sku": sku}
+        rows = self._connection.execute(SIMILAR_SKUS, values | {"most": SKUS_SHOWN})
+        return [row[0] for row in rows]
 
     def levels_listed(
         self, record: WaitingRecord, variant: str, as_of: str, listed_at: str

@@ -9,10 +9,9 @@ from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.commands.rows import transition
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.store.matching import WaitingRecord
     from backhaul.store.records import Tracked
+    from backhaul.store.sql.family import Connection
 
 # A status only moves forward: a late or lower one changes nothing.
 _ADVANCE = """
@@ -34,7 +33,7 @@ _PLANNED = "SELECT seq FROM commands WHERE id = :id AND state = 'planned'"
 
 
 def track(
-    connection: sqlite3.Connection, record: WaitingRecord, found: Tracked, now: str
+    connection: Connection, record: WaitingRecord, found: Tracked, now: str
 ) -> str:
     """Save the status of the parcels; return the result in words for an operator."""
     advanced = 0
@@ -58,7 +57,7 @@ def track(
 
 
 def _cancel_returned(
-    connection: sqlite3.Connection, record: WaitingRecord, found: Tracked, now: str
+    connection: Connection, record: WaitingRecord, found: Tracked, now: str
 ) -> str:
     cancel = found.cancel
     if cancel is None:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
+from backhaul.core.sku_matching import near_text
 from backhaul.store.sql.commands import echoes, incidents
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror import stock_ledger
 from backhaul.store.sql.mirror.rows import document_text, parts, table
-from backhaul.store.sql.mirror.sku_spellings import add_spellings
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
@@ -113,6 +112,11 @@ _SHIPMENTS = parts(
 )
 _CUSTOMERS = table("customers", f"name, email, phone, document, {VERSION}")
 _LEVELS = table("inventory_levels", f"product_id, stock, {VERSION}", key="variant_id")
+# Spellings are only added; reads skip a SKU that no variant has now.
+_ADD_SPELLING = """
+    INSERT INTO sku_spellings (store, near, sku) VALUES (:store, :near, :sku)
+    ON CONFLICT (store, near, sku) DO NOTHING
+"""
 _RELEASE = """
     UPDATE commands SET held = 0, due_at = :now
     WHERE store = :store AND lane = :lane AND state = 'planned' AND held = 1
@@ -127,14 +131,14 @@ _RARE = f"""
 class MirrorTransaction:
     """A MirrorWriter on the connection of one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: Connection, clock: Clock) -> None:
         self._connection = connection
         self._moment = clock.now()
         self.now = to_text(self._moment)
         self.refetches = 0
         self._has_erased_customers: bool | None = None
         self._effects: dict[int, dict[str, str | None]] = {}
-        # Nearly always there is none: objects are looked up in them only if there is.
+        # These tables are nearly always empty, and no object is searched in them then.
         rare = connection.execute(_RARE).fetchone()
         self._has_tombstones, self._has_held, self._has_unreadable = rare
 
@@ -205,7 +209,12 @@ class MirrorTransaction:
             for variant in product.variants
         }
         _VARIANTS.put_all(connection, store, product.id, variants)
-        add_spellings(connection, store, [each.sku for each in product.variants])
+        spellings = [
+            {"store": store, "near": near_text(variant.sku), "sku": variant.sku}
+            for variant in product.variants
+            if variant.sku
+        ]
+        connection.executemany(_ADD_SPELLING, spellings)
         values = {
             "store": store,
             "product": product.id,
