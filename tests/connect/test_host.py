@@ -336,7 +336,7 @@ async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
         (
             shipped("k2", "9999"),
             "waiting",
-            "stored; order '9999' is not known; Backhaul tries it again",
+            "stored, but order '9999' is not known; Backhaul tries it again",
         ),
         (Bad(key="k3", raw="", reason="no order"), "quarantined", "no order"),
     ]

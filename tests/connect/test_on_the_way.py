@@ -31,9 +31,9 @@ BESIDE = (
     "not 1"
 )
 IN_K1 = (
-    "; order #1003 is already shipped in k1, so the customer was not notified of {}. "
-    "If the customer needs that number, correct sends it to the store; otherwise "
-    "discard this row"
+    "; order #1003 is already shipped in k1, so the customer was not notified of"
+    " {}. If the customer needs that number, run `backhaul quarantine correct` to"
+    " send it to the store. Otherwise discard this row"
 )
 IN_DOUBT = f"{BESIDE}; the outcome of those commands is not known yet"
 GATES = {"cancel": "9999", "fulfill": "9999"}
@@ -199,7 +199,7 @@ async def test_a_parcel_waits_while_another_is_being_sent(
     receipt = await pick(twins, "k2")
     assert (receipt.state, receipt.what) == (
         "waiting",
-        f"stored; {IN_DOUBT}; Backhaul tries it again",
+        f"stored, but {IN_DOUBT}; Backhaul tries it again",
     )
     answer = Attempt(payloads.instant(0), "x", 422, "why", b"{}")
     await twins.commands.record_attempt(

@@ -252,7 +252,7 @@ async def test_a_second_parcel_of_a_whole_order_comes_later(folder: Folder) -> N
     assert folder.left() == [("2001", "JD001", {})]
     (reason,) = folder.reasons()
     assert "the customer was not notified of JD002 (DHL)" in reason
-    assert "correct sends it to the store" in reason
+    assert "run `backhaul quarantine correct` to send it" in reason
 
 
 async def test_a_whole_order_that_left_is_not_shipped_again(folder: Folder) -> None:

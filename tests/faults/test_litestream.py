@@ -55,7 +55,7 @@ async def test_what_litestream_copied_is_restored_behind_the_fence(
     drill = in_process("restore", out, "--drill", config=office.config)
     assert drill.code == 0, drill.err
     done = in_process("restore", out, config=office.config)
-    assert (done.code, "nothing is sent until" in done.out) == (0, True), done.err
+    assert (done.code, "no command is sent until" in done.out) == (0, True), done.err
     with daemon_process(office):
         stopped = in_process("status", config=office.config).out
         assert "everything waits: the database was restored" in stopped

@@ -48,9 +48,9 @@ BOTH = (
 
 
 ALL_SHIPPED = (
-    "order {order} is already shipped in {parcels}, so the customer was not notified "
-    "of {number}. If the customer needs that number, correct sends it to the store; "
-    "otherwise discard this row"
+    "order {order} is already shipped in {parcels}, so the customer was not"
+    " notified of {number}. If the customer needs that number, run `backhaul"
+    " quarantine correct` to send it to the store. Otherwise discard this row"
 )
 NOTHING_OPEN = "; the order has no open units for a further parcel: {reason}"
 

@@ -91,7 +91,7 @@ def _value(text: str) -> object:
 
 def _kind_missing() -> str:
     raise BackhaulError(
-        "Backhaul could not read this row as a record, so its kind is unknown; add"
+        "Backhaul could not read this row as a record, so its kind is unknown. Add"
         f" --kind; {_kinds()}"
     )
 
