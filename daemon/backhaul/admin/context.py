@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
-    from backhaul.store.operations import User, Users
-    from backhaul.store.sql.operations.gauges import SqlGauges
+    from backhaul.store.operations import Gauges, User, Users
 
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Services(Struct, frozen=True):
     status: Callable[[], Awaitable[dict[str, Any]]]
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]
     users: Users
-    numbers: SqlGauges
+    gauges: Gauges
     sampler: Sampler
     deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
 

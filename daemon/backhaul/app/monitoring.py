@@ -59,8 +59,8 @@ class Monitoring:
             if each.silent_after is not None
         }
         self._users = store.users
-        self._numbers = store.gauges
-        self._needs = store.alert_conditions
+        self._gauges = store.gauges
+        self._conditions = store.alert_conditions
         self._status = status
         self._instances = instances
         self._metrics = metrics
@@ -68,7 +68,7 @@ class Monitoring:
         self._schedule = schedule
         self._sampler = Sampler(
             store.metric_samples,
-            lambda: self._numbers.current(self._instances()),
+            lambda: self._gauges.current(self._instances()),
             metrics,
             clock,
         )
@@ -97,7 +97,7 @@ class Monitoring:
             self._status,
             changes,
             self._users,
-            self._numbers,
+            self._gauges,
             self._sampler,
             deliveries,
         )
@@ -105,23 +105,23 @@ class Monitoring:
 
     async def metrics_text(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""
-        numbers = [
-            number
-            for number in await self._numbers.current(self._instances())
+        gauges = [
+            gauge
+            for gauge in await self._gauges.current(self._instances())
             # A store that was removed from the settings is no longer compared.
-            if number[0] not in OF_READING or number[2][0] in self._settings.stores
+            if gauge[0] not in OF_READING or gauge[2][0] in self._settings.stores
         ]
         live = readings(await self._status(), self._heartbeat.last_beat)
-        return self._metrics.render([*(GaugeValue(*each) for each in numbers), *live])
+        return self._metrics.render([*(GaugeValue(*gauge) for gauge in gauges), *live])
 
     async def causes(self) -> dict[str, Alert]:
         """Return the present problems as alerts, by key. May raise Busy."""
         instances = [name for name in self._instances() if name in self._silence]
-        needs = await self._needs.current(instances)
+        found = await self._conditions.current(instances)
         return causes(
             self._wanted,
             await self._status(),
-            needs,
+            found,
             self._silence,
             self._clock.now().timestamp(),
             partial(self._schedule.missed_twice, BACKUP),

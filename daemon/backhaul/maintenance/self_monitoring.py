@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
-    from backhaul.store.operations import KeyValues, MetricSamples
+    from backhaul.store.operations import Gauge, KeyValues, MetricSamples
 
 
 HEARTBEAT_SECONDS = 15.0
@@ -101,8 +101,6 @@ RECOUNT_MINUTES = 10
 QUICKLY_COUNTED = 50_000
 KEPT = timedelta(days=1)
 
-Number = tuple[str, float, tuple[str, ...]]
-
 
 class _Counted(Struct, frozen=True):
     """The counters at one moment."""
@@ -121,12 +119,12 @@ class Sampler:
     def __init__(
         self,
         samples: MetricSamples,
-        numbers: Callable[[], Awaitable[Sequence[Number]]],
+        gauges: Callable[[], Awaitable[Sequence[Gauge]]],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         self._samples = samples
-        self._numbers = numbers
+        self._gauges = gauges
         self._metrics = metrics
         self._clock = clock
         self._seen: deque[_Counted] = deque(maxlen=TICKS_A_MINUTE + 1)
@@ -176,7 +174,7 @@ class Sampler:
 
     async def _keep(self) -> None:
         then, now = self._seen[0], self._seen[-1]
-        numbers = list(await self._numbers())
+        gauges = list(await self._gauges())
         moment = self._clock.now()
         sample = MetricSample(
             to_text(moment),
@@ -185,9 +183,9 @@ class Sampler:
             now.applied - then.applied,
             _mean(then.platform, now.platform),
             _mean(then.heartbeat, now.heartbeat),
-            _sum(numbers, "events_waiting"),
-            _sum(numbers, "commands_open", "planned", "sending", "uncertain"),
-            _sum(numbers, "commands_open", "parked"),
+            _sum(gauges, "events_waiting"),
+            _sum(gauges, "commands_open", "planned", "sending", "uncertain"),
+            _sum(gauges, "commands_open", "parked"),
         )
         try:
             await self._samples.add(sample, to_text(moment - KEPT))
@@ -200,11 +198,11 @@ def _mean(then: tuple[float, float], now: tuple[float, float]) -> float | None:
     return (now[1] - then[1]) / number if number else None
 
 
-def _sum(numbers: Sequence[Number], name: str, *states: str) -> int:
+def _sum(gauges: Sequence[Gauge], name: str, *states: str) -> int:
     return int(
         sum(
             value
-            for found, value, labels in numbers
+            for found, value, labels in gauges
             if found == name and (not states or labels[-1] in states)
         )
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from backhaul.store.inbox import UnreadableOrder
 
@@ -152,6 +152,17 @@ class AlertConditions(Struct, frozen=True):
     foreign_webhooks: Mapping[str, str] = field(default_factory=dict)
     unreadable: Sequence[UnreadableOrder] = ()
     incidents: Sequence[OpenIncident] = ()
+
+
+class AlertConditionReads(Protocol):
+    """Reads what may raise an alert."""
+
+    async def current(self, instances: Iterable[str]) -> AlertConditions:
+        """Return all conditions, with the last records of these connections.
+
+        Raises Busy: an alert does not end because a read fails.
+        """
+        ...
 
 
 class AlertChanges(Struct, frozen=True):
@@ -397,6 +408,25 @@ class Retention(Protocol):
         are deleted too, then stock counts that made no adjustment, except the newest
         applied one of a variant and those that an operator decided. May raise Busy.
         """
+        ...
+
+
+Gauge: TypeAlias = tuple[str, float, tuple[str, ...]]
+"""Name, value, and the values of its labels."""
+
+
+class Gauges(Protocol):
+    """What the tables contain now, as numbers."""
+
+    async def current(self, instances: Sequence[str]) -> Sequence[Gauge]:
+        """Return all gauges; only the sizes if the tables cannot be read.
+
+        The last record is reported for these connections.
+        """
+        ...
+
+    async def waiting(self) -> Sequence[Gauge]:
+        """Return what waits, for a caller that asks often: it adds up no passes."""
         ...
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sql.operations.gauges import Gauge
+    from backhaul.store.operations import Gauge
     from backhaul.store.sql.read_models.dashboard import Board
 
 MAX_ROWS = 8
@@ -33,9 +33,9 @@ async def show_live(context: PageContext, page_request: PageRequest) -> web.Resp
 
 async def _facts(context: PageContext) -> dict[str, Any]:
     status = await context.services.status()
-    numbers = await context.services.numbers.waiting()
+    gauges = await context.services.gauges.waiting()
     rows = await context.boards.read(_read)
-    by_name = _by_name(numbers)
+    by_name = _by_name(gauges)
     return {
         "status": status,
         "problems": list(_problems(status)),
@@ -90,22 +90,22 @@ def _problems(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield f"Connector {name} is down", connector["reason"]
 
 
-def _by_name(numbers: Iterable[Gauge]) -> dict[str, list[Gauge]]:
+def _by_name(gauges: Iterable[Gauge]) -> dict[str, list[Gauge]]:
     found: defaultdict[str, list[Gauge]] = defaultdict(list)
-    for each in numbers:
+    for each in gauges:
         found[each[0]].append(each)
     return found
 
 
-def _by_state(numbers: Iterable[Gauge]) -> Counter[str]:
+def _by_state(gauges: Iterable[Gauge]) -> Counter[str]:
     found: Counter[str] = Counter()
-    for _, value, (_, _, state) in numbers:
+    for _, value, (_, _, state) in gauges:
         found[state] += int(value)
     return found
 
 
-def _total(numbers: Iterable[Gauge]) -> float:
-    return sum(value for _, value, _ in numbers)
+def _total(gauges: Iterable[Gauge]) -> float:
+    return sum(value for _, value, _ in gauges)
 
 
 ROUTES = (

@@ -106,7 +106,6 @@ class SqlAlertConditions(Family):
     """What may raise an alert, in one read."""
 
     async def current(self, instances: Iterable[str]) -> AlertConditions:
-        """Return all of it. Raises Busy: an alert does not end because a read fails."""
         try:
             return await self._read(tuple(instances))
         except ReadFailed as error:

@@ -15,12 +15,8 @@ from backhaul.store.sql.mirror.sync_progress import consistency
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from backhaul.store.operations import MetricSample
+    from backhaul.store.operations import Gauge, MetricSample
     from backhaul.store.sql.family import Connection, Engine
-
-
-Gauge = tuple[str, float, tuple[str, ...]]
-"""Name, value, and the values of its labels."""
 
 _NEWEST = "(SELECT coalesce(max(id), 0) FROM inbox)"
 _LAST_FOLDED = "(SELECT coalesce(max(id), 0) FROM event_outcomes)"
@@ -88,7 +84,6 @@ class SqlGauges(Family):
         self._sizes = sizes
 
     async def current(self, instances: Sequence[str]) -> list[Gauge]:
-        """Return all gauges; only the sizes if the tables cannot be read."""
         sizes: list[Gauge] = [
             ("database_bytes", float(size), (name,))
             for name, size in self._sizes().items()
@@ -99,7 +94,6 @@ class SqlGauges(Family):
             return sizes
 
     async def waiting(self) -> list[Gauge]:
-        """Return what waits, for a caller that asks often: it adds up no passes."""
         try:
             return await self._waiting()
         except ReadFailed:
