@@ -133,6 +133,20 @@ def folded_to(connection: Connection) -> int:
     return int(connection.execute(_FOLDED_TO, {"cursor": CURSOR}).fetchone()[0])
 
 
+def outcome_values(id_: int, outcome: Folded, now: str) -> dict[str, object]:
+    """Return the columns of `event_outcomes` for an event."""
+    return {
+        "id": id_,
+        "state": outcome.state,
+        "topic": outcome.topic,
+        "event_id": outcome.event_id,
+        "kind": outcome.kind,
+        "object_id": outcome.object_id,
+        "detail": outcome.detail,
+        "now": now,
+    }
+
+
 def _events_after(connection: Connection, after: int) -> Generator[StoredEvent]:
     """Yield the next events, row by row, because bodies may be large."""
     values = {"after": after, "most": FOLD_BATCH}
@@ -145,22 +159,8 @@ def _record(
     connection: Connection, outcomes: list[tuple[int, Folded]], now: str
 ) -> None:
     """Write the outcome of each event, and move the fold cursor."""
-    connection.executemany(
-        _RECORD,
-        [
-            {
-                "id": id_,
-                "state": one.state,
-                "topic": one.topic,
-                "event_id": one.event_id,
-                "kind": one.kind,
-                "object_id": one.object_id,
-                "detail": one.detail,
-                "now": now,
-            }
-            for id_, one in outcomes
-        ],
-    )
+    rows = [outcome_values(id_, one, now) for id_, one in outcomes]
+    connection.executemany(_RECORD, rows)
     for id_, one in outcomes:
         if one.state == "quarantined":
             values = {"id": id_, "detail": one.detail or "", "now": now}

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.inbox import LONGEST_REST_SECONDS, Refetch
@@ -105,18 +106,8 @@ def enqueue_refetch(
     connection: Connection, conflict: Conflict, now: str, due_at: str
 ) -> None:
     """Put an object into the queue, or count one more request for it."""
-    connection.execute(
-        _ENQUEUE,
-        {
-            "store": conflict.store,
-            "kind": conflict.kind,
-            "object_id": conflict.object_id,
-            "reason": conflict.reason,
-            "event": conflict.event,
-            "now": now,
-            "due_at": due_at,
-        },
-    )
+    values = asdict(conflict) | {"now": now, "due_at": due_at}
+    connection.execute(_ENQUEUE, values)
 
 
 class SqlRefetchQueue(Family):

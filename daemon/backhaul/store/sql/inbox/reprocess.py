@@ -10,7 +10,7 @@ from backhaul.store.inbox import CONFIRMING, ReprocessReport, StoredEvent
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
 from backhaul.store.sql.inbox import quarantine_rows
-from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to
+from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to, outcome_values
 from backhaul.store.sql.mirror.write import MirrorTransaction
 
 if TYPE_CHECKING:
@@ -115,17 +115,6 @@ def _update(
         )
     else:
         connection.execute(_CLOSE, {"store": event.store, "key": key})
-    connection.execute(
-        _UPDATE,
-        {
-            "id": event.id,
-            "state": outcome.state,
-            "topic": outcome.topic,
-            "event_id": outcome.event_id,
-            "kind": outcome.kind,
-            "object_id": outcome.object_id,
-            "detail": outcome.detail,
-            "changes_nothing": int(outcome.state in {"duplicate", "stale"}),
-            "now": now,
-        },
-    )
+    changes_nothing = int(outcome.state in {"duplicate", "stale"})
+    values = outcome_values(event.id, outcome, now)
+    connection.execute(_UPDATE, values | {"changes_nothing": changes_nothing})
