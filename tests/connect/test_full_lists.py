@@ -164,7 +164,7 @@ async def test_the_limit_is_that_of_the_settings(lists: Lists) -> None:
 
 async def test_what_is_absent_is_found_by_indexes(store: SqliteStore) -> None:
     values = dict.fromkeys(
-        ("store", "instance", "listed_at", "as_told", "variant", "counted_at"), ""
+        ("store", "instance", "listed_at", "as_written", "variant", "counted_at"), ""
     )
     with closing(opened(store.path)) as connection:
         steps = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from backhaul.store.sql.stock_targets.count_coalescing import OTHERS
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of
-from scenes.databases import rows, take
+from scenes.databases import opened, rows, take
 from scenes.payloads import envelope
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ async def test_an_older_count_replaces_nothing_and_no_other_is_touched(
 async def test_it_is_found_by_an_index_however_many_there_are(
     store: SqliteStore,
 ) -> None:
-    plan = rows(store.path, f"EXPLAIN QUERY PLAN {OTHERS}", "desk", "A", "main", 1)
+    values = {"instance": "desk", "sku": "A", "store": "main", "own": 1}
+    with closing(opened(store.path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {OTHERS}", values).fetchall()
     (step,) = [row[3] for row in plan]
     assert step.endswith("INDEX records_unmatched (instance=? AND <expr>=?)")

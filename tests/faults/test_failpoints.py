@@ -74,7 +74,7 @@ def acts(point: str, case: int) -> Iterator[Sequence[Scene]]:
     scenes = SCENES
     if not LONG:
         # What nothing but an adjustment is proved by is met by adjustments only.
-        proof = point.startswith(("uncertain", "marks", "tags"))
+        proof = point.startswith(("uncertain", "kv", "tags"))
         some = MET_BY.get(step_of(point), ADJUSTED_IN_DOUBT) if proof else SCENES
         # A prime times: so that a step meets other scenes than the step before.
         scenes = [some[(SEED + 7 * POINTS.index(point) + case) % len(some)]]

@@ -1,4 +1,4 @@
-"""What the rest of the program asks of a store: domain verbs, never a connection."""
+"""Records of connectors in the store, and what matching makes of them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ if TYPE_CHECKING:
 
     from backhaul.core.stock import ListEnd
     from backhaul.store.matching import MatchReader, NewCommand, WaitingRecord
-    from backhaul.store.mirror import (
-        Parcel,
-    )
+    from backhaul.store.mirror import Parcel
     from backhaul_sdk import NameInStore
 
 
 class NewRecord(Struct, frozen=True):
-    """A record or bad row from a connector; `payload` is None for a bad row.
+    """A record or a bad row from a connector; `payload` is None for a bad row.
 
-    A bad row that `can_apply` is one that its connector applies if an operator says so.
+    If `can_apply` is True, the connector applies the bad row once an operator says so.
     """
 
     key: str
@@ -32,17 +30,17 @@ class NewRecord(Struct, frozen=True):
 
 
 class Matched(Struct, frozen=True):
-    """The record became a command; `note` says what was changed while reading it."""
+    """The record became a command; `note` says what was changed when it was read."""
 
     command: NewCommand
     note: str = ""
 
 
 class Unmatched(Struct, frozen=True):
-    """The record cannot be matched; `final` when waiting would not help.
+    """The record cannot be matched; `final` if waiting would not help.
 
-    `withdraw` are stock targets that the record contradicts, by their command's id. One
-    that `asks` is matched without this question once an operator retries it.
+    `withdraw` are the command ids of stock targets that the record contradicts. A
+    record that `asks` is matched without this question once an operator retries it.
     """
 
     reason: str
@@ -59,11 +57,11 @@ class Known(Struct, frozen=True):
 
 
 class Tracked(Struct, frozen=True):
-    """A record that tells how far parcels of one order got.
+    """A tracking status of parcels of one order.
 
-    `rank` is the status as a step of a ladder that leads one way. `cancel` is asked for
-    once every parcel of the order came back; with `propose` it waits for a person, and
-    for no other parcel.
+    `rank` is the position of the status in the order in which statuses follow each
+    other. `cancel` is planned once every parcel of the order was returned; with
+    `propose` it is parked for an operator, and does not depend on the other parcels.
     """
 
     parcels: tuple[Parcel, ...]
@@ -76,9 +74,9 @@ class Tracked(Struct, frozen=True):
 
 
 class RecordOutcome(Struct, frozen=True):
-    """What became of a record: the state and sentence of a receipt.
+    """What became of a record: the state and the sentence of its receipt.
 
-    `also` is what became of its other parts, where these came to different ends.
+    `also` are the outcomes of its other parts, if these differ.
     """
 
     record: WaitingRecord
@@ -93,10 +91,22 @@ MatchOne: TypeAlias = (
 )
 
 
-class Records(Protocol):
-    """Records from connectors, and their quarantine."""
+class QuarantinedRow(Struct, frozen=True):
+    """A row of a connector that Backhaul could not use, and why."""
 
-    async def cursor(self, instance: str) -> str | None: ...
+    id: int
+    key: str
+    raw: str
+    reason: str
+    locator: str
+
+
+class Records(Protocol):
+    """Records from connectors, and their rows in the quarantine. May raise Busy."""
+
+    async def cursor(self, instance: str) -> str | None:
+        """Return the connector's position in its source, None at the beginning."""
+        ...
 
     async def accept(
         self,
@@ -106,11 +116,11 @@ class Records(Protocol):
         cursor: str | None,
         match_one: MatchOne,
     ) -> list[RecordOutcome]:
-        """Store records and cursor in one transaction, planning what matches."""
+        """Store records and cursor in one transaction, and plan matched records."""
         ...
 
     async def match(self, match_one: MatchOne, limit: int) -> list[RecordOutcome]:
-        """Try the waiting records again."""
+        """Match waiting records again, those that are due longest first."""
         ...
 
     async def find_names(
@@ -120,23 +130,21 @@ class Records(Protocol):
         ...
 
     async def any_waiting(self) -> bool:
-        """Tell whether a record waits, be it not to be tried yet."""
+        """Return True if a record waits, even if it is not due."""
         ...
 
-    async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]: ...
+    async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]:
+        """Return the oldest quarantined rows that the connector does not know."""
+        ...
 
-    async def mark_reported(self, ids: Sequence[int]) -> None: ...
+    async def mark_reported(self, ids: Sequence[int]) -> None:
+        """Record that rows of the quarantine were reported to the connector."""
+        ...
 
-    async def approved(self, instance: str) -> list[QuarantinedRow]: ...
+    async def approved(self, instance: str) -> list[QuarantinedRow]:
+        """Return the rows that an operator wants applied by the connector."""
+        ...
 
-    async def mark_applied(self, id_: int) -> None: ...
-
-
-class QuarantinedRow(Struct, frozen=True):
-    """A row set aside."""
-
-    id: int
-    key: str
-    raw: str
-    reason: str
-    locator: str
+    async def mark_applied(self, id_: int) -> None:
+        """Record that the connector has applied the row of this record."""
+        ...

@@ -15,7 +15,7 @@ from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.operations.audit_log import add_entry
-from backhaul.store.sql.records.repository import KEPT_BY_CONNECTOR
+from backhaul.store.sql.records.acceptance import KEPT_BY_CONNECTOR
 
 if TYPE_CHECKING:
     from backhaul.store.mirror import OrderSummary

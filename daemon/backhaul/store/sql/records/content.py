@@ -1,22 +1,19 @@
-"""What a record asks for, and how two records under one key differ."""
+"""What a record requests, and how two records under one key differ."""
 
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from backhaul.store.sql.documents import document_of
 
-if TYPE_CHECKING:
-    import sqlite3
-
 NOT_ASKED = (
     *("locator", "shipped_at", "listed_at", "note"),
     *("everything", "parts", "beside", "by_content", "question"),
 )
-"""Members of a record that do not change what is sent; `everything` follows from its
+"""Members of a record that do not change the request. `everything` follows from the
 lines, and older versions did not write it."""
 CHOICES = (
     "If the row is a further parcel, retry ships that parcel too. If the row"
@@ -31,17 +28,17 @@ _SPOKEN = {
 }
 
 
-def record_of(payload: bytes) -> dict[str, Any]:
-    """Return the members of a record; none of one that is damaged."""
+def record_of(payload: str | bytes) -> dict[str, Any]:
+    """Return the members of a record, none if it is damaged."""
     found = document_of(payload).get("record")
     return found if isinstance(found, dict) else {}
 
 
 def content_of(payload: bytes) -> object:
-    """Return what a record asks for: neither where it stood, nor when it was shipped.
+    """Return what a record requests, without its place and its time of shipment.
 
-    That time is the ERP's, changes with every touch of its row, and is not sent. What
-    is damaged says nothing that another could say.
+    The ERP changes that time with every change of the row, and it is not sent. The
+    content of a damaged record equals no other.
     """
     try:
         document = msgspec.json.decode(payload)
@@ -55,10 +52,10 @@ def content_of(payload: bytes) -> object:
 
 
 def is_spelled_otherwise(before: bytes, after: bytes) -> bool:
-    """Tell whether two shipments differ in how the same is written, and in no more.
+    """Return True if two shipments differ only in the spelling of their values.
 
-    `#1001` and `1001`, `JD 1` and `jd1`: a program writes its export in another way.
-    Articles must be the same: a store may have `a1` beside `A1`.
+    `#1001` and `1001`, `JD 1` and `jd1`: a program exports the same in another way.
+    SKUs must be the same, because a store may have `a1` beside `A1`.
     """
     if document_of(after).get("kind") != "fulfill":
         return False
@@ -77,15 +74,15 @@ def _unspelled(content: object) -> object:
 
 
 def digest_of(payload: bytes) -> str:
-    """Return a short name of what a record asks for."""
+    """Return a short digest of what a record requests."""
     content = msgspec.json.encode(content_of(payload), order="sorted")
     return sha256(content).hexdigest()[:12]
 
 
-def difference(before: bytes, after: bytes) -> str:
-    """Return in words how a shipment differs from the one known under its key.
+def difference(before: str | bytes, after: str | bytes) -> str:
+    """Return in words how a shipment differs from the known one under its key.
 
-    Empty for all other records.
+    Returns nothing for other kinds of records.
     """
     if document_of(after).get("kind") != "fulfill":
         return ""
@@ -103,15 +100,3 @@ def _shown(value: object) -> str:
         lines = ", ".join(f"{line['quantity']} x {line['sku']}" for line in value[:5])
         return lines or "everything"
     return repr(value) if value else "empty"
-
-
-def note_question(connection: sqlite3.Connection, id_: int) -> None:
-    """Keep that an operator was asked: when they retry the record, that is decided."""
-    connection.execute(
-        """
-        UPDATE records SET payload = iif(json_valid(payload),
-            json_set(payload, '$.asked', json('true')), payload)
-        WHERE id = ?
-        """,
-        (id_,),
-    )

@@ -1,28 +1,29 @@
-"""Records of connectors that name an order and became no command of it.
+"""Records of connectors that name an order and have no command of it.
 
-Such a record waits for its order, lies in quarantine, or an operator gave it up. A row
-that never became a record names an order where its text has the name as a word.
+Such a record waits for its order, is in quarantine, or was dropped by an operator. A
+bad row that never became a record names an order if its text has the name as a word.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from backhaul.store.sql.dialect import member
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
+
+    from backhaul.store.sql.family import Connection
 
 Row: TypeAlias = dict[str, Any]
 
 MOST = 10_000
-"""Quarantined rows, and waiting records, that a question looks through."""
+"""Quarantined rows, and waiting records, that are searched at most."""
 LONGEST_NUMBER = 19
-"""Digits of a text that is no number of an order any more."""
+"""Digits of a text that is too long for the number of an order."""
 SHORTEST_IN_TEXT = 3
-"""Characters of a name that a text is searched for: fewer are found in any row."""
+"""Characters of a name that is searched in text: any row has shorter ones."""
 _NAMED = f"""
     r.store, r.instance, r.key, r.locator, r.received_at, r.raw,
     coalesce({member("r.payload", "$.kind")}, 'kept') = 'kept' AS is_text,
@@ -31,84 +32,102 @@ _NAMED = f"""
 """
 _OPEN = f"""
     SELECT * FROM (
-        SELECT {_NAMED}, q.id AS row, iif(q.state = 'dropped', 'dropped', 'quarantined')
-               AS state, q.reason
+        SELECT {_NAMED}, q.id AS number, q.reason,
+               CASE WHEN q.state = 'dropped' THEN 'dropped' ELSE 'quarantined' END
+                 AS state
         FROM quarantine q JOIN records r ON r.instance = q.name AND r.key = q.key
         WHERE q.source = 'record' AND q.state IN ('open', 'dropped')
           AND r.command_id IS NULL
-        ORDER BY q.id DESC LIMIT ?)
+        ORDER BY q.id DESC LIMIT :most) quarantined
     UNION ALL
     SELECT * FROM (
-        SELECT {_NAMED}, NULL AS row, r.state, r.reason
-        FROM records r WHERE r.state = 'waiting' LIMIT ?)
+        SELECT {_NAMED}, CAST(NULL AS bigint) AS number, r.reason, r.state
+        FROM records r WHERE r.state = 'waiting' LIMIT :most) waiting
 """  # noqa: S608 - constants
 _NAMES = """
-    SELECT number, name, external_id FROM orders WHERE store = ? AND id = ?
+    SELECT number, name, external_id FROM orders WHERE store = :store AND id = :id
 """
 _PARCELS = """
     SELECT tracking_number FROM shipments
-    WHERE store = ? AND order_id = ? AND tracking_number IS NOT NULL
+    WHERE store = :store AND order_id = :id AND tracking_number IS NOT NULL
 """
 
 
-def timeline_rows(connection: sqlite3.Connection, order: Row) -> list[Row]:
-    """Return a row of an order's life for each record that names it.
+class _Found(NamedTuple):
+    """A record; `number` is its row of the quarantine, `is_text` marks a bad row."""
+
+    store: str
+    instance: str
+    key: str
+    locator: str
+    received_at: str
+    raw: str
+    is_text: bool
+    named: str | None
+    parcel: str | None
+    number: int | None
+    reason: str
+    state: str
+
+
+def timeline_rows(connection: Connection, order: Row) -> list[Row]:
+    """Return a row of an order's timeline for each record that names it.
 
     `order` has `store`, `id` and `name`; an order that is not mirrored has the name
-    that was asked for.
+    that was searched.
     """
-    place = (order["store"], order["id"])
+    place = {"store": order["store"], "id": order["id"]}
     names = {_key(str(order["id"])), _key(str(order["name"]))}
     for values in connection.execute(_NAMES, place):
         names |= {_key(str(value)) for value in values if value is not None}
     parcels = {number for (number,) in connection.execute(_PARCELS, place)}
     found = _records(connection, names, parcels)
-    return [_step(row) for row in found if row["store"] == order["store"]]
+    return [_step(each) for each in found if each.store == order["store"]]
 
 
-def orders_named(connection: sqlite3.Connection, name: str) -> list[Row]:
+def orders_named(connection: Connection, name: str) -> list[Row]:
     """Return an order of that name for each store whose records alone name it."""
-    found: dict[str, Row] = {}
-    for row in _records(connection, {_key(name)}, set()):
-        shown = {"name": name, "store": row["store"], "id": name}
-        says = f"no: only a row of connector {row['instance']} names it"
-        found.setdefault(row["store"], shown | {"mirrored": says})
-    return list(found.values())
+    orders: dict[str, Row] = {}
+    for found in _records(connection, {_key(name)}, set()):
+        shown = {"name": name, "store": found.store, "id": name}
+        says = f"no: only a row of connector {found.instance} names it"
+        orders.setdefault(found.store, shown | {"mirrored": says})
+    return list(orders.values())
 
 
 def _records(
-    connection: sqlite3.Connection, names: set[str], parcels: set[str]
-) -> Iterator[Row]:
+    connection: Connection, names: set[str], parcels: set[str]
+) -> Iterator[_Found]:
     texts = [re.escape(name) for name in names if len(name) >= SHORTEST_IN_TEXT]
     word = re.compile(rf"(?<!\w)(?:{'|'.join(texts)})(?!\w)") if texts else None
-    for found in connection.execute(_OPEN, (MOST, MOST)):
-        row = dict(found)
-        if row["is_text"]:
-            is_named = word is not None and bool(word.search(row["raw"].casefold()))
+    for row in connection.execute(_OPEN, {"most": MOST}):
+        found = _Found(*row)
+        if found.is_text:
+            is_named = word is not None and bool(word.search(found.raw.casefold()))
         else:
-            is_named = row["named"] is not None and _key(str(row["named"])) in names
-        if is_named or row["parcel"] in parcels:
-            yield row
+            is_named = found.named is not None and _key(str(found.named)) in names
+        if is_named or found.parcel in parcels:
+            yield found
 
 
 def _key(name: str) -> str:
-    """Return a name as it is compared: `#0042` and `42` are one."""
+    """Return a name for comparison: `#0042` and `42` are the same."""
     bare = name.strip().removeprefix("#").casefold()
     is_number = bare.isascii() and bare.isdigit() and len(bare) < LONGEST_NUMBER
     return str(int(bare)) if is_number else bare
 
 
-def _step(row: Row) -> Row:
-    detail = row["reason"]
-    if row["is_text"]:
+def _step(found: _Found) -> Row:
+    detail = found.reason
+    if found.is_text:
         detail += "; the text of the row has the order's name"
-    if row["row"] is not None:
-        detail += f"; see: backhaul quarantine show {row['row']}"
+    if found.number is not None:
+        detail += f"; see: backhaul quarantine show {found.number}"
     return {
-        "at": row["received_at"],
+        "at": found.received_at,
         "what": "record",
-        "name": f"{row['instance']} {row['locator'] or row['key']}",
-        "state": row["state"],
+        "name": f"{found.instance} {found.locator or found.key}",
+        "state": found.state,
         "detail": detail,
         "body": None,
         "turn": 1,

@@ -13,6 +13,7 @@ from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.rows import transition
 from backhaul.store.sql.dialect import elements, has, later, member
 from backhaul.store.sql.documents import Damaged
+from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
     from backhaul.store.matching import Command
@@ -139,10 +140,6 @@ _PLANNED_ADJUSTMENT = """
     SELECT c.seq, c.due_at, t.command_id
     FROM commands c JOIN stock_targets t ON t.correction = c.id
     WHERE c.id = :id AND c.state = 'planned'
-"""
-_STOPPED = """
-    SELECT substr(name, length(:prefix) + 1), value FROM marks
-    WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name
 """
 
 
@@ -381,5 +378,4 @@ def supersede(connection: Connection, target: str, reason: str, now: str) -> Non
 
 def stop_reasons(connection: Connection) -> dict[str, str]:
     """Return, for each store whose targets are stopped, the reason."""
-    found = connection.execute(_STOPPED, {"prefix": STOPPED})
-    return dict(found.fetchall())
+    return kv.with_prefix(connection, STOPPED)

@@ -1,4 +1,4 @@
-"""Stock counts of one article: a newer one replaces it, two of one list contradict."""
+"""Replaces older counts of a SKU, and finds rows of a list that contradict."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul.core.clock import normalize
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ListedLevel
+from backhaul.store.sql.dialect import member
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.stock_targets import adjustments
 
@@ -17,40 +18,46 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
 
 
-# The article is written as the index `records_unmatched` has it.
-OTHERS = """
-    SELECT id, key, CAST(payload AS BLOB), received_at FROM records
-    WHERE instance = ? AND state IN ('waiting', 'quarantined')
-      AND iif(json_valid(payload), json_extract(payload, '$.record.sku'), NULL) = ?
-      AND store = ? AND id != ?
-"""
+# SQLite's index `records_unmatched` has the same expression.
+OTHERS = f"""
+    SELECT id, key, payload, received_at FROM records
+    WHERE instance = :instance AND state IN ('waiting', 'quarantined')
+      AND {member("payload", "$.record.sku")} = :sku AND store = :store AND id != :own
+"""  # noqa: S608 - constants
 
 
 def replace_older_counts(
     connection: Connection, record: WaitingRecord
 ) -> WaitingRecord:
-    """Put a count in the place of older ones, which goes for their rows in quarantine.
+    """Let a count replace older counts of its SKU, and their rows in the quarantine.
 
-    It has waited as long as they have: what is counted often would wait for ever.
+    The count then has waited as long as they have: otherwise a SKU that is counted
+    often would wait forever. Returns the record with its new time.
     """
     own = _count(record.payload)
     if own is None:
         return record
-    values = (record.instance, own.sku, record.store, record.id)
-    others = connection.execute(OTHERS, values)
+    values = {"instance": record.instance, "sku": own.sku, "store": record.store}
+    others = connection.execute(OTHERS, values | {"own": record.id})
     since = record.received_at
     for id_, key, payload, received_at in others.fetchall():
         other = _count(payload)
         if other is not None and other.is_replaced_by(own):
             _replace(connection, record, id_, key)
             since = min(since, received_at)
-    return record if since == record.received_at else _waits(connection, record, since)
+    if since == record.received_at:
+        return record
+    connection.execute(
+        "UPDATE records SET received_at = :since WHERE id = :id",
+        {"since": since, "id": record.id},
+    )
+    return record._replace(received_at=since)
 
 
 class _Count(NamedTuple):
-    """What a record counts; `listed_at` is empty where no list is known.
+    """The stock count of a record; `listed_at` is empty if it is not from a list.
 
-    Counts that are handed `in_order` are entries of a journal, not rows of a list.
+    Counts that arrive `in_order` are entries of a journal, not rows of a list.
     """
 
     sku: str
@@ -63,8 +70,8 @@ class _Count(NamedTuple):
     def is_replaced_by(self, other: _Count) -> bool:
         """Return True unless the other is older, or contradicts this one.
 
-        Several rows of one list are kept until the article is known: they are refused
-        together then.
+        Rows of one list that disagree are kept until the SKU is known, and are then
+        refused together.
         """
         own, new = (each[1:3] for each in (self, other))
         if own != new:
@@ -75,7 +82,7 @@ class _Count(NamedTuple):
 
 
 def _count(payload: bytes | str) -> _Count | None:
-    """Return what a record counts; None of all that is no count."""
+    """Return the stock count of a payload, None if it is not one."""
     document = document_of(payload)
     if document.get("kind") != "level":
         return None
@@ -95,19 +102,25 @@ def _count(payload: bytes | str) -> _Count | None:
 
 
 def _replace(connection: Connection, record: WaitingRecord, id_: int, key: str) -> None:
-    connection.execute("UPDATE records SET state = 'replaced' WHERE id = ?", (id_,))
     connection.execute(
-        "UPDATE OR REPLACE quarantine SET key = ?, state = 'retried'"
-        " WHERE source = 'record' AND name = ? AND key = ?",
-        (record.key, record.instance, key),
+        "UPDATE records SET state = 'replaced' WHERE id = :id", {"id": id_}
     )
-
-
-def _waits(connection: Connection, record: WaitingRecord, since: str) -> WaitingRecord:
+    values = {"instance": record.instance, "key": record.key, "other": key}
+    # The row of the other count takes the place of an earlier row of this one.
     connection.execute(
-        "UPDATE records SET received_at = ? WHERE id = ?", (since, record.id)
+        """
+        DELETE FROM quarantine
+        WHERE source = 'record' AND name = :instance AND key = :key AND EXISTS (
+          SELECT 1 FROM quarantine q
+          WHERE q.source = 'record' AND q.name = :instance AND q.key = :other)
+        """,
+        values,
     )
-    return record._replace(received_at=since)
+    connection.execute(
+        "UPDATE quarantine SET key = :key, state = 'retried'"
+        " WHERE source = 'record' AND name = :instance AND key = :other",
+        values,
+    )
 
 
 CONTRADICTED = "another row of the same list counts this article as well"
@@ -128,9 +141,9 @@ def levels_listed(
     as_of: str,
     listed_at: str,
 ) -> list[ListedLevel]:
-    """Return the other targets of a variant from the list that a record is part of.
+    """Return the other targets of a variant from the list of a record.
 
-    Returns none for a record that an operator retried: that one counts.
+    Returns none for a record that an operator retried: that record counts.
     """
     if is_decided(connection, record):
         return []
@@ -142,15 +155,17 @@ def levels_listed(
         "instance": record.instance,
         "own": record.id,
     }
-    found = [_listed(connection, *row) for row in connection.execute(LISTED, values)]
+    rows = connection.execute(LISTED, values).fetchall()
+    found = [_listed(connection, *row) for row in rows]
     return [each for each in found if each is not None]
 
 
 def is_decided(connection: Connection, record: WaitingRecord) -> bool:
-    """Return True for a record that an operator had tried again as it is."""
-    own = connection.execute("SELECT decided FROM records WHERE id = ?", (record.id,))
-    row = own.fetchone()
-    return row is not None and bool(row[0])
+    """Return True for a record that an operator retried as it is."""
+    row = connection.execute(
+        "SELECT decided FROM records WHERE id = :id", {"id": record.id}
+    ).fetchone()
+    return row is not None and row[0] == 1
 
 
 def _listed(
@@ -161,20 +176,20 @@ def _listed(
     state: str,
     reason: str,
 ) -> ListedLevel | None:
-    """Return what a list said; None where a newer list took its place."""
+    """Return a target of a list, None if a newer list replaced it."""
     withdrawn = state == State.SUPERSEDED and reason == CONTRADICTED
     if state == State.SUPERSEDED and not withdrawn:
         return None
-    can_withdraw = state == State.PLANNED and not _is_under_way(connection, target)
+    can_withdraw = state == State.PLANNED and not _is_in_flight(connection, target)
     return ListedLevel(target, quantity, locator, can_withdraw, withdrawn)
 
 
-def _is_under_way(connection: Connection, target: str) -> bool:
+def _is_in_flight(connection: Connection, target: str) -> bool:
     step = adjustments.adjustment_of(connection, target)
-    return step is not None and step[1] in {State.SENDING, State.UNCERTAIN}
+    return step is not None and step[1] in adjustments.IN_FLIGHT
 
 
 def withdraw(connection: Connection, targets: Iterable[str], now: str) -> None:
-    """Withdraw targets that another row of their list contradicts."""
+    """Supersede targets that another row of their list contradicts."""
     for target in targets:
         adjustments.supersede(connection, target, CONTRADICTED, now)

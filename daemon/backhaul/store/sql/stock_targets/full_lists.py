@@ -1,8 +1,8 @@
-"""What a full stock list leaves out: set to 0, or put to an operator.
+"""Sets the stock of articles that a full stock list leaves out to 0, or asks for it.
 
-`listed_articles` has, for each instance, the articles that one of its full lists named,
-and when the last of them was written. A list covers these articles and no others: what
-no list ever named is never set to 0.
+The table `listed_articles` has, for each connection, the articles that its full lists
+named, and when the last such list was written. A list covers only these articles: an
+article that no list ever named is never set to 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backhaul.core.sku_matching import near_text
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Unmatched
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.dialect import member
+from backhaul.store.sql.dialect import greatest, member
 from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.stock_targets.adjustments import KIND
@@ -23,21 +23,21 @@ from backhaul.store.sql.stock_targets.count_coalescing import is_decided
 from backhaul.store.sql.stock_targets.repository import plan_target
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.core.stock import ListEnd
     from backhaul.store.matching import WaitingRecord
+    from backhaul.store.sql.family import Connection
 
 MOST_SHOWN = 1_000
-_NOTE = """
+_NOTE = f"""
     INSERT INTO listed_articles
       (store, instance, variant_id, product_id, sku, listed_at)
-    VALUES (?, ?, ?, ?, ?, ?)
+    VALUES (:store, :instance, :variant, :product, :sku, :listed_at)
     ON CONFLICT (store, instance, variant_id) DO UPDATE SET
       product_id = excluded.product_id,
-      sku = iif(excluded.listed_at >= listed_at, excluded.sku, sku),
-      listed_at = max(listed_at, excluded.listed_at)
-"""
+      sku = CASE WHEN excluded.listed_at >= listed_articles.listed_at
+                 THEN excluded.sku ELSE listed_articles.sku END,
+      listed_at = {greatest("listed_articles.listed_at", "excluded.listed_at")}
+"""  # noqa: S608 - constants
 ABSENT = """
     SELECT a.variant_id, l.product_id, a.sku, l.stock
     FROM listed_articles a JOIN inventory_levels l
@@ -49,13 +49,15 @@ ABSENT = """
 UNMATCHED = f"""
     SELECT {member("payload", "$.record.sku")} FROM records
     WHERE instance = :instance AND state IN ('waiting', 'quarantined')
-      AND {member("payload", "$.record.listed_at")} = :as_told
+      AND {member("payload", "$.record.listed_at")} = :as_written
 """  # noqa: S608 - constants
 LATER = """
     SELECT 1 FROM stock_targets
     WHERE store = :store AND variant_id = :variant AND as_of > :counted_at LIMIT 1
 """
-_COVERED = "SELECT count(*) FROM listed_articles WHERE store = ? AND instance = ?"
+_COVERED = """
+    SELECT count(*) FROM listed_articles WHERE store = :store AND instance = :instance
+"""
 
 
 class _Absent(NamedTuple):
@@ -65,8 +67,8 @@ class _Absent(NamedTuple):
     stock: int
 
 
-def note_listed(connection: sqlite3.Connection, record: WaitingRecord) -> None:
-    """Remember that a full list names the article of a record, if it is part of one."""
+def note_listed(connection: Connection, record: WaitingRecord) -> None:
+    """Record that a full list names the article of a record, if it is part of one."""
     if b'"full_list":true' not in record.payload:
         return
     level = document_of(record.payload).get("record", {})
@@ -74,33 +76,31 @@ def note_listed(connection: sqlite3.Connection, record: WaitingRecord) -> None:
     found = reader.variants_with_sku(record.store, level["sku"])
     if len(found) == 1:
         ((product, variant),) = found
-        listed_at = normalize(level["listed_at"])
-        values = (variant, product, level["sku"], listed_at)
-        connection.execute(_NOTE, (record.store, record.instance, *values))
+        values = {
+            "store": record.store,
+            "instance": record.instance,
+            "variant": variant,
+            "product": product,
+            "sku": level["sku"],
+            "listed_at": normalize(level["listed_at"]),
+        }
+        connection.execute(_NOTE, values)
 
 
 def conclude_list(
-    connection: sqlite3.Connection, record: WaitingRecord, end: ListEnd, now: str
+    connection: Connection, record: WaitingRecord, end: ListEnd, now: str
 ) -> str | Unmatched:
-    """Set what a full list leaves out to 0; return what was done.
+    """Set the articles that a full list leaves out to 0; return what was done.
 
-    Returns Unmatched where an operator is to decide: the list is empty, leaves out more
-    than its limit, or may be an old one, as an article that it leaves out was counted
-    later. The articles are then kept as the record's raw text.
+    Returns Unmatched if an operator is to decide: the list is empty, leaves out more
+    than its limit, or may be old, because an article that it leaves out was counted
+    later. The articles are then stored as the raw text of the record.
     """
     own = {"store": record.store, "instance": record.instance}
-    told = document_of(record.payload)["record"]["listed_at"]
-    times = {"listed_at": end.listed_at, "as_told": told}
-    values = own | times
-    absent = [_Absent(*row) for row in connection.execute(ABSENT, values)]
-    # A row that found no article may be the one that is missing, under its earlier SKU
-    # or in another spelling.
-    found = connection.execute(UNMATCHED, values) if absent else ()
-    unmatched = {near_text(sku) for (sku,) in found if sku}
-    absent = [each for each in absent if near_text(each.sku) not in unmatched]
+    absent = _absent(connection, record, end, own)
     if not absent:
         return "it leaves out no article that is in stock"
-    (covered,) = connection.execute(_COVERED, tuple(own.values())).fetchone()
+    (covered,) = connection.execute(_COVERED, own).fetchone()
     later = [
         each for each in absent if _is_counted_later(connection, record, end, each)
     ]
@@ -114,13 +114,32 @@ def conclude_list(
     return f"{len(absent)} articles that it leaves out are set to 0"
 
 
+def _absent(
+    connection: Connection, record: WaitingRecord, end: ListEnd, own: dict[str, str]
+) -> list[_Absent]:
+    """Return the articles in stock that a list covers and leaves out.
+
+    An article is not absent if a row of the list that matched no article has its SKU in
+    another spelling.
+    """
+    as_written = document_of(record.payload)["record"]["listed_at"]
+    values = own | {"listed_at": end.listed_at, "as_written": as_written}
+    absent = [_Absent(*row) for row in connection.execute(ABSENT, values)]
+    rows = connection.execute(UNMATCHED, values) if absent else ()
+    unmatched = {near_text(sku) for (sku,) in rows if sku}
+    return [each for each in absent if near_text(each.sku) not in unmatched]
+
+
 def _is_counted_later(
-    connection: sqlite3.Connection, record: WaitingRecord, end: ListEnd, each: _Absent
+    connection: Connection, record: WaitingRecord, end: ListEnd, each: _Absent
 ) -> bool:
     if not end.counted_at:
         return False
-    values = {"store": record.store, "variant": each.variant}
-    values["counted_at"] = end.counted_at
+    values = {
+        "store": record.store,
+        "variant": each.variant,
+        "counted_at": end.counted_at,
+    }
     return connection.execute(LATER, values).fetchone() is not None
 
 
@@ -147,17 +166,19 @@ def _ask(
 
 
 def _keep_preview(
-    connection: sqlite3.Connection, record: WaitingRecord, absent: list[_Absent]
+    connection: Connection, record: WaitingRecord, absent: list[_Absent]
 ) -> None:
     lines = [f"{each.sku},{each.stock},0" for each in absent[:MOST_SHOWN]]
     if len(absent) > MOST_SHOWN:
         lines.append(f"and {len(absent) - MOST_SHOWN} more")
     text = "\n".join(("sku,stock,new stock", *lines))
-    connection.execute("UPDATE records SET raw = ? WHERE id = ?", (text, record.id))
+    connection.execute(
+        "UPDATE records SET raw = :raw WHERE id = :id", {"raw": text, "id": record.id}
+    )
 
 
 def _plan_zero(
-    connection: sqlite3.Connection,
+    connection: Connection,
     record: WaitingRecord,
     end: ListEnd,
     absent: _Absent,

@@ -1,4 +1,4 @@
-"""Stock targets: counts of the back office, each with the adjustment behind it."""
+"""Stock targets: stock counts of the back office, each applied by an adjustment."""
 
 from __future__ import annotations
 
@@ -20,61 +20,87 @@ from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.commands.rows import WIDTH, columns, to_command
 from backhaul.store.sql.commands.transitions import apply_transition, usable
 from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.family import Family, write
+from backhaul.store.sql.operations import kv
 from backhaul.store.sql.operations.audit_log import add_entry
 from backhaul.store.sql.stock_targets import adjustments, stock_snapshot
-from backhaul.store.sql.stock_targets.adjustments import NEWER, OUTDATED
+from backhaul.store.sql.stock_targets.adjustments import NEWER, OUTDATED, STOPPED
 from backhaul.store.stock_targets import Adjust, OtherVariants, Reading, Target, Wait
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from backhaul.core.clock import Clock
     from backhaul.store.matching import Command
     from backhaul.store.operations import AuditEntry
-    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import Decide
 
 BUSY = timedelta(seconds=1)
-"""Rest of a target whose variant a command under way may move; its end wakes it."""
+"""How long a target waits for a command under way; the end of the command wakes it."""
 _C = columns("c")
+_ADD = """
+    INSERT INTO stock_targets (command_id, store, product_id, variant_id, quantity,
+                               as_of, listed_at)
+    VALUES (:id, :store, :product, :variant, :quantity, :as_of, :listed_at)
+    ON CONFLICT (command_id) DO NOTHING
+"""
 _DUE = f"""
     SELECT {_C}, t.tries, EXISTS (
       SELECT 1 FROM audit a WHERE a.command_id = c.id AND a.action = 'commands resend')
     FROM commands c JOIN stock_targets t ON t.command_id = c.id
-    WHERE c.store = ? AND c.kind = 'target' AND c.state = 'planned' AND c.held = 0
-      AND c.due_at <= ? AND NOT EXISTS (
+    WHERE c.store = :store AND c.kind = 'target' AND c.state = 'planned' AND c.held = 0
+      AND c.due_at <= :now AND NOT EXISTS (
         SELECT 1 FROM stock_targets u WHERE u.store = t.store
         AND u.product_id = t.product_id AND u.unread = 1)
       AND NOT EXISTS (
         SELECT 1 FROM commands o WHERE o.store = c.store AND o.lane = c.lane
         AND o.state IN ('sending', 'uncertain'))
-    ORDER BY c.due_at, c.seq LIMIT ?
+    ORDER BY c.due_at, c.seq LIMIT :limit
 """  # noqa: S608 - constants
 _NEXT_DUE = """
     SELECT min(due_at) FROM (
       SELECT min(due_at) AS due_at FROM commands WHERE store = :store
         AND kind = 'target' AND state = 'planned' AND held = 0 AND due_at > :after
       UNION ALL SELECT min(read_at) FROM stock_targets WHERE store = :store
-        AND unread = 1 AND read_at > :after)
+        AND unread = 1 AND read_at > :after) d
 """
 _READINGS = f"""
     SELECT {_C}, t.variant_id, t.delta, t.tries, t.as_of
     FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    WHERE t.store = ? AND t.unread = 1 AND coalesce(t.read_at, '') <= ?
-    ORDER BY t.read_at LIMIT ?
+    WHERE t.store = :store AND t.unread = 1 AND coalesce(t.read_at, '') <= :now
+    ORDER BY t.read_at NULLS FIRST LIMIT :limit
 """  # noqa: S608 - constants
+_READ_BACK = """
+    UPDATE stock_targets SET unread = :unread, read_at = :due_at, tries = tries + 1
+    WHERE command_id = :target
+"""
 _OUTDATED = f"""
-    SELECT t.command_id
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    WHERE t.store = ? AND t.variant_id = ? AND c.state = 'planned' AND {OUTDATED}
+    SELECT t.command_id FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    WHERE t.store = :store AND t.variant_id = :variant AND c.state = 'planned'
+      AND {OUTDATED}
 """  # noqa: S608 - constants
-# What became known after the levels were read may have moved before, where its news
-# were lost. What moved after the step, by the platform's clock, moved after that too.
+_IS_OUTDATED = f"""
+    SELECT 1 FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    WHERE t.command_id = :target AND {OUTDATED}
+"""  # noqa: S608 - constants
+_CALCULATED = """
+    UPDATE stock_targets SET computation = :computation, words = :words, delta = :delta,
+      levels = :levels, tries = 0,
+      ledger = (SELECT coalesce(max(id), 0) FROM stock_ledger)
+    WHERE command_id = :target
+"""
+_HOLD = """
+    UPDATE commands SET held = 1, reason = :words, evidence = :evidence
+    WHERE id = :target
+"""
+# A movement whose event was lost may have become known after the levels were read, and
+# have happened before. A movement after the adjustment, by the platform's clock, also
+# happened after the read.
 _MOVED_SINCE = """
-    SELECT variant_id, sum(adjustment), sum(iif(at >= (
+    SELECT variant_id, sum(adjustment), sum(CASE WHEN at >= (
              SELECT min(s.at) FROM stock_ledger s
-             WHERE s.store = :store AND s.adjustment_id = :step), adjustment, 0))
+             WHERE s.store = :store AND s.adjustment_id = :step)
+           THEN adjustment ELSE 0 END)
     FROM stock_ledger
     WHERE store = :store AND product_id = :product AND id > :known
       AND adjustment_id != :step
@@ -83,265 +109,188 @@ _MOVED_SINCE = """
 
 
 def plan_target(
-    connection: sqlite3.Connection, store: str, command: NewCommand, now: str
+    connection: Connection, store: str, command: NewCommand, now: str
 ) -> None:
-    """Write the target of a new command; of a variant only the newest stays.
+    """Add the target of a new command, and supersede older targets of its variant.
 
-    Newer is what was counted later, or of one time what was listed later, whenever it
-    came.
+    Of two stock counts the newer is the one that was counted later, or, if they were
+    counted at the same time, listed later. The order of arrival does not matter.
     """
     payload = command.payload
-    added = connection.execute(
-        "INSERT OR IGNORE INTO stock_targets (command_id, store, product_id,"
-        " variant_id, quantity, as_of, listed_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            command.id,
-            store,
-            command.target,
-            payload["variant_id"],
-            payload["quantity"],
-            payload["as_of"],
-            payload.get("listed_at", ""),
-        ),
-    )
-    if added.rowcount == 0:
+    values = {
+        "id": command.id,
+        "store": store,
+        "product": command.target,
+        "variant": payload["variant_id"],
+        "quantity": payload["quantity"],
+        "as_of": payload["as_of"],
+        "listed_at": payload.get("listed_at", ""),
+    }
+    if connection.execute(_ADD, values).rowcount == 0:
         return
-    variant = (store, payload["variant_id"])
-    outdated = connection.execute(_OUTDATED, variant).fetchall()
-    for (target,) in outdated:
+    variant = {"store": store, "variant": payload["variant_id"]}
+    for (target,) in connection.execute(_OUTDATED, variant).fetchall():
         adjustments.supersede(connection, target, NEWER, now)
 
 
-class SqlTargets:
-    """Every verb is one transaction."""
+class SqlTargets(Family):
+    """Targets in a table beside their commands."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
+    @write
+    def due(self, connection: Connection, store: str, limit: int) -> list[Target]:
+        now = self._now()
+        values = {"store": store, "now": now, "limit": limit}
+        rows = connection.execute(_DUE, values).fetchall()
+        found = [(usable(connection, row[:WIDTH], now), row) for row in rows]
+        return [_target(command, row) for command, row in found if command]
 
-    def _now(self) -> str:
-        return to_text(self._clock.now())
+    @write
+    def next_due(self, connection: Connection, store: str, after: str) -> str | None:
+        values = {"store": store, "after": after}
+        (due,) = connection.execute(_NEXT_DUE, values).fetchone()
+        return None if due is None else str(due)
 
-    async def due(self, store: str, limit: int) -> list[Target]:
-        """Return targets to be worked on now: nothing of their product is under way."""
-
-        def unit(connection: sqlite3.Connection) -> list[Target]:
-            now = self._now()
-            rows = connection.execute(_DUE, (store, now, limit)).fetchall()
-            return [
-                _target(row) for row in rows if usable(connection, row[:WIDTH], now)
-            ]
-
-        return await self._writer.urgent(unit)
-
-    async def next_due(self, store: str, after: str) -> str | None:
-        """Return when, after that moment, the next target or reading comes due."""
-
-        def unit(connection: sqlite3.Connection) -> str | None:
-            values = {"store": store, "after": after}
-            (due,) = connection.execute(_NEXT_DUE, values).fetchone()
-            return None if due is None else str(due)
-
-        return await self._writer.urgent(unit)
-
-    async def decide(
+    @write
+    def decide(
         self,
+        connection: Connection,
         target: Target,
         level: int,
         since: str,
         studied_at: str | None,
         decide: Decide,
     ) -> tuple[State, str]:
-        """Gather what is known of the variant, and do what `decide` says, in one step.
+        now, id_ = self._now(), target.command.id
+        if _is_waiting(connection, id_):
+            values = stock_snapshot.snapshot_values(target, since, studied_at, now)
+            _decide(connection, target, level, values, decide, now)
+        state, reason = connection.execute(
+            "SELECT state, reason FROM commands WHERE id = :id", {"id": id_}
+        ).fetchone()
+        return State(state), reason
 
-        `level` was read of the platform, by a study that began at `studied_at` or, with
-        None, by a look; movements from `since` on matter. Returns where the target
-        stands now, and why.
-        """
+    @write
+    def wait(self, connection: Connection, target: Target, wait: Wait) -> None:
+        _wait(connection, target.command.id, wait)
 
-        def unit(connection: sqlite3.Connection) -> tuple[State, str]:
-            if _is_waiting(connection, target.command.id):
-                values = stock_snapshot.snapshot_values(
-                    target, since, studied_at, self._now()
-                )
-                _decide(connection, target, level, values, decide, self._now())
-            return _stands(connection, target.command.id)
+    @write
+    def readings(self, connection: Connection, store: str, limit: int) -> list[Reading]:
+        values = {"store": store, "now": self._now(), "limit": limit}
+        rows = connection.execute(_READINGS, values).fetchall()
+        return [Reading(to_command(row[:WIDTH]), *row[WIDTH:]) for row in rows]
 
-        return await self._writer.urgent(unit)
+    @write
+    def other_variants(self, connection: Connection, reading: Reading) -> OtherVariants:
+        return _other_variants(connection, reading)
 
-    async def wait(self, target: Target, rest: Wait) -> None:
-        """Let a target wait that cannot be worked on."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            _wait(connection, target.command.id, rest)
-
-        await self._writer.urgent(unit)
-
-    async def readings(self, store: str, limit: int) -> list[Reading]:
-        """Return the steps whose product is to be read back now."""
-
-        def unit(connection: sqlite3.Connection) -> list[Reading]:
-            rows = connection.execute(_READINGS, (store, self._now(), limit)).fetchall()
-            return [Reading(to_command(row[:WIDTH]), *row[WIDTH:]) for row in rows]
-
-        return await self._writer.urgent(unit)
-
-    async def other_variants(self, reading: Reading) -> OtherVariants:
-        """Return what is known of the other variants of the product."""
-
-        def unit(connection: sqlite3.Connection) -> OtherVariants:
-            return _other_variants(connection, reading)
-
-        return await self._writer.urgent(unit)
-
-    async def read_back(self, reading: Reading, due_at: str | None) -> None:
-        """Note that a product was read back; `due_at` where it is to be again."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE stock_targets SET unread = ?, read_at = ?, tries = tries + 1"
-                " WHERE command_id = ?",
-                (due_at is not None, due_at, reading.target.id),
-            )
-
-        await self._writer.urgent(unit)
-
-    async def stopped(self, store: str) -> str | None:
-        """Return why the store's targets are stopped."""
-
-        def unit(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute(
-                "SELECT value FROM marks WHERE name = ?", (_stop_mark(store),)
-            ).fetchone()
-            return None if row is None else str(row[0])
-
-        return await self._writer.urgent(unit)
-
-    async def stop(
-        self, store: str, reason: str | None, entry: AuditEntry | None = None
+    @write
+    def read_back(
+        self, connection: Connection, reading: Reading, due_at: str | None
     ) -> None:
-        """Stop the store's targets until a person resumes them (None)."""
-        now = self._now()
+        unread = int(due_at is not None)
+        values = {"unread": unread, "due_at": due_at, "target": reading.target.id}
+        connection.execute(_READ_BACK, values)
 
-        def unit(connection: sqlite3.Connection) -> None:
-            if entry is not None:
-                add_entry(connection, now, entry)
-            if reason is None:
-                connection.execute(
-                    "DELETE FROM marks WHERE name = ?", (_stop_mark(store),)
-                )
-            else:
-                connection.execute(
-                    "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
-                    (_stop_mark(store), reason),
-                )
+    @write
+    def stopped(self, connection: Connection, store: str) -> str | None:
+        return adjustments.stop_reasons(connection).get(store)
 
-        await self._writer.urgent(unit)
-
-
-def _stop_mark(store: str) -> str:
-    return f"{adjustments.STOPPED}{store}"
-
-
-def _target(row: tuple[Any, ...]) -> Target:
-    command, (tries, is_allowed) = to_command(row[:WIDTH]), row[WIDTH:]
-    # Of the command, whose digest was looked at.
-    said = command.payload
-    count = Count(said["quantity"], said["as_of"])
-    return Target(command, said["variant_id"], count, tries, bool(is_allowed))
+    @write
+    def stop(
+        self,
+        connection: Connection,
+        store: str,
+        reason: str | None,
+        entry: AuditEntry | None = None,
+    ) -> None:
+        if entry is not None:
+            add_entry(connection, self._now(), entry)
+        if reason is None:
+            name = {"name": f"{STOPPED}{store}"}
+            connection.execute("DELETE FROM marks WHERE name = :name", name)
+        else:
+            kv.put(connection, f"{STOPPED}{store}", reason)
 
 
-def _is_waiting(connection: sqlite3.Connection, id_: str) -> bool:
+def _target(command: Command, row: Sequence[Any]) -> Target:
+    tries, is_allowed = row[WIDTH:]
+    # The digest of the command covers its payload, and not the row of the target.
+    payload = command.payload
+    count = Count(payload["quantity"], payload["as_of"])
+    return Target(command, payload["variant_id"], count, tries, bool(is_allowed))
+
+
+def _is_waiting(connection: Connection, id_: str) -> bool:
     row = connection.execute(
-        "SELECT 1 FROM commands WHERE id = ? AND state = 'planned' AND held = 0", (id_,)
+        "SELECT 1 FROM commands WHERE id = :id AND state = 'planned' AND held = 0",
+        {"id": id_},
     ).fetchone()
     return row is not None
 
 
-def _stands(connection: sqlite3.Connection, id_: str) -> tuple[State, str]:
-    state, reason = connection.execute(
-        "SELECT state, reason FROM commands WHERE id = ?", (id_,)
-    ).fetchone()
-    return State(state), reason
-
-
 def _decide(
-    connection: sqlite3.Connection,
+    connection: Connection,
     target: Target,
     level: int,
     values: Mapping[str, object],
     decide: Decide,
     now: str,
 ) -> None:
-    if _is_outdated(connection, target.command.id):
-        adjustments.supersede(connection, target.command.id, NEWER, now)
+    id_ = target.command.id
+    if connection.execute(_IS_OUTDATED, {"target": id_}).fetchone():
+        adjustments.supersede(connection, id_, NEWER, now)
         return
     busy = stock_snapshot.undecided_work(connection, values)
     if busy:
         soon = to_text(from_text(now) + BUSY)
-        _wait(connection, target.command.id, Wait(busy, soon, counts=False))
+        _wait(connection, id_, Wait(busy, soon, counts=False))
         return
     step = decide(stock_snapshot.load_snapshot(connection, values, level))
     if isinstance(step, Transition):
         apply_transition(connection, target.command, step, now)
     elif isinstance(step, Wait):
-        _wait(connection, target.command.id, step)
+        _wait(connection, id_, step)
     else:
-        _correct(connection, target, step, now)
+        _adjust(connection, target, step, now)
 
 
-def _is_outdated(connection: sqlite3.Connection, id_: str) -> bool:
-    (outdated,) = connection.execute(
-        f"SELECT {OUTDATED} FROM stock_targets t"  # noqa: S608 - constants
-        " JOIN commands c ON c.id = t.command_id WHERE t.command_id = ?",
-        (id_,),
-    ).fetchone()
-    return bool(outdated)
-
-
-def _wait(connection: sqlite3.Connection, id_: str, rest: Wait) -> None:
+def _wait(connection: Connection, id_: str, wait: Wait) -> None:
     connection.execute(
-        "UPDATE commands SET due_at = ?, reason = ? WHERE id = ? AND state = 'planned'",
-        (rest.due_at, rest.reason, id_),
+        "UPDATE commands SET due_at = :due_at, reason = :reason"
+        " WHERE id = :id AND state = 'planned'",
+        {"due_at": wait.due_at, "reason": wait.reason, "id": id_},
     )
     connection.execute(
-        "UPDATE stock_targets SET tries = tries + ? WHERE command_id = ?",
-        (rest.counts, id_),
+        "UPDATE stock_targets SET tries = tries + :more WHERE command_id = :id",
+        {"more": int(wait.counts), "id": id_},
     )
 
 
-def _correct(
-    connection: sqlite3.Connection, target: Target, step: Adjust, now: str
-) -> None:
-    """Keep how the count became a step, and plan that step if there is one to make."""
+def _adjust(connection: Connection, target: Target, step: Adjust, now: str) -> None:
+    """Store the calculation, and plan the adjustment if there is anything to adjust."""
     computation = asdict(step.computation)
     evidence: dict[str, Any] = {"computation": computation}
     words = step.computation.in_words()
-    connection.execute(
-        "UPDATE stock_targets SET computation = ?, words = ?, delta = ?, levels = ?,"
-        " ledger = (SELECT coalesce(max(id), 0) FROM stock_ledger), tries = 0"
-        " WHERE command_id = ?",
-        (
-            msgspec.json.encode(computation).decode(),
-            words,
-            step.computation.delta,
-            msgspec.json.encode(dict(step.levels)).decode(),
-            target.command.id,
-        ),
-    )
+    values = {
+        "computation": msgspec.json.encode(computation).decode(),
+        "words": words,
+        "delta": step.computation.delta,
+        "levels": msgspec.json.encode(dict(step.levels)).decode(),
+        "target": target.command.id,
+    }
+    connection.execute(_CALCULATED, values)
     if step.computation.delta == 0:
         done = Transition((Cause.PROVED_APPLIED,), words, evidence=evidence)
         apply_transition(connection, target.command, done, now)
         return
-    connection.execute(
-        "UPDATE commands SET held = 1, reason = ?, evidence = ? WHERE id = ?",
-        (words, msgspec.json.encode(evidence).decode(), target.command.id),
-    )
-    _plan_step(connection, target, step, now)
+    text = msgspec.json.encode(evidence).decode()
+    held = {"words": words, "evidence": text, "target": target.command.id}
+    connection.execute(_HOLD, held)
+    _plan_adjustment(connection, target, step, now)
 
 
-def _plan_step(
-    connection: sqlite3.Connection, target: Target, step: Adjust, now: str
+def _plan_adjustment(
+    connection: Connection, target: Target, step: Adjust, now: str
 ) -> None:
     command, count = target.command, target.count
     payload = {
@@ -352,84 +301,89 @@ def _plan_step(
         "expected_stock": step.expects,
     }
     (source,) = connection.execute(
-        "SELECT cause FROM commands WHERE id = ?", (command.id,)
+        "SELECT cause FROM commands WHERE id = :id", {"id": command.id}
     ).fetchone()
-    identity = _identity(connection, command)
+    identity = _next_id(connection, command)
     cause = f"count of {count.quantity} as of {count.as_of}, {source}"
-    lane = command.lane
-    new = NewCommand(identity, "adjust", command.target, lane, payload)
+    new = NewCommand(identity, "adjust", command.target, command.lane, payload)
     plan(connection, command.store, command.instance, new, cause, now)
-    # It leaves through the gate that was open to its count.
+    # The send window that was open for the count is open for its adjustment.
+    ids = {"target": command.id, "step": identity}
     connection.execute(
         "UPDATE commands SET created_at = (SELECT o.created_at FROM commands o"
-        " WHERE o.id = ?) WHERE id = ?",
-        (command.id, identity),
+        " WHERE o.id = :target) WHERE id = :step",
+        ids,
     )
     connection.execute(
-        "UPDATE stock_targets SET correction = ? WHERE command_id = ?",
-        (identity, command.id),
+        "UPDATE stock_targets SET correction = :step WHERE command_id = :target", ids
     )
 
 
-def _identity(connection: sqlite3.Connection, target: Command) -> str:
-    """Return the id of the step to be planned: one that no life of ours has used.
+def _next_id(connection: Connection, target: Command) -> str:
+    """Return the id of the next adjustment, which no pre-restore effect has.
 
-    After a restore the platform may show steps of this very count; they are done.
+    After a restore the platform may show adjustments of this very target.
     """
-    (round_,) = connection.execute(
-        "SELECT round FROM stock_targets WHERE command_id = ?", (target.id,)
+    (number,) = connection.execute(
+        "SELECT round FROM stock_targets WHERE command_id = :id", {"id": target.id}
     ).fetchone()
     store, instance = target.store, target.instance
-    last = restore_adoption.last_round(connection, store, instance, target.id, round_)
-    round_ = round_ if last is None else last + 1
+    last = restore_adoption.last_round(connection, store, instance, target.id, number)
+    number = number if last is None else last + 1
     connection.execute(
-        "UPDATE stock_targets SET round = ? WHERE command_id = ?", (round_, target.id)
+        "UPDATE stock_targets SET round = :round WHERE command_id = :id",
+        {"round": number, "id": target.id},
     )
-    return step_id(store, instance, target.id, round_)
+    return step_id(store, instance, target.id, number)
 
 
-def _other_variants(connection: sqlite3.Connection, reading: Reading) -> OtherVariants:
-    store, target = reading.target.store, reading.target
-    correction, known, ledger = connection.execute(
-        "SELECT correction, CAST(levels AS BLOB), ledger FROM stock_targets"
-        " WHERE command_id = ?",
-        (target.id,),
+def _other_variants(connection: Connection, reading: Reading) -> OtherVariants:
+    target = reading.target
+    adjustment, known, ledger = connection.execute(
+        "SELECT correction, levels, ledger FROM stock_targets WHERE command_id = :id",
+        {"id": target.id},
     ).fetchone()
     effect, evidence = connection.execute(
-        "SELECT effect_id, CAST(evidence AS BLOB) FROM commands WHERE id = ?",
-        (correction,),
+        "SELECT effect_id, evidence FROM commands WHERE id = :id", {"id": adjustment}
     ).fetchone()
-    at_hand = {"store": store, "product": target.target, "known": ledger}
-    moved = {
-        variant: {news, surely}
-        for variant, news, surely in connection.execute(
-            _MOVED_SINCE, at_hand | {"step": effect or ""}
-        )
+    values = {
+        "store": target.store,
+        "product": target.target,
+        "known": ledger,
+        "step": effect or "",
     }
-    levels = document_of(known)
+    moved = {
+        variant: {at_most, surely}
+        for variant, at_most, surely in connection.execute(_MOVED_SINCE, values)
+    }
     expected = {
-        variant: frozenset(stock + news for news in moved.get(variant, {0}))
-        for variant, stock in levels.items()
+        variant: frozenset(stock + move for move in moved.get(variant, {0}))
+        for variant, stock in document_of(known).items()
         if isinstance(stock, int)
     }
     if known and not expected:
-        logger.bind(action="target.damaged", store=store, command=target.id).error(
-            "target {}: the levels from before its adjustment are damaged in the"
-            " database, so Backhaul cannot determine whether the adjustment moved other"
-            " variants of product {}",
-            target.id[:8],
-            target.target,
-        )
+        _log_damaged(target)
     named = connection.execute(
-        "SELECT variant_id FROM stock_ledger WHERE store = ? AND adjustment_id = ?",
-        (store, effect),
+        "SELECT variant_id FROM stock_ledger"
+        " WHERE store = :store AND adjustment_id = :step",
+        values | {"step": effect},
     )
-    shown = {row[0] for row in named} | _answered(document_of(evidence))
+    shown = {row[0] for row in named} | _moved_variants(document_of(evidence))
     return OtherVariants(expected, sorted(shown - {reading.variant_id}))
 
 
-def _answered(evidence: dict[str, Any]) -> set[str]:
-    """Return the variants that the platform's answer says it moved."""
+def _log_damaged(target: Command) -> None:
+    logger.bind(action="target.damaged", store=target.store, command=target.id).error(
+        "target {}: the levels from before its adjustment are damaged in the"
+        " database, so Backhaul cannot determine whether the adjustment moved other"
+        " variants of product {}",
+        target.id[:8],
+        target.target,
+    )
+
+
+def _moved_variants(evidence: dict[str, Any]) -> set[str]:
+    """Return the variants that the platform's response names as moved."""
     return {
         level["variantId"]
         for level in evidence.get("levels", ())

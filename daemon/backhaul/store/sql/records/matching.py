@@ -1,0 +1,149 @@
+"""What becomes of a record that is matched with the mirror."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul.core.stock import ListEnd
+from backhaul.store.records import Known, Matched, RecordOutcome, Tracked, Unmatched
+from backhaul.store.sql.commands.planning import plan
+from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.inbox import quarantine_rows
+from backhaul.store.sql.mirror.lookup import MirrorReader
+from backhaul.store.sql.mirror.parcel_tracking import track
+from backhaul.store.sql.stock_targets.adjustments import KIND
+from backhaul.store.sql.stock_targets.count_coalescing import (
+    replace_older_counts,
+    withdraw,
+)
+from backhaul.store.sql.stock_targets.full_lists import conclude_list
+from backhaul.store.sql.stock_targets.repository import plan_target
+
+if TYPE_CHECKING:
+    from backhaul.store.matching import WaitingRecord
+    from backhaul.store.records import MatchOne
+    from backhaul.store.sql.family import Connection, Engine
+
+_CONCLUDE = """
+    UPDATE records SET state = :state, reason = :reason, command_id = :command
+    WHERE id = :id
+"""
+# An update of the state, even to the same, writes every index over states.
+_KEEP_WAITING = """
+    UPDATE records SET reason = :reason WHERE id = :id AND reason != :reason
+"""
+
+
+class Matching:
+    """Matches records in one transaction and plans their commands."""
+
+    def __init__(
+        self, connection: Connection, engine: Engine, match_one: MatchOne, now: str
+    ) -> None:
+        self._connection = connection
+        self._engine = engine
+        self._match_one = match_one
+        self.now = now
+
+    def match(self, record: WaitingRecord) -> RecordOutcome:
+        """Match one record; quarantine it if that fails, so that others go on."""
+        self._connection.execute("SAVEPOINT record")
+        try:
+            outcome = self._match(record)
+        except Exception as error:
+            if self._engine.concerns_the_file(error):
+                raise
+            self._connection.execute("ROLLBACK TO record")
+            reason = f"cannot be matched: {type(error).__name__}: {error}"
+            outcome = self._keep(record, Unmatched(reason, final=True))
+        self._connection.execute("RELEASE record")
+        return outcome
+
+    def _match(self, record: WaitingRecord) -> RecordOutcome:
+        connection, now = self._connection, self.now
+        record = replace_older_counts(connection, record)
+        found = self._match_one(record, MirrorReader(connection, record))
+        if isinstance(found, Matched):
+            return self._plan(record, found)
+        if isinstance(found, Known):
+            self._conclude(record, "accepted", found.reason, found.command_id)
+            return RecordOutcome(record, "duplicate", found.reason)
+        if isinstance(found, Tracked):
+            said = track(connection, record, found, now)
+            self._conclude(record, "accepted", said)
+            return RecordOutcome(record, "accepted", said)
+        if isinstance(found, ListEnd):
+            done = conclude_list(connection, record, found, now)
+            if isinstance(done, str):
+                self._conclude(record, "accepted", done)
+                return RecordOutcome(record, "accepted", done)
+            found = done
+        return self._keep(record, found)
+
+    def _plan(self, record: WaitingRecord, found: Matched) -> RecordOutcome:
+        connection, now, command = self._connection, self.now, found.command
+        cause = f"record {record.instance} {record.locator or record.key}"
+        plan(connection, record.store, record.instance, command, cause, now)
+        self._date_back(record, command.id)
+        if command.kind == KIND:
+            plan_target(connection, record.store, command, now)
+        self._conclude(record, "accepted", found.note, command.id)
+        said = "; ".join(filter(None, (f"{command.kind} {command.target}", found.note)))
+        return RecordOutcome(record, "accepted", said)
+
+    def _date_back(self, record: WaitingRecord, command: str) -> None:
+        """Record when a record that waited was submitted: later counts include it."""
+        (caused_at,) = self._connection.execute(
+            "SELECT coalesce(caused_at, received_at) FROM records WHERE id = :id",
+            {"id": record.id},
+        ).fetchone()
+        if caused_at != self.now:
+            self._connection.execute(
+                "UPDATE commands SET caused_at = :at WHERE id = :id",
+                {"at": caused_at, "id": command},
+            )
+
+    def _keep(self, record: WaitingRecord, found: Unmatched) -> RecordOutcome:
+        connection, reason = self._connection, found.reason
+        if not found.final:
+            connection.execute(_KEEP_WAITING, {"reason": reason, "id": record.id})
+            return RecordOutcome(record, "waiting", reason)
+        withdraw(connection, found.withdraw, self.now)
+        self._conclude(record, "quarantined", reason)
+        if found.asks:
+            self._note_question(record)
+        (raw,) = connection.execute(
+            "SELECT raw FROM records WHERE id = :id", {"id": record.id}
+        ).fetchone()
+        quarantine(connection, record, raw, reason, self.now)
+        return RecordOutcome(record, "quarantined", reason)
+
+    def _note_question(self, record: WaitingRecord) -> None:
+        """Record that an operator was asked: a retry of the record is the answer."""
+        document = document_of(record.payload)
+        if document:
+            payload = msgspec.json.encode(document | {"asked": True}).decode()
+            self._connection.execute(
+                "UPDATE records SET payload = :payload WHERE id = :id",
+                {"payload": payload, "id": record.id},
+            )
+
+    def _conclude(
+        self,
+        record: WaitingRecord,
+        state: str,
+        reason: str,
+        command_id: str | None = None,
+    ) -> None:
+        values = {"state": state, "reason": reason, "command": command_id}
+        self._connection.execute(_CONCLUDE, {**values, "id": record.id})
+
+
+def quarantine(
+    connection: Connection, record: WaitingRecord, raw: str, reason: str, now: str
+) -> None:
+    """Put a record into the quarantine."""
+    name, key, locator = record.instance, record.key, record.locator
+    quarantine_rows.add(connection, "record", name, key, raw, reason, locator, now)
