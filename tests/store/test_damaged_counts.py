@@ -106,7 +106,10 @@ async def test_what_it_may_contain_waits_for_a_person_and_nothing_else(
     assert await claimed(store) == [OTHER]
     state, reason = stands(store, BEFORE)
     assert state == "parked"
-    assert f"the count of 7 as of {NOW} (target aaaaaaaa) may contain it" in reason
+    assert (
+        f"the count of 7 as of {NOW} (target aaaaaaaa) may include this change"
+        in reason
+    )
     await store.decisions.decide(Decision(BEFORE, "resend", "kim", "not contained"))
     assert await claimed(store) == [BEFORE]
 
