@@ -65,7 +65,8 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     after = TRANSITIONS.get((state, VERBS[verb]))
     if after is None:
         with pytest.raises(
-            BackhaulError, match=f"is {state}, so {CLI_WORDS.get(verb, verb)} cannot"
+            BackhaulError,
+            match=f"is {state}, so {CLI_WORDS.get(verb, verb)} is not possible",
         ):
             await decide(stage, verb, command)
         assert (stage.state(command), audit(stage)) == (state, [])
@@ -100,7 +101,9 @@ async def test_what_was_seen_has_to_hold_still(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     stand(stage, command, "parked")
     await decide(stage, "drop", command)
-    with pytest.raises(BackhaulError, match="was parked and is rejected by now"):
+    with pytest.raises(
+        BackhaulError, match="was parked when you opened it and is rejected now"
+    ):
         await decide(stage, "resend", command, shown=State.PARKED)
     assert stage.state(command) == "rejected"
 
