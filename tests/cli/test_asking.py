@@ -12,7 +12,6 @@ import shutil
 import stat
 import subprocess
 import sys
-from contextlib import closing
 from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 from backhaul.cli import query
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.sql_console import Asker
+from backhaul.store import database_at
 from scenes import payloads
 from scenes.daemon import backhaul, in_process
 from scenes.databases import count, locked, rows
@@ -138,11 +137,11 @@ def test_a_query_that_takes_too_long_is_stopped(office: Office) -> None:
         " SELECT count(*) FROM n"
     )
     clock = HurriedClock()
-    with closing(Asker(office.database, clock)) as asker:
+    with database_at(office.database).console(clock) as asker:
         with pytest.raises(BackhaulError, match="stopped after 5 s"):
-            asker.ask(endless)
+            asker.query(endless)
         assert next(clock.looks) == 7
-        assert asker.ask("SELECT 1").rows == [(1,)]
+        assert asker.query("SELECT 1").rows == [(1,)]
 
 
 def _parsed(form: str, text: str) -> list[dict[str, Any]]:

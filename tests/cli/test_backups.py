@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlite_utils import Database
 
-from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Decision
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sqlite import connections, file_backup
+from backhaul.store.sqlite.database_file import SqliteDatabase
 from backhaul.store.sqlite.migrations.versions import migrations
-from backhaul.store.sqlite.opening import open_store, sole_writer
+from backhaul.store.sqlite.opening import open_store
+from backhaul.store.state_dir import sole_writer
 from scenes.commands import plan
 from scenes.daemon import NOBODY, Office, in_process
 from scenes.databases import rows, started_store
@@ -136,7 +137,6 @@ def test_a_table_that_no_step_brings_stays_a_bug(office: Office) -> None:
     open_store(office.database, SystemClock())
     with (
         pytest.raises(sqlite3.OperationalError, match="no such table: elsewhere"),
-        context.reading(office.database),
-        closing(connections.open_reader(office.database)) as connection,
+        SqliteDatabase(office.database)._beside() as connection,
     ):
         connection.execute("SELECT 1 FROM elsewhere")

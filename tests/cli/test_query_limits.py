@@ -6,14 +6,14 @@ import asyncio
 import resource
 import subprocess
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.sql_console import FILE, TABLE, Asker, Bounds
+from backhaul.store import database_at
+from backhaul.store.read_models import FILE, TABLE, QueryLimits
 from scenes.daemon import in_process
 from scenes.databases import rows
 from scenes.mirror_files import fill, lone_office, orders
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from backhaul.store.read_models import SqlConsole
     from scenes.daemon import Office
 
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -47,8 +48,8 @@ def office() -> Iterator[Office]:
 
 
 @pytest.fixture
-def asker(office: Office) -> Iterator[Asker]:
-    with closing(Asker(office.database, SystemClock())) as opened:
+def asker(office: Office) -> Iterator[SqlConsole]:
+    with database_at(office.database).console(SystemClock()) as opened:
         yield opened
 
 
@@ -190,12 +191,12 @@ def _state(office: Office) -> tuple[object, ...]:
     ],
 )
 def test_what_is_no_single_statement_is_refused(
-    sql: str, asker: Asker, tmp_path: Path
+    sql: str, asker: SqlConsole, tmp_path: Path
 ) -> None:
     with pytest.raises(BackhaulError):
-        asker.ask(sql.format(folder=tmp_path))
+        asker.query(sql.format(folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
-    assert asker.ask("SELECT 1").rows == [(1,)]
+    assert asker.query("SELECT 1").rows == [(1,)]
 
 
 READS = [
@@ -233,8 +234,8 @@ READS = [
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_what_reads_is_answered(sql: str, asker: Asker) -> None:
-    assert asker.ask(sql).columns
+def test_what_reads_is_answered(sql: str, asker: SqlConsole) -> None:
+    assert asker.query(sql).columns
 
 
 BIG = [
@@ -256,41 +257,43 @@ BIG = [
 
 
 @pytest.mark.parametrize(("sql", "why"), BIG, ids=[sql[:50] for sql, _ in BIG])
-def test_an_answer_has_bounds(sql: str, why: str, asker: Asker) -> None:
+def test_an_answer_has_bounds(sql: str, why: str, asker: SqlConsole) -> None:
     with pytest.raises(BackhaulError, match=why):
-        asker.ask(sql)
-    assert asker.ask("SELECT 1").rows == [(1,)]
+        asker.query(sql)
+    assert asker.query("SELECT 1").rows == [(1,)]
 
 
 def test_what_sqlite_cannot_format_is_empty(
-    asker: Asker, monkeypatch: pytest.MonkeyPatch
+    asker: SqlConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "backhaul.store.sqlite.sql_console.LONGEST_SECONDS", HANG_SECONDS
     )
     sql = "SELECT printf('%.*c', 30000000, 'x'), format('%30000000d', 1)"
-    assert asker.ask(sql).rows == [(None, None)]
+    assert asker.query(sql).rows == [(None, None)]
 
 
 @pytest.mark.parametrize(
     ("sql", "bounds", "fits"),
     [
-        ("VALUES (1), (2)", Bounds(2, 1_000), True),
-        ("VALUES (1), (2)", Bounds(1, 1_000), False),
-        ("SELECT 'abcd' AS a", Bounds(9, 5), True),
-        ("SELECT 'abcde' AS a", Bounds(9, 5), False),
-        ("SELECT 'abcde' AS ab", Bounds(9, 6), False),
-        ("SELECT x'0102'", Bounds(9, 9), True),
-        ("SELECT 1 AS a, NULL AS b", Bounds(9, 17), False),
-        ("SELECT 1 AS a, NULL AS b", Bounds(9, 18), True),
+        ("VALUES (1), (2)", QueryLimits(2, 1_000), True),
+        ("VALUES (1), (2)", QueryLimits(1, 1_000), False),
+        ("SELECT 'abcd' AS a", QueryLimits(9, 5), True),
+        ("SELECT 'abcde' AS a", QueryLimits(9, 5), False),
+        ("SELECT 'abcde' AS ab", QueryLimits(9, 6), False),
+        ("SELECT x'0102'", QueryLimits(9, 9), True),
+        ("SELECT 1 AS a, NULL AS b", QueryLimits(9, 17), False),
+        ("SELECT 1 AS a, NULL AS b", QueryLimits(9, 18), True),
     ],
 )
-def test_a_bound_is_exact(sql: str, bounds: Bounds, fits: bool, asker: Asker) -> None:
+def test_a_bound_is_exact(
+    sql: str, bounds: QueryLimits, fits: bool, asker: SqlConsole
+) -> None:
     if fits:
-        assert asker.ask(sql, bounds).rows
+        assert asker.query(sql, bounds).rows
     else:
         with pytest.raises(BackhaulError, match="add a LIMIT"):
-            asker.ask(sql, bounds)
+            asker.query(sql, bounds)
 
 
 def test_a_table_has_narrower_bounds_and_names_the_other_forms(office: Office) -> None:

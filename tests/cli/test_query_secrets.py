@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite.sql_console import Asker
+from backhaul.store import database_at
 from backhaul.store.sqlite.sql_guard import WITHHELD
 from scenes.daemon import in_process
 from scenes.databases import rows, write
@@ -22,6 +22,7 @@ from scenes.mirror_files import fill, lone_office, orders
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backhaul.store.read_models import SqlConsole
     from scenes.daemon import Office
 
 HASH = "scrypt-of-a-password"
@@ -41,8 +42,8 @@ def office() -> Iterator[Office]:
 
 
 @pytest.fixture
-def asker(office: Office) -> Iterator[Asker]:
-    with closing(Asker(office.database, SystemClock())) as opened:
+def asker(office: Office) -> Iterator[SqlConsole]:
+    with database_at(office.database).console(SystemClock()) as opened:
         yield opened
 
 
@@ -99,11 +100,13 @@ def test_what_is_withheld_is_said(office: Office) -> None:
 
 
 @pytest.mark.parametrize("table", WITHHELD)
-def test_a_condition_on_a_secret_tells_nothing_of_it(table: str, asker: Asker) -> None:
+def test_a_condition_on_a_secret_tells_nothing_of_it(
+    table: str, asker: SqlConsole
+) -> None:
     for column in WITHHELD[table]:
         for condition in (">= ''", "LIKE '%a%'", "GLOB '*'", "IS NOT NULL"):
             sql = " ".join(("SELECT 1 FROM", table, "WHERE", column, condition))
-            assert asker.ask(sql).rows == []
+            assert asker.query(sql).rows == []
 
 
 WRAPPED = "SELECT * FROM ({})"
@@ -138,7 +141,7 @@ SHOWN = st.sampled_from(
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SOURCES, OTHERS, JOINS, HOW, SHOWN, st.booleans(), st.booleans())
 def test_no_join_shows_a_secret(
-    asker: Asker,
+    asker: SqlConsole,
     source: str,
     other: str,
     join: str,
@@ -152,7 +155,7 @@ def test_no_join_shows_a_secret(
     sql = " ".join((*words, how[1]))
     sql = WRAPPED.format(sql) if wrapped else sql
     try:
-        found = asker.ask("WITH g(secret, digest) AS (VALUES (1, 2)) " + sql)
+        found = asker.query("WITH g(secret, digest) AS (VALUES (1, 2)) " + sql)
     except BackhaulError:
         return
     text = repr(found.rows)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.lifecycle import subscribe_all
+from backhaul.store import database_at
 from backhaul.store.deliveries import Subscriber
-from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.databases import rows, take
 from scenes.notifications import Books, deliver, sink_of
@@ -123,12 +123,10 @@ async def test_every_status_releases_an_order_or_is_explained(
     await take(store, news(300, financialStatus=status))
     is_released = status.strip().upper() in RELEASED
     assert await told(books, sink) == [PLACED] * is_released
-    explainer = Explainer(store.path)
-    life = explainer.life("order", {"store": "main", "id": "ord_9", "name": "#9"})
-    said = [row["detail"] for row in life if row["what"] == "payment"]
+    said = [row["detail"] for row in timeline(store) if row["what"] == "payment"]
     assert bool(said) is not is_released
     assert all(f"financial status {status}".upper() in each.upper() for each in said)
-    unknown = explainer.counts()["unknown_statuses"]
+    unknown = unknown_statuses(store)
     is_unknown = status in {"AUTHORIZED", "NEW WORD"}
     assert [each["status"] for each in unknown] == [status] * is_unknown
 
@@ -150,18 +148,26 @@ async def test_an_unknown_status_is_over_with_its_orders(
 ) -> None:
     await sink_of(Books(), store, clock, release_when="paid").subscribe()
     await take(store, news(300, financialStatus="ODD"))
-    explainer = Explainer(store.path)
-    (found,) = explainer.counts()["unknown_statuses"]
+    (found,) = unknown_statuses(store)
     assert (found["status"], found["orders"], found["example"]) == ("ODD", 1, "#9")
     await take(store, news(301, financialStatus="ODD", fulfillmentStatus="FULFILLED"))
-    assert explainer.counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []
+
+
+def timeline(store: SqliteStore) -> list[dict[str, Any]]:
+    with database_at(store.path).reader() as known:
+        return known.timeline("order", {"store": "main", "id": "ord_9", "name": "#9"})
+
+
+def unknown_statuses(store: SqliteStore) -> list[dict[str, Any]]:
+    with database_at(store.path).reader() as known:
+        found: list[dict[str, Any]] = known.counts()["unknown_statuses"]
+    return found
 
 
 def unreported(store: SqliteStore) -> list[tuple[str, str]]:
     """Return why `books` is not notified of the order: what, and in words."""
-    life = Explainer(store.path).life(
-        "order", {"store": "main", "id": "ord_9", "name": "#9"}
-    )
+    life = timeline(store)
     words = ("connection", "payment", "confirmation")
     return [(row["what"], row["detail"]) for row in life if row["what"] in words]
 
@@ -174,7 +180,7 @@ async def test_an_unknown_status_keeps_no_order_where_nobody_waits_for_payment(
     sink = sink_of(books, store, clock, release_when=rule)
     await sink.subscribe()
     await take(store, news(300, financialStatus="ODD"))
-    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []
     assert unreported(store) == []
     assert await told(books, sink) == [PLACED]
 
@@ -191,7 +197,7 @@ async def test_a_connection_that_takes_no_orders_of_the_store_waits_for_none(
     )
     await store.deliveries.subscribe(subscriber)
     await take(store, news(300, financialStatus="ODD"))
-    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []
     assert unreported(store) == []
 
 
@@ -202,9 +208,9 @@ async def test_a_connection_that_is_gone_waits_for_nothing(
     other = sink_of(Books("other"), store, clock)
     await subscribe_all([other, sink], store.deliveries)
     await take(store, news(300, financialStatus="ODD"))
-    assert len(Explainer(store.path).counts()["unknown_statuses"]) == 1
+    assert len(unknown_statuses(store)) == 1
     await subscribe_all([other], store.deliveries)
-    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []
     assert unreported(store) == []
 
 
@@ -217,7 +223,7 @@ async def test_an_order_that_was_reported_before_waits_for_nothing(
     await take(store, news(300, financialStatus="PAID"))
     assert await told(books, sink) == [PLACED]
     await take(store, news(301, financialStatus="ODD"))
-    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []
     assert unreported(store) == []
 
 
@@ -272,7 +278,7 @@ async def test_an_order_from_before_the_connection_is_explained(
     assert await told(books, sink) == []
     says = "placed before connection books began; not reported to it"
     assert unreported(store) == [("connection", says)]
-    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []
 
 
 async def test_a_connection_from_the_first_order_on_explains_nothing(
@@ -302,6 +308,6 @@ async def test_a_changed_rule_counts_from_the_next_start(
 ) -> None:
     await sink_of(Books(), store, clock, release_when="paid").subscribe()
     await take(store, news(300, financialStatus="ODD"))
-    assert len(Explainer(store.path).counts()["unknown_statuses"]) == 1
+    assert len(unknown_statuses(store)) == 1
     await sink_of(Books(), store, clock).subscribe()
-    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unknown_statuses(store) == []

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.store import database_at
 from backhaul.store.sql.mirror.lookup import MirrorReader
-from backhaul.store.sql.read_models.dashboard import Board
-from backhaul.store.sqlite.file_inspection import mirror_differences
 from scenes import payloads
 from scenes.databases import opened, rows, started_store, take
 
@@ -149,13 +148,15 @@ async def test_a_variant_that_two_products_show_is_one_article(
         for name in ("SKU-1", BARCODES["1"]):
             found = MirrorReader(connection).variants_with_sku("main", name)
             assert found == [("prod_2", "var_1")]
-    board = Board(store.path)
-    meant = [*board.objects("sku", "SKU-1"), *board.objects("sku", "var_1")]
-    meant.append(board.thing("sku", "main", "var_1") or {})
+    with database_at(store.path).reader() as known:
+        meant = [
+            *known.find_objects("sku", "SKU-1"),
+            *known.find_objects("sku", "var_1"),
+        ]
+        meant.append(known.object("sku", "main", "var_1") or {})
     assert [(one["id"], one["product_id"]) for one in meant] == 3 * [
         ("var_1", "prod_2")
     ]
-    board.close()
 
 
 async def test_a_part_of_another_parent_is_a_difference(tmp_path: Path) -> None:
@@ -164,6 +165,7 @@ async def test_a_part_of_another_parent_is_a_difference(tmp_path: Path) -> None:
         told = {f"ord_{n}": order(f"ord_{n}", 1, each) for n, each in enumerate(shown)}
         async with started_store(path) as store:
             await hear(store, "orders/updated", told, "ord_0 ord_1")
-    found = [(d.table, d.id, d.left) for d in mirror_differences(*paths)]
+    left, right = paths
+    found = [(d.table, d.id, d.left) for d in database_at(left).differences(right)]
     assert ("order_items", "ord_0 li_1", "is there") in found
     assert ("shipments", "ord_0 shp_1", "is there") in found

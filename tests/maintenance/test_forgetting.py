@@ -14,9 +14,9 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
+from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
-from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.customers import (
     EMAIL,
@@ -123,7 +123,7 @@ async def test_every_sum_comes_out_the_same(store: SqliteStore) -> None:
 
 async def test_nobody_finds_the_person_any_more(store: SqliteStore) -> None:
     await know(store)
-    with closing(Explainer(store.path)) as known:
+    with database_at(store.path).reader() as known:
         assert known.search("xylophon", None, 5)
         await forget(store)
         for text in (NAME, EMAIL, PHONE, STREET, "zephyrine"):

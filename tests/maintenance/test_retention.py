@@ -12,9 +12,9 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.maintenance.retention import REST_SECONDS, Pruner
+from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.store.operations import Pruned
-from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down
 from scenes.databases import fold_all, mirror_of, rows, started_store
@@ -157,9 +157,9 @@ async def test_why_still_explains_and_says_that_the_body_went(
     await arrive(store, OLD, order(1))
     await fold_all(store)
     await prune(store)
-    with closing(Explainer(store.path)) as known:
-        (found,) = known.objects("order", "1")
-        (event,) = known.life("order", found)
+    with database_at(store.path).reader() as known:
+        (found,) = known.find_objects("order", "1")
+        (event,) = known.timeline("order", found)
     assert (event["what"], event["state"]) == ("event 1", "folded")
     assert event["detail"] == f"body pruned on {to_text(START)[:10]}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
+from backhaul.store import database_at
 from backhaul.store.read_models import Followed
-from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.clock import VirtualClock, settle_down
 from scenes.databases import append, rows, started_store, take
@@ -44,7 +43,7 @@ async def learn(store: SqliteStore, topic: str, document: payloads.Document) -> 
 
 
 def found(store: SqliteStore, text: str, kind: str | None = None) -> list[str]:
-    with closing(Explainer(store.path)) as known:
+    with database_at(store.path).reader() as known:
         return [row["id"] for row in known.search(text, kind, 10)]
 
 
@@ -98,7 +97,7 @@ async def test_what_changes_is_found_as_it_is_now(store: SqliteStore) -> None:
 async def test_folding_writes_nothing_of_the_index(store: SqliteStore) -> None:
     await take(store, payloads.envelope("orders/create", payloads.order()))
     assert rows(store.path, "SELECT count(*) FROM searchable") == [(0,)]
-    with closing(Explainer(store.path)) as known:
+    with database_at(store.path).reader() as known:
         assert known.unindexed() == 1
         await index(store)
         assert known.unindexed() == 0
@@ -130,7 +129,7 @@ def test_no_text_is_a_mistake(text: str, tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     if not path.exists():
         asyncio.run(_make(path))
-    with closing(Explainer(path)) as known:
+    with database_at(path).reader() as known:
         assert isinstance(known.search(text, None, 5), list)
 
 

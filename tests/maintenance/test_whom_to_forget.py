@@ -12,10 +12,11 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
+from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
 from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.erased_bytes import SqliteErasure, holds, spellings
+from backhaul.store.sqlite.erased_bytes import SqliteErasure
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import (

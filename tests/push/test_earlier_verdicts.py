@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.cli import command_view
+from backhaul.store import database_at
 from backhaul.store.commands import Decision
-from backhaul.store.sql.read_models.lists import Explainer
 from scenes import payloads
 from scenes.pushing import ordered, working
 from scenes.scripted_platform import document, problem
@@ -41,7 +40,7 @@ def earlier(stage: Scene, command: str) -> list[dict[str, Any]]:
 
 def shown(stage: Scene, command: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    with closing(Explainer(stage.path)) as explainer:
+    with database_at(stage.path).reader() as explainer:
         found = explainer.command(command)
     assert found is not None
     command_view.show(found)

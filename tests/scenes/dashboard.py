@@ -212,8 +212,7 @@ async def open_office(
             clock,
             tell,
             actions(parts),
-            store.users,
-            store.gauges,
+            store,
             sampler,
             deliveries,
         )

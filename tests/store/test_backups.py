@@ -14,7 +14,8 @@ from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, CorruptData
 from backhaul.maintenance.backup import BackupPlan, BackupWorker
-from backhaul.store.sqlite import backup_manifest, connections, file_backup
+from backhaul.store.database import MANIFEST_SUFFIX
+from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.opening import open_store, pending
@@ -273,7 +274,7 @@ def test_a_drill_leaves_nothing_behind(database: Path) -> None:
 
 def with_manifests(*names: str) -> list[str]:
     """Return the names of backups that were made, and of their manifests."""
-    return sorted([*names, *(f"{name}{backup_manifest.SUFFIX}" for name in names)])
+    return sorted([*names, *(f"{name}{MANIFEST_SUFFIX}" for name in names)])
 
 
 async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.store.sql.read_models.lists import Explainer
+from backhaul.store import database_at
 from scenes.databases import make_database, write
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def echo(path: Path, name: str, seconds: float, folded: datetime = NOW) -> None:
 
 
 def told(path: Path) -> object:
-    with closing(Explainer(path)) as explainer:
+    with database_at(path).reader() as explainer:
         return explainer.confirmations()
 
 

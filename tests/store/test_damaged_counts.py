@@ -8,8 +8,8 @@ import pytest
 from loguru import logger
 
 from backhaul.cli import command_view
+from backhaul.store import database_at
 from backhaul.store.commands import Decision, Sendable
-from backhaul.store.sql.read_models.lists import Explainer
 from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store, write
 
@@ -172,11 +172,8 @@ async def test_a_person_is_shown_the_rest_of_it(
 ) -> None:
     counted(store, broken)
     write(store.path, "UPDATE commands SET evidence = CAST(? AS TEXT)", broken)
-    explainer = Explainer(store.path)
-    try:
-        found = explainer.command(TARGET[:8])
-    finally:
-        explainer.close()
+    with database_at(store.path).reader() as known:
+        found = known.command(TARGET[:8])
     assert found is not None
     command_view.show(found)
     said = " ".join(capsys.readouterr().out.split())

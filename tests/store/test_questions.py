@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.core.clock import SystemClock
+from backhaul.store import database_at
 from backhaul.store.sqlite.opening import open_store
 from backhaul.store.sqlite.public_schema import PUBLISHED
-from backhaul.store.sqlite.sql_console import Asker
 from scenes import payloads
 from scenes.databases import rows, started_store, take
 
@@ -77,7 +76,7 @@ async def test_pages_hold_every_row_once(count: int, tmp_path: Path) -> None:
     orders = [payloads.order(f"ord_{n}", number=n) for n in range(count)]
     async with started_store(path) as store:
         await take(store, *(payloads.envelope("orders/create", o) for o in orders))
-        with closing(Asker(path, SystemClock())) as asker:
+        with database_at(path).console(SystemClock()) as asker:
             for table in ("orders", "order_lines", "changes", "events"):
                 pages = list(asker.pages(table))
                 assert sum(len(page) for page in pages) == count

@@ -13,8 +13,8 @@ import pytest
 from backhaul.doctor.database import check
 from backhaul.doctor.result import State
 from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
+from backhaul.store.database import manifest_of
 from backhaul.store.sqlite import (
-    backup_manifest,
     file_backup,
     file_replacement,
     restoring,
@@ -59,8 +59,8 @@ def test_restored_equals_the_backup_whatever_lay_there(
     place.parent.mkdir()
     backup.write_bytes(files.backup.read_bytes())
     if has_manifest:
-        manifest = backup_manifest.path_of(files.backup).read_bytes()
-        backup_manifest.path_of(backup).write_bytes(manifest)
+        manifest = manifest_of(files.backup).read_bytes()
+        manifest_of(backup).write_bytes(manifest)
     lay(files, place, state)
     before = lying(place)
     done = restoring.restore(backup, place, ["main"], CLOCK)
@@ -211,22 +211,22 @@ def other_backup(backup: Path) -> None:
 
 
 def broken_manifest(backup: Path) -> None:
-    backup_manifest.path_of(backup).write_text("{")
+    manifest_of(backup).write_text("{")
 
 
 def wrong_rows(backup: Path) -> None:
-    manifest = backup_manifest.path_of(backup)
+    manifest = manifest_of(backup)
     manifest.write_text(manifest.read_text().replace('"inbox": 40', '"inbox": 41'))
 
 
 def pipe_as_manifest(backup: Path) -> None:
-    backup_manifest.path_of(backup).unlink()
-    os.mkfifo(backup_manifest.path_of(backup))
+    manifest_of(backup).unlink()
+    os.mkfifo(manifest_of(backup))
 
 
 def folder_as_manifest(backup: Path) -> None:
-    backup_manifest.path_of(backup).unlink()
-    backup_manifest.path_of(backup).mkdir()
+    manifest_of(backup).unlink()
+    manifest_of(backup).mkdir()
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
 ) -> None:
     backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
     backup.write_bytes(files.backup.read_bytes())
-    described = backup_manifest.path_of(files.backup).read_bytes()
-    backup_manifest.path_of(backup).write_bytes(described)
+    described = manifest_of(files.backup).read_bytes()
+    manifest_of(backup).write_bytes(described)
     change(backup)
     lay(files, place, (OWN, OWN, OWN, ABSENT))
     before = lying(place)
@@ -277,8 +277,8 @@ def test_what_lies_beside_a_backup_is_not_read_into_it(
     ):
         restoring.restore(backup, place, ["main"], CLOCK)
     assert file_replacement.parts_of(place) == ()
-    described = backup_manifest.path_of(files.backup).read_bytes()
-    backup_manifest.path_of(backup).write_bytes(described)
+    described = manifest_of(files.backup).read_bytes()
+    manifest_of(backup).write_bytes(described)
     restoring.restore(backup, place, ["main"], CLOCK)
     require_equal(place, files.backup)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.sqlite.file_inspection import mirror_differences
+from backhaul.store import database_at
 from scenes.databases import dump, fold_all, started_store
 from scenes.payloads import arrival, envelope, order, read, stock_change
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.sql.mirror.diff import Difference
+    from backhaul.store.mirror import Difference
 
 
 async def mirror(path: Path, *bodies: bytes) -> Path:
@@ -27,7 +27,7 @@ async def compared(
 ) -> list[Difference]:
     here = await mirror(tmp_path / "left.db", *left)
     there = await mirror(tmp_path / "right.db", *right)
-    return list(mirror_differences(here, there))
+    return list(database_at(here).differences(there))
 
 
 def bodies(*ids: str, note: str = "") -> list[bytes]:
@@ -69,7 +69,7 @@ async def test_how_a_mirror_knows_it_makes_no_difference(tmp_path: Path) -> None
         await store.inbox.append(read("orders/reread", shown, at=40))
         await fold_all(store)
     left, right = tmp_path / "left.db", tmp_path / "right.db"
-    assert list(mirror_differences(left, right)) == []
+    assert list(database_at(left).differences(right)) == []
     assert list(dump(left)) == list(dump(right))
 
 

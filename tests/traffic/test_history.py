@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.store.sql.inbox.export import WINDOW, Wanted
-from backhaul.store.sqlite.opening import open_history
+from backhaul.store import database_at
+from backhaul.store.read_models import EventFilter
+from backhaul.store.sql.inbox.export import WINDOW
 from backhaul.traffic import capture_files
 from scenes import payloads
 from scenes.databases import append, fold_all, started_store, take
@@ -44,9 +45,9 @@ async def test_what_was_pruned_is_left_out_and_counted(
     while (await store.retention.prune(YOUNG, 1.0)).more:
         pass
     out = tmp_path / "day.jsonl"
-    with open_history(store.path) as history, out.open("w") as stream:
+    with database_at(store.path).inbox_export() as history, out.open("w") as stream:
         head = capture_files.CaptureHeader(capture_files.FORMAT, "t", {})
-        assert capture_files.write(head, history.arrivals(Wanted()), stream) == 1
+        assert capture_files.write(head, history.arrivals(EventFilter()), stream) == 1
         assert history.pruned == 2
     (left,) = capture_files.read(out)
     assert left.received_at == payloads.instant(50)
@@ -65,9 +66,9 @@ async def test_what_is_wanted_is_found_however_far_apart(store: SqliteStore) -> 
             (2 * WINDOW,),
         )
     await append(store, [order(2)])
-    with open_history(store.path) as history:
-        found = list(history.arrivals(Wanted(store="main")))
-        assert len(list(history.arrivals(Wanted()))) == 2 * WINDOW + 1
+    with database_at(store.path).inbox_export() as history:
+        found = list(history.arrivals(EventFilter(store="main")))
+        assert len(list(history.arrivals(EventFilter()))) == 2 * WINDOW + 1
     assert [b"ord_1" in found[0].body, b"ord_2" in found[1].body] == [True, True]
     assert len(found) == 2
 
@@ -76,8 +77,8 @@ async def test_one_body_is_held_at_a_time(store: SqliteStore) -> None:
     bodies = [order(number, note="n" * 100_000) for number in range(100)]
     await append(store, bodies)
     del bodies
-    with open_history(store.path) as history, peak_bytes() as peak:
-        assert sum(1 for _ in history.arrivals(Wanted())) == 100
+    with database_at(store.path).inbox_export() as history, peak_bytes() as peak:
+        assert sum(1 for _ in history.arrivals(EventFilter())) == 100
         assert 0 < peak() < 3_000_000
 
 
@@ -85,8 +86,8 @@ async def test_no_checkpoint_waits_for_whoever_takes_his_time(
     store: SqliteStore,
 ) -> None:
     await append(store, [order(number) for number in range(9)])
-    with open_history(store.path) as history:
-        arrivals = history.arrivals(Wanted())
+    with database_at(store.path).inbox_export() as history:
+        arrivals = history.arrivals(EventFilter())
         next(arrivals)
         with closing(sqlite3.connect(store.path)) as other:
             (busy, *_) = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -120,8 +121,8 @@ async def test_an_object_is_known_by_each_of_its_names(
     )
     topics = {"product": "products", "handle": "products", "SKU": "products"}
     topics |= {"customer": "customers", "e-mail": "customers"}
-    with open_history(store.path) as history:
-        found = list(history.arrivals(Wanted(object=NAMES[name])))
+    with database_at(store.path).inbox_export() as history:
+        found = list(history.arrivals(EventFilter(object=NAMES[name])))
     if name == "nobody":
         assert found == []
         return

@@ -122,7 +122,7 @@ class Authorizer:
         session = self._context.sessions.find(token, touch=touch) if token else None
         if session is None:
             return None
-        user = await self._context.services.users.find(session.user)
+        user = await self._context.services.store.users.find(session.user)
         return (session, user) if user and session.belongs_to(user) else None
 
     def _require_own_page(self, request: web.Request) -> None:

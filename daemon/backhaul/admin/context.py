@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
@@ -15,17 +12,16 @@ from backhaul.admin import rendering
 from backhaul.admin.accounts import FirstLoginToken, Passwords, Sessions
 from backhaul.admin.client_address import Origin
 from backhaul.admin.throttle import PastLogins, Throttle
-from backhaul.store.sql.read_models.dashboard import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.admin.accounts import Session
     from backhaul.core.clock import Clock
     from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
-    from backhaul.store.operations import Gauges, User, Users
+    from backhaul.store import Store
+    from backhaul.store.operations import User
 
 
 T = TypeVar("T")
@@ -42,54 +38,15 @@ class Services(Struct, frozen=True):
     clock: Clock
     status: Callable[[], Awaitable[dict[str, Any]]]
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]
-    users: Users
-    gauges: Gauges
+    store: Store
     sampler: Sampler
     deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
-
-
-class BoardPool:
-    """A pool of read-only Boards; each query has a Board of its own, in a thread."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._idle: SimpleQueue[Board] = SimpleQueue()
-        self._is_closed = False
-
-    async def read(self, query: Callable[[Board], T]) -> T:
-        """Run a query in a thread and return its result."""
-        return await asyncio.to_thread(self._query, query)
-
-    def _query(self, query: Callable[[Board], T]) -> T:
-        with self._lend() as board:
-            return query(board)
-
-    @contextmanager
-    def _lend(self) -> Iterator[Board]:
-        try:
-            board = self._idle.get_nowait()
-        except Empty:
-            board = Board(self._path)
-        try:
-            yield board
-        finally:
-            self._idle.put(board)
-            if self._is_closed:
-                self.close()
-
-    def close(self) -> None:
-        """Close the idle Boards now, and each busy one when its query ends."""
-        self._is_closed = True
-        with suppress(Empty):
-            while True:
-                self._idle.get_nowait().close()
 
 
 class PageContext(Struct):
     """Everything that the pages share."""
 
     services: Services
-    boards: BoardPool
     sessions: Sessions
     throttle: Throttle
     past_logins: PastLogins
@@ -103,10 +60,9 @@ class PageContext(Struct):
         admin = services.settings.admin
         return cls(
             services,
-            BoardPool(services.settings.database_file),
             Sessions(services.clock),
             Throttle(services.clock),
-            PastLogins(services.users),
+            PastLogins(services.store.users),
             Origin(admin.url, admin.trusted_proxies),
             FirstLoginToken(services.settings.state_dir),
         )

@@ -37,7 +37,7 @@ INSECURE_HTTP = (
 
 async def show_login(context: PageContext, request: web.Request) -> web.Response:
     """Show the login page, or the first login if there are no users."""
-    if not await context.services.users.list():
+    if not await context.services.store.users.list():
         return web.Response(status=303, headers={"Location": "/first"})
     with suppress(OSError):  # also for a user who was added on the command line
         context.first_token.delete()
@@ -51,7 +51,7 @@ async def log_in(context: PageContext, request: web.Request) -> web.Response:
     _require_secure(context, request)
     address, user = (
         _client_key(context, request),
-        await context.services.users.find(name),
+        await context.services.store.users.find(name),
     )
     known = user is not None and await context.past_logins.has(user, address)
     if (wait := context.throttle.wait(name[:64], address, known=known)) > 0:
@@ -79,7 +79,7 @@ def _client_key(context: PageContext, request: web.Request) -> str:
 
 async def show_first_login(context: PageContext, request: web.Request) -> web.Response:
     """Show the form that creates the first user."""
-    if await context.services.users.list():
+    if await context.services.store.users.list():
         return web.Response(status=303, headers={"Location": "/login"})
     try:
         context.first_token.create()
@@ -115,7 +115,7 @@ async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
     password = form.get("password", "")
     if password != form.get("again", ""):
         raise BackhaulError("the two passwords differ")
-    users = context.services.users
+    users = context.services.store.users
     asked = {"password": password, "who": name}
     await accounts.create_user(
         users, context.passwords, name, Role.ADMIN, asked, first=True
@@ -180,7 +180,7 @@ async def _audit_login(context: PageContext, request: web.Request, user: User) -
     Every change needs an audit entry of its own and is refused without one.
     """
     try:
-        await context.services.users.record_login(
+        await context.services.store.users.record_login(
             user.name, f"{LOGIN_PREFIX}{context.origin.address(request)}"
         )
     except Busy as error:

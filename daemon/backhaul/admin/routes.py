@@ -103,16 +103,12 @@ def install(app: web.Application, services: Services) -> None:
     app.on_response_prepare.append(partial(harden, context.origin))
 
     async def begin(_: web.Application) -> None:
-        if await services.users.list():
+        if await services.store.users.list():
             context.first_token.delete()
         else:
             _create_first_token(context.first_token)
 
-    async def end(_: web.Application) -> None:
-        context.boards.close()
-
     app.on_startup.append(begin)
-    app.on_cleanup.append(end)
 
 
 def _create_first_token(token: FirstLoginToken) -> None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from backhaul.ingest.fold_worker import Reprocessor
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.requests import Dialect
+    from backhaul.store import Store
     from backhaul.store.matching import Command
-    from backhaul.store.sqlite.database import SqliteStore
 
 Answer: TypeAlias = dict[str, Any]
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
@@ -44,7 +44,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     command. `dialects` has the request format of each store's platform.
     """
 
-    store: SqliteStore
+    store: Store
     clock: Clock
     signers: SecretRegistry
     refolder: Reprocessor

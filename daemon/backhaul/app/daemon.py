@@ -43,8 +43,9 @@ from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
 from backhaul.push.dispatcher import end_sending
 from backhaul.runtime.loop import Loop, retry_while_busy
-from backhaul.store.sqlite.opening import open_store, sole_writer
+from backhaul.store.sqlite.opening import open_store
 from backhaul.store.sqlite.writer import Writer
+from backhaul.store.state_dir import sole_writer
 from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.webhook_subscriptions import no_secret_text
 
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul.store.sqlite.writer import MakeWriter
     from backhaul.sync.refetcher import Refetcher
 
@@ -153,7 +154,7 @@ class Daemon:
         logger.bind(action="daemon.stopped").info("stopped")
 
     @contextlib.asynccontextmanager
-    async def _opened(self) -> AsyncIterator[SqliteStore]:
+    async def _opened(self) -> AsyncIterator[Store]:
         file, tell = self._settings.database_file, self._supervisor.busy
         store = open_store(file, self._clock, self._writer, tell)
         store.start()
@@ -167,7 +168,7 @@ class Daemon:
             await store.stop()
 
     async def _serve(
-        self, store: SqliteStore, public: socket.socket, admin: socket.socket
+        self, store: Store, public: socket.socket, admin: socket.socket
     ) -> None:
         """Start the inner parts first; at the stop, stop the outer parts first."""
         fold_worker = self._build_shops(store)
@@ -210,7 +211,7 @@ class Daemon:
             self._supervisor.stopping()
             logger.bind(action="daemon.stopping").info("stopping")
 
-    def _build_shops(self, store: SqliteStore) -> FoldWorker:
+    def _build_shops(self, store: Store) -> FoldWorker:
         fold_worker = FoldWorker(
             store.inbox,
             self._clock,
@@ -237,7 +238,7 @@ class Daemon:
             self._shops[name] = self._shop(name, store, fold_worker)
         return fold_worker
 
-    def _build_workers(self, store: SqliteStore, fold_worker: FoldWorker) -> None:
+    def _build_workers(self, store: Store, fold_worker: FoldWorker) -> None:
         """Build the refetchers, the maintenance workers and the connections."""
         self._refetchers = [
             build_refetcher(
@@ -258,7 +259,7 @@ class Daemon:
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
-    def _shop(self, name: str, store: SqliteStore, fold_worker: FoldWorker) -> Shop:
+    def _shop(self, name: str, store: Store, fold_worker: FoldWorker) -> Shop:
         shop = build_shop(
             self._settings,
             name,
@@ -281,7 +282,7 @@ class Daemon:
         connectors = self._settings.connectors
         return [name for name in connectors if connectors[name].enabled]
 
-    def _host(self, name: str, store: SqliteStore) -> Host:
+    def _host(self, name: str, store: Store) -> Host:
         settings = self._settings.connectors[name]
         return Host(
             registry.build(name, settings.type, settings.options),
@@ -297,7 +298,7 @@ class Daemon:
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await lifecycle.poll_now(self._hosts, name)
 
-    def _receiver(self, store: SqliteStore, fold_worker: FoldWorker) -> Receiver:
+    def _receiver(self, store: Store, fold_worker: FoldWorker) -> Receiver:
         signers, answers = self._signers, self._answers
         return Receiver(store.inbox, self._clock, signers, fold_worker.wake, answers)
 
@@ -312,7 +313,7 @@ class Daemon:
             if shop.subscription is None and not live.get(name)
         }
 
-    def _known_jobs(self, store: SqliteStore) -> Jobs:
+    def _known_jobs(self, store: Store) -> Jobs:
         """Connect each scheduled job with the part that does its work."""
         jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
         self._pruner.pruned = jobs.does("prune", "", self._pruner.wake)
@@ -334,7 +335,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _tasks(
-        self, store: SqliteStore, fold_worker: FoldWorker, reloader: Reloader
+        self, store: Store, fold_worker: FoldWorker, reloader: Reloader
     ) -> AsyncIterator[None]:
         """Run every loop; at the stop, finish the dispatchers and cancel the rest."""
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
@@ -396,7 +397,7 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _listeners(
         self,
-        store: SqliteStore,
+        store: Store,
         routes: list[web.RouteDef],
         public: socket.socket,
         admin: socket.socket,

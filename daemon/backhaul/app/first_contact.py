@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
+    from backhaul.store import Store
     from backhaul.store.operations import KeyValues
-    from backhaul.store.sqlite.database import SqliteStore
 
 
 class FirstContact:
@@ -75,7 +75,7 @@ async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> N
         stopped.cancel()
 
 
-async def mark_interrupted(store: SqliteStore, stores: Collection[str]) -> None:
+async def mark_interrupted(store: Store, stores: Collection[str]) -> None:
     """Mark commands uncertain that were being sent when the daemon died.
 
     Logs what the database holds of a store that is not among the configured `stores`.

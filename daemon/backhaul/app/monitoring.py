@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
+    from backhaul.store import Store
     from backhaul.store.operations import Alert
-    from backhaul.store.sqlite.database import SqliteStore
 
 OF_READING = frozenset(
     {
@@ -43,7 +43,7 @@ class Monitoring:
     def __init__(
         self,
         settings: Settings,
-        store: SqliteStore,
+        store: Store,
         caught_up: Callable[[], Awaitable[None]],
         status: Callable[[], Awaitable[dict[str, Any]]],
         instances: Callable[[], list[str]],
@@ -58,7 +58,7 @@ class Monitoring:
             for name, each in settings.connectors.items()
             if each.silent_after is not None
         }
-        self._users = store.users
+        self._store = store
         self._gauges = store.gauges
         self._conditions = store.alert_conditions
         self._status = status
@@ -96,8 +96,7 @@ class Monitoring:
             self._clock,
             self._status,
             changes,
-            self._users,
-            self._gauges,
+            self._store,
             self._sampler,
             deliveries,
         )

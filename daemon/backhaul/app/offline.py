@@ -27,8 +27,8 @@ from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
-from backhaul.store.sqlite.database import open_readable
-from backhaul.store.sqlite.opening import open_store, sole_writer
+from backhaul.store import database_at, open_store
+from backhaul.store.state_dir import sole_writer
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
 from backhaul.sync.store_identity import known_facts, learn_facts, require_same
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from backhaul.app.actions import Action
     from backhaul.platform.client import PlatformClient
     from backhaul.settings import Settings
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul.sync.refetcher import Refetcher
     from backhaul.sync.sync_scheduler import Reconciler
 
@@ -118,9 +118,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
             await store.stop()
 
 
-async def _ask_connector(
-    settings: Settings, store: SqliteStore, name: str
-) -> dict[str, int]:
+async def _ask_connector(settings: Settings, store: Store, name: str) -> dict[str, int]:
     """Ask one connector for its records; the daemon matches them when it starts."""
     own = settings.connectors[name]
     matcher = Matcher(CLOCK, settings.connect.match_wait)
@@ -148,7 +146,7 @@ def _nothing_to_wake() -> None:
 @asynccontextmanager
 async def _working(
     settings: Settings,
-    store: SqliteStore,
+    store: Store,
     clients: Mapping[str, PlatformClient],
     facts: Mapping[str, StoreFacts],
 ) -> AsyncIterator[dict[str, Reconciler]]:
@@ -195,10 +193,10 @@ async def open_dry_run(settings: Settings, name: str) -> AsyncIterator[SyncDryRu
     async def nothing() -> None:
         """Do nothing: a dry run folds no events, it only waits for the grace time."""
 
+    base_url, file = settings.stores[name].base_url, settings.database_file
     try:
-        facts = await client.facts()
-        base_url, file = settings.stores[name].base_url, settings.database_file
-        with open_readable(file) as store:
+        with database_at(file).readable() as store:
+            facts = await client.facts()
             known = await known_facts(name, store.mirror)
             require_same(name, base_url, known, facts, file)
             mirror = Comparison(name, store.mirror, lambda: facts.currency, nothing)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.decoding import Tracking
     from backhaul.settings import Settings
+    from backhaul.store import Store
     from backhaul.store.operations import KeyValues
-    from backhaul.store.sqlite.database import SqliteStore
 
 
 EXPECTS_STOCK = "expectedStock"
@@ -91,7 +91,7 @@ def build_dialect(settings: Settings, name: str) -> Dialect:
 def build_sender(
     settings: Settings,
     name: str,
-    store: SqliteStore,
+    store: Store,
     client: PlatformClient,
     transport: Transport,
     clock: Clock,
@@ -178,7 +178,7 @@ def guard_identity(
 
 def build_repair(
     name: str,
-    store: SqliteStore,
+    store: Store,
     fold_worker: FoldWorker,
     facts: Callable[[], StoreFacts],
 ) -> MirrorRepair:
@@ -196,7 +196,7 @@ def build_repair(
 def build_target_worker(
     settings: Settings,
     name: str,
-    store: SqliteStore,
+    store: Store,
     client: PlatformClient,
     repair: MirrorRepair,
     clock: Clock,
@@ -225,7 +225,7 @@ def build_target_worker(
 def build_reconciler(
     settings: Settings,
     name: str,
-    store: SqliteStore,
+    store: Store,
     client: PlatformClient,
     fold_worker: FoldWorker,
     clock: Clock,
@@ -255,7 +255,7 @@ def build_reconciler(
 
 def build_refetcher(
     name: str,
-    store: SqliteStore,
+    store: Store,
     client: PlatformClient,
     fold_worker: FoldWorker,
     clock: Clock,
@@ -281,7 +281,7 @@ class Shop(Struct, frozen=True):
 def build_shop(
     settings: Settings,
     name: str,
-    store: SqliteStore,
+    store: Store,
     fold_worker: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
@@ -334,7 +334,7 @@ def build_shop(
 def _subscription_manager(
     settings: Settings,
     name: str,
-    store: SqliteStore,
+    store: Store,
     client: PlatformClient,
     transport: Transport,
     signers: SecretRegistry,

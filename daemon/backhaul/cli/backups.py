@@ -9,11 +9,12 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
+from backhaul.store import database_at, open_store, test_restore
+from backhaul.store.database import manifest_of
+from backhaul.store.state_dir import sole_writer
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.restoring import Restored
-
-# The store's schema loads many modules, so these commands import it on use.
+    from backhaul.store.database import Restored
 
 
 def backup(
@@ -26,14 +27,12 @@ def backup(
     Backhaul checks the copy. It also writes a manifest (size and checksum) beside the
     copy; `backhaul restore` compares the backup with its manifest.
     """
-    from backhaul.store.sqlite import backup_manifest  # see above
-
-    database = context.settings(config).database_file
+    opened = database_at(context.settings(config).database_file)
     if out.exists():
         raise BackhaulError(f"{out} already exists; use another name")
-    made = backup_manifest.back_up(database, out, SystemClock())
+    made = opened.back_up(out, SystemClock())
     if as_json:
-        about = {"manifest": str(backup_manifest.path_of(out)), "sha256": made.sha256}
+        about = {"manifest": str(manifest_of(out)), "sha256": made.sha256}
         output.json({"file": str(out), "bytes": made.bytes, **about})
     else:
         typer.echo(f"{out}: {made.bytes} bytes, checked")
@@ -57,18 +56,14 @@ def restore(
     Backhaul checks the backup before it changes anything. The previous database stays
     in the same folder, under another name.
     """
-    from backhaul.store.sqlite import (
-        opening,  # see above
-        restoring,
-    )
-
     clock = SystemClock()
     if drill:
-        _report("can be restored", backup, restoring.drill(backup, clock), as_json)
+        _report("can be restored", backup, test_restore(backup, clock), as_json)
         return
     settings = context.settings(config)
-    with opening.sole_writer(settings.state_dir):
-        done = restoring.restore(backup, settings.database_file, settings.stores, clock)
+    opened = database_at(settings.database_file)
+    with sole_writer(settings.state_dir):
+        done = opened.restore(backup, settings.stores, clock)
     _report("is restored", backup, done, as_json)
     if as_json:
         return
@@ -114,11 +109,10 @@ def migrate(
 
     The daemon also does this when it starts.
     """
-    from backhaul.store.sqlite import opening  # see above
-
     settings = context.settings(config)
+    opened = database_at(settings.database_file)
     if plan:
-        steps = opening.pending(settings.database_file)
+        steps = opened.pending_migrations()
         if as_json:
             output.json({"ahead": steps})
             return
@@ -126,9 +120,9 @@ def migrate(
             typer.echo(step)
         typer.echo(f"{len(steps)} steps ahead" if steps else "nothing to do")
         return
-    with opening.sole_writer(settings.state_dir):
-        steps = opening.pending(settings.database_file)
-        opening.open_store(settings.database_file, SystemClock())
+    with sole_writer(settings.state_dir):
+        steps = opened.pending_migrations()
+        open_store(settings.database_file, SystemClock())
     if as_json:
         output.json({"done": steps})
     else:

@@ -10,7 +10,7 @@ import typer
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
 from backhaul.store.commands import can_restock_unshipped, cli_words, possible_verbs
-from backhaul.store.sql.documents import document_of
+from backhaul.store.documents import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from backhaul.cli.context import (
     OptionalReason,
     ReasonOption,
     example,
-    explainer,
+    reader,
 )
 from backhaul.cli.daemon_client import ask, change, who
 from backhaul.cli.events import StateOption, print_list, require_known
@@ -23,8 +23,7 @@ from backhaul.platform import requests
 from backhaul.settings import Settings
 from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.matching import Command
-from backhaul.store.sql.commands.queries import Wanted
-from backhaul.store.sql.read_models.lists import Explainer
+from backhaul.store.read_models import CommandFilter, Reader
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
@@ -46,8 +45,8 @@ def list_commands(
     as_json: JsonOption = False,
 ) -> None:
     """List commands: parked commands first, then the newest."""
-    selected = Wanted("planned" if plan else state, store, kind)
-    with explainer(config) as known:
+    selected = CommandFilter("planned" if plan else state, store, kind)
+    with reader(config) as known:
         total = known.count_commands(selected)
         if store is not None and not total:
             configured = context.settings(config).stores
@@ -62,7 +61,9 @@ def list_commands(
         output.note(f"and {total - shown} more; see --limit")
 
 
-def _list_rows(known: Explainer, selected: Wanted, limit: int, as_json: bool) -> int:
+def _list_rows(
+    known: Reader, selected: CommandFilter, limit: int, as_json: bool
+) -> int:
     rows = known.commands(selected, limit)
     shown = [{**row, "id": row["id"][:8]} for row in rows]
     columns = ("id", "created_at", "kind", "about", "state", "reason")
@@ -71,7 +72,11 @@ def _list_rows(known: Explainer, selected: Wanted, limit: int, as_json: bool) ->
 
 
 def _list_plan(
-    known: Explainer, settings: Settings, selected: Wanted, limit: int, as_json: bool
+    known: Reader,
+    settings: Settings,
+    selected: CommandFilter,
+    limit: int,
+    as_json: bool,
 ) -> int:
     """Print the requests of planned commands, in the order of planning."""
     found = [_request(settings, *row) for row in known.plan(selected, limit)]
@@ -127,7 +132,7 @@ def show_command(
 
 def known_command(command: str, config: ConfigOption) -> dict[str, Any]:
     """Return the command with this id or first characters. Raises BackhaulError."""
-    with explainer(config) as known:
+    with reader(config) as known:
         found = known.command(command)
     if found is None:
         raise BackhaulError(
@@ -270,7 +275,7 @@ def list_incidents(config: ConfigOption = None, as_json: JsonOption = False) -> 
     In most incidents, a parcel left although its order was cancelled or refunded, or a
     cancellation restocked units that had shipped. Times are UTC.
     """
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.incidents()
     if as_json:
         output.json(rows)

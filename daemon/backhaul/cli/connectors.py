@@ -14,7 +14,7 @@ from backhaul.cli.context import (
     LimitOption,
     ReasonOption,
     example,
-    explainer,
+    reader,
 )
 from backhaul.cli.daemon_client import change, who
 from backhaul.cli.events import StateOption, print_list, require_known
@@ -139,7 +139,7 @@ def deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """List deliveries of change notifications, newest first."""
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.deliveries(name, state, limit)
         if name is not None and not rows:
             configured = context.settings(config).connectors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,15 +13,15 @@ from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize
 from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
+from backhaul.store import database_at
 from backhaul.store.commands import LONGEST_REASON
-from backhaul.store.sql.read_models.lists import Explainer
-from backhaul.store.sqlite.sql_console import Asker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.errors import Finding
     from backhaul.settings import Connector, Settings
+    from backhaul.store.read_models import Reader, SqlConsole
 
 
 ConfigOption = Annotated[
@@ -106,48 +105,17 @@ def _check_connector(_: str, connector: Connector) -> list[Finding]:
 
 
 @contextlib.contextmanager
-def reading(database: Path) -> Iterator[None]:
-    """Raise BackhaulError where a query fails because the schema is too old."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-            raise
-        # The schema loads many modules: load them only after such an error.
-        from backhaul.store.sqlite import opening
-
-        ahead = opening.pending(database)
-        if not ahead:
-            raise
-        raise BackhaulError(
-            f"{database}: its schema is {len(ahead)} steps behind this version"
-            " (backhaul migrate --plan lists them); restart the daemon, or if none"
-            " runs: backhaul migrate"
-        ) from None
-
-
-@contextlib.contextmanager
-def explainer(config: Path | None) -> Iterator[Explainer]:
+def reader(config: Path | None) -> Iterator[Reader]:
     """Open the database read-only; this does not disturb a running daemon."""
-    file = settings(config).database_file
-    opened = Explainer(file)
-    try:
-        with reading(file):
-            yield opened
-    finally:
-        opened.close()
+    with database_at(settings(config).database_file).reader() as opened:
+        yield opened
 
 
 @contextlib.contextmanager
-def asker(config: Path | None) -> Iterator[Asker]:
+def console(config: Path | None) -> Iterator[SqlConsole]:
     """Open the database read-only for SQL; this does not disturb a running daemon."""
-    file = settings(config).database_file
-    opened = Asker(file, SystemClock())
-    try:
-        with reading(file):
-            yield opened
-    finally:
-        opened.close()
+    with database_at(settings(config).database_file).console(SystemClock()) as opened:
+        yield opened
 
 
 def example(*lines: str) -> str:

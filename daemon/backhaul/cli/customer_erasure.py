@@ -16,9 +16,8 @@ from backhaul.core.text import printable
 from backhaul.errors import BackhaulError, why
 from backhaul.maintenance.customer_erasure import ErasurePreview, preview
 from backhaul.settings import Settings
-from backhaul.store.customer_erasure import Erasure
-from backhaul.store.sqlite.database import open_readable
-from backhaul.store.sqlite.erased_bytes import holds, spellings
+from backhaul.store import database_at
+from backhaul.store.customer_erasure import Erasure, holds, spellings
 
 customers = typer.Typer(no_args_is_help=True, help="Erase personal data of customers.")
 forget = typer.Typer(
@@ -91,13 +90,13 @@ def erase_customer(
     output.record(_report(done, places))
 
 
-def _find(database: Path, store: str, typed: str) -> ErasurePreview:
+def _find(file: Path, store: str, typed: str) -> ErasurePreview:
     """Return the customer. Raises BackhaulError that names the nearest ones."""
-    if not database.exists():
+    if not file.exists():
         raise BackhaulError(
-            f"{database}: there is no database yet; start the daemon once: backhaul run"
+            f"{file}: there is no database yet; start the daemon once: backhaul run"
         )
-    with open_readable(database) as readable:
+    with database_at(file).readable() as readable:
         return asyncio.run(_find_or_suggest(readable.erasure, store, typed))
 
 
@@ -168,8 +167,8 @@ def _still_in(settings: Settings, texts: list[str]) -> list[str]:
     They may contain another person of the same name, which the operator has to judge.
     """
     files = {path for path in settings.state_dir.rglob("*") if path.is_file()}
-    database = settings.database_file
-    files |= set(database.parent.glob(f"{database.name}*"))
+    file = settings.database_file
+    files |= set(file.parent.glob(f"{file.name}*"))
     found = [(path, _texts_in(path, texts)) for path in sorted(files)]
     return [f"{path} ({' and '.join(what)})" for path, what in found if what]
 

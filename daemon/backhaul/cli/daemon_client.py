@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.settings import Settings
-    from backhaul.store.sql.read_models.lists import Row
+    from backhaul.store.read_models import Row
 
 
 ASK_SECONDS = 5.0

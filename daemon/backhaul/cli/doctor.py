@@ -12,13 +12,13 @@ from rich.console import Console
 from backhaul.app import jobs
 from backhaul.app.control_socket import Control
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, reader
 from backhaul.cli.daemon_client import ask
 from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, for_file_name
 from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.settings import Settings, configuration_file, load_settings
-from backhaul.store.sqlite import file_inspection
+from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from backhaul.doctor.bundle import Cleaner
@@ -175,7 +175,7 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
         yield f"store {name}", store.base_url
         if not store.webhook_secrets:
             yield f"webhooks {name}", _without_secret(settings)
-    for each in file_inspection.orphaned_work(settings.database_file, settings.stores):
+    for each in database_at(settings.database_file).orphaned_work(settings.stores):
         yield f"no store {each.store}", f"but it has {each}: {each.remedy}"
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
@@ -264,17 +264,16 @@ def _parts(
     config: Path | None, settings: Settings, cleaner: "Cleaner"
 ) -> dict[str, bytes]:
     from backhaul.doctor import bundle
-    from backhaul.store.sqlite import file_inspection
 
-    file = settings.database_file
+    opened = database_at(settings.database_file)
     return {
         "configuration.json": bundle.document(lambda: cleaner.settings(settings)),
         "status.json": bundle.document(
             lambda: cleaner.value(_status(config, settings))
         ),
         "jobs.json": bundle.document(lambda: cleaner.value(_jobs_as_json(config))),
-        "schema.sql": bundle.schema(file),
-        "counts.json": bundle.document(lambda: file_inspection.counts(file)),
+        "schema.sql": bundle.schema(opened),
+        "counts.json": bundle.document(opened.row_counts),
         "metrics.txt": cleaner.secrets(_metrics(settings)).encode(),
         "log.jsonl": bundle.log_lines(settings.log.file, cleaner).encode(),
     }
@@ -282,13 +281,13 @@ def _parts(
 
 def _status(config: Path | None, settings: Settings) -> dict[str, Any]:
     live, silence = ask(settings)
-    with explainer(config) as known:
+    with reader(config) as known:
         counts, consistency = known.counts(), known.consistency()
     return {"daemon": live or silence, **counts, "consistency": consistency}
 
 
 def _jobs_as_json(config: Path | None) -> list[dict[str, Any]]:
-    with explainer(config) as known:
+    with reader(config) as known:
         return list(known.jobs().values())
 
 

@@ -15,7 +15,7 @@ from backhaul.cli.context import (
     ReasonOption,
     SinceOption,
     example,
-    explainer,
+    reader,
 )
 from backhaul.cli.daemon_client import change, who
 from backhaul.core.lifecycle import State
@@ -44,7 +44,7 @@ def list_events(
     as_json: JsonOption = False,
 ) -> None:
     """List events, newest first."""
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.events(state, topic, limit)
     columns = ("id", "received_at", "topic", "about", "state", "detail")
     print_list(rows, columns, "no events", as_json)
@@ -57,7 +57,7 @@ def show_event(
     as_json: JsonOption = False,
 ) -> None:
     """Show one event with its headers and its raw body."""
-    with explainer(config) as known:
+    with reader(config) as known:
         found = known.event(event)
     if found is None:
         raise BackhaulError(f"there is no event {event}; see: backhaul events list")
@@ -69,7 +69,7 @@ def list_quarantine(
     config: ConfigOption = None, limit: LimitOption = 20, as_json: JsonOption = False
 ) -> None:
     """List quarantined events and records, newest first."""
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.quarantine(limit)
     columns = ("id", "at", "source", "name", "about", "locator", "reason")
     print_list(rows, columns, "nothing is in quarantine", as_json)
@@ -82,12 +82,13 @@ def show_quarantined(
     as_json: JsonOption = False,
 ) -> None:
     """Show one quarantined row as it arrived, with the reason."""
-    with explainer(config) as known:
+    with reader(config) as known:
         found = known.quarantined(row)
     if found is None:
         raise BackhaulError(
             f"there is no quarantined row {row}; see: backhaul quarantine list"
         )
+    found = {name: found[name] for name in found if name not in {"payload", "store"}}
     _show(found, as_json)
 
 

@@ -15,7 +15,7 @@ from loguru import logger
 from backhaul.core.text import printable, storable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
 from backhaul.observe.redaction import Redactor
-from backhaul.store.sqlite.file_backup import Damaged, is_damage
+from backhaul.store import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> Exception:
         _silence()
         where = error.filename or "the output"
         return Busy(f"{where}: {(error.strerror or 'no room').lower()}")
-    return Damaged("SQLite", str(error)) if is_damage(error) else error
+    return explained(error)
 
 
 def _say(error: Exception, redact: Redactor, debug: bool) -> None:

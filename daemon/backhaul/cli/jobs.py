@@ -9,7 +9,7 @@ import typer
 
 from backhaul.app.jobs import label
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, example, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, example, reader
 from backhaul.cli.daemon_client import ask, change, job_rows, who
 from backhaul.core.clock import SystemClock
 from backhaul.core.text import ago
@@ -36,7 +36,7 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the jobs with their schedule, last run and next run."""
     settings = context.settings(config)
     live, silence = ask(settings)
-    with explainer(config) as known:
+    with reader(config) as known:
         states = known.jobs()
     rows = job_rows(settings, live, states)
     if as_json:

@@ -18,9 +18,9 @@ import msgspec
 import typer
 
 from backhaul.cli import output
-from backhaul.cli.context import ConfigOption, asker
+from backhaul.cli.context import ConfigOption, console
 from backhaul.errors import BackhaulError, Unusable
-from backhaul.store.sqlite.sql_console import FILE, LONGEST_SECONDS, TABLE
+from backhaul.store.read_models import FILE, LONGEST_SECONDS, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -201,8 +201,8 @@ def query(
     """Run a read-only SQL query; docs/mirror.md lists the tables and columns."""
     form = chosen(as_csv, as_json, as_jsonl)
     statement = _read_stdin() if sql == "-" else sql
-    with asker(config) as opened, _ended_after(PATIENCE_SECONDS):
-        found = opened.ask(statement, TABLE if form is None else FILE)
+    with console(config) as opened, _ended_after(PATIENCE_SECONDS):
+        found = opened.query(statement, TABLE if form is None else FILE)
     if found.withheld:
         output.note(f"withheld, and shown as NULL: {', '.join(found.withheld)}")
     if form is not None:
@@ -253,7 +253,7 @@ def export(
 ) -> None:
     """Export a whole table or view as CSV, JSON or JSON lines."""
     form = chosen(as_csv, as_json, as_jsonl) or Format.CSV
-    with asker(config) as opened:
+    with console(config) as opened:
         columns = opened.columns(table)
         rows = chain.from_iterable(opened.pages(table))
         with open_output(out) as stream:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from backhaul.cli import output
-from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, reader
 from backhaul.cli.daemon_client import change
 from backhaul.cli.events import print_list
 from backhaul.errors import BackhaulError
@@ -48,7 +48,7 @@ def search(
     text = " ".join(words or ())
     if not text.strip():
         raise BackhaulError("give words to search for, such as: backhaul search asha")
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.search(text, kind, limit)
         behind = known.unindexed()
     print_list(
@@ -82,10 +82,10 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Show an object's full history: events, records, commands and stock moves."""
-    with explainer(config) as known:
-        found = known.objects(kind, name)
-        timelines = [(each, _timeline(known.life(kind, each))) for each in found]
-        searched = known.looked_in(kind)
+    with reader(config) as known:
+        found = known.find_objects(kind, name)
+        timelines = [(each, _timeline(known.timeline(kind, each))) for each in found]
+        searched = known.searched_in(kind)
     if not timelines:
         raise BackhaulError(
             f"the mirror has no {kind} {name!r}; Backhaul searched the {searched}."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, example, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, example, reader
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
 from backhaul.platform.secret_files import WebhookSecretFile
@@ -32,7 +32,7 @@ def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> No
     A fingerprint is the beginning of the secret's SHA-256 hash. To compute the hash:
     printf %s "$SECRET" | sha256sum
     """
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.webhook_secrets()
     if as_json:
         output.json(rows)
@@ -64,7 +64,7 @@ def revoke_secret(
     as_json: JsonOption = False,
 ) -> None:
     """Stop accepting a webhook secret; a restart does not undo this."""
-    with explainer(config) as known:
+    with reader(config) as known:
         rows = known.webhook_secrets()
     found = [row for row in rows if row["fingerprint"].startswith(fingerprint)]
     if len(found) != 1:

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.accounts import TOKEN_FILE
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.context import ConfigOption, JsonOption, reader
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
 from backhaul.cli.problems import problems
 from backhaul.core.clock import SystemClock
 from backhaul.core.lifecycle import State
 from backhaul.core.text import ago
-from backhaul.store.sql.commands.queries import Wanted
-from backhaul.store.sql.read_models.dashboard import Board
+from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from backhaul.settings import Settings
-    from backhaul.store.sql.read_models.lists import Explainer
+    from backhaul.store.read_models import Reader
 
 
 OPEN = (State.PARKED, State.UNCERTAIN, State.SENDING, State.PLANNED)
@@ -205,12 +204,13 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """
     settings = context.settings(config)
     live, silence = ask(settings)
-    with explainer(config) as known:
+    with reader(config) as known:
         found = {"daemon": live, **_read(settings, known, live)}
+        token = _token(settings, known)
     if as_json:
         output.json(found)
         return
-    said = {**found, "silence": silence, "token": _token(settings)}
+    said = {**found, "silence": silence, "token": token}
     said["dry_run_of"] = live["dry_run"] if live else settings.dry_run_connections
     terminal = output.terminal()
     now = SystemClock().now()
@@ -218,9 +218,9 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 def _read(
-    settings: Settings, known: Explainer, live: dict[str, Any] | None
+    settings: Settings, known: Reader, live: dict[str, Any] | None
 ) -> dict[str, Any]:
-    overview = known.glance(settings.stores, settings.connectors)
+    overview = known.overview(settings.stores, settings.connectors)
     for name, store in overview["stores"].items():
         store |= {"sending": None, "stopped": {}, "paused": None}
         store |= (live or {}).get("stores", {}).get(name, {})
@@ -233,7 +233,7 @@ def _read(
         "confirmations": known.confirmations(),
         "targets_stopped": known.stopped_targets(),
         **overview,
-        "parked": known.commands(Wanted(state="parked"), PARKED_SHOWN),
+        "parked": known.commands(CommandFilter(state="parked"), PARKED_SHOWN),
         "jobs": job_rows(settings, live, known.jobs()),
         "disk": _disk(settings),
     }
@@ -250,13 +250,7 @@ def _disk(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _token(settings: Settings) -> str | None:
+def _token(settings: Settings, known: Reader) -> str | None:
     """Return the file with the token of the first login, while there is no user."""
     file = settings.state_dir / TOKEN_FILE
-    if not file.exists():
-        return None
-    board = Board(settings.database_file)
-    try:
-        return None if board.users() else str(file)
-    finally:
-        board.close()
+    return str(file) if file.exists() and not known.users() else None

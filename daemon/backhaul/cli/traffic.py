@@ -10,7 +10,7 @@ from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
-from backhaul.store.sql.inbox.export import Wanted
+from backhaul.store.read_models import EventFilter
 from backhaul.traffic.network_faults import NetworkFaults
 
 # `traffic_commands` does the work. It loads the store, the fold and the HTTP client, so
@@ -71,7 +71,7 @@ def capture(
         raise BackhaulError(
             "--json has no effect with -: a capture is JSON lines already"
         )
-    selected = Wanted(store, kind, topic, since, until, about)
+    selected = EventFilter(store, kind, topic, since, until, about)
     traffic_commands.capture(out, context.settings(config), selected, as_json=as_json)
 
 

@@ -25,9 +25,8 @@ from backhaul.ingest.topics import fold_for
 from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
+from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
-from backhaul.store.sqlite.file_inspection import mirror_differences
-from backhaul.store.sqlite.opening import open_history
 from backhaul.traffic import capture_files, sample_events
 from backhaul.traffic.capture_files import ReplayTarget
 
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.settings import Settings
-    from backhaul.store.sql.inbox.export import Wanted
-    from backhaul.store.sql.mirror.diff import Difference
+    from backhaul.store.mirror import Difference
+    from backhaul.store.read_models import EventFilter
     from backhaul.traffic.network_faults import NetworkFaults
 
 
@@ -47,20 +46,22 @@ TAKEN = (
 )
 
 
-def capture(out: Path, settings: Settings, selected: Wanted, *, as_json: bool) -> None:
+def capture(
+    out: Path, settings: Settings, selected: EventFilter, *, as_json: bool
+) -> None:
     """Write the selected events to a file, or to standard output if it is `-`."""
-    with open_history(settings.database_file) as history:
+    with database_at(settings.database_file).inbox_export() as export:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)
-            for name, text in history.facts().items()
+            for name, text in export.facts().items()
         }
         now = to_text(SystemClock().now())
         head = capture_files.CaptureHeader(capture_files.FORMAT, now, facts)
         with query.open_output(None if str(out) == "-" else out) as stream:
-            count = capture_files.write(head, history.arrivals(selected), stream)
+            count = capture_files.write(head, export.arrivals(selected), stream)
             if selected.store is not None and not count:
                 require_known(selected.store, [*settings.stores, *facts], "--store")
-        pruned = history.pruned
+        pruned = export.pruned
     if pruned:
         words = "left out: their bodies were deleted after database.retention_days"
         typer.echo(f"{pruned} events {words}", err=True)
@@ -94,7 +95,7 @@ def _compare(
         into, run, head.stores, fold_for(head.stores), SystemClock()
     )
     outcomes = asyncio.run(folding)
-    found = list(islice(mirror_differences(mirror, into), MOST_DIFFERENCES + 1))
+    found = list(islice(database_at(mirror).differences(into), MOST_DIFFERENCES + 1))
     rows = [_row(difference) for difference in found[:MOST_DIFFERENCES]]
     if as_json:
         more = len(found) > MOST_DIFFERENCES

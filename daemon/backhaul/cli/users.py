@@ -12,7 +12,6 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
 from backhaul.store.operations import ROLES
-from backhaul.store.sql.read_models.dashboard import Board
 
 users = typer.Typer(
     no_args_is_help=True, help="Users of the dashboard and their roles."
@@ -28,13 +27,8 @@ StdinOption = Annotated[
 @users.command("list")
 def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the users with their role and last login."""
-    file = context.settings(config).database_file
-    board = Board(file)
-    try:
-        with context.reading(file):
-            rows = board.users()
-    finally:
-        board.close()
+    with context.reader(config) as known:
+        rows = known.users()
     if as_json:
         output.json(rows)
         return

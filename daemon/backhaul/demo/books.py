@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from backhaul.store.sqlite.connections import open_reader
+from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +73,7 @@ class Progress(Struct, frozen=True):
 
 def read_books(database: Path, store: str, scanner: str) -> Books:
     """Read everything in one transaction. Raises sqlite3.Error."""
-    with closing(open_reader(database)) as connection:
+    with database_at(database).connection() as connection:
         connection.execute("BEGIN")
         values = {"store": store, "scanner": scanner}
         return Books(
@@ -87,7 +86,7 @@ def read_books(database: Path, store: str, scanner: str) -> Books:
 
 def read_progress(database: Path) -> Progress:
     """Count, on a connection of its own. Raises sqlite3.Error."""
-    with closing(open_reader(database)) as connection:
+    with database_at(database).connection() as connection:
         return Progress(*connection.execute(_PROGRESS).fetchone())
 
 
@@ -97,29 +96,27 @@ def counted_since(database: Path, instance: str, at: str) -> int:
     That is what the store knows of, and what the back office did itself until `at`.
     """
     values = {"causes": f"record {instance} %", "at": at}
-    with closing(open_reader(database)) as connection:
+    with database_at(database).connection() as connection:
         return int(connection.execute(_COUNTED, values).fetchone()[0])
 
 
 def records_from(database: Path, instance: str, locator: str) -> int:
     """Return how many records a back office handed in; `locator` is a LIKE pattern."""
     values = {"instance": instance, "locator": locator}
-    with closing(open_reader(database)) as connection:
+    with database_at(database).connection() as connection:
         return int(connection.execute(_RECORDS, values).fetchone()[0])
 
 
 def recent_latency_seconds(database: Path) -> float | None:
     """Return the median time from placed to mirrored of the last orders."""
-    with closing(open_reader(database)) as connection:
+    with database_at(database).connection() as connection:
         taken = sorted(row[0] for row in connection.execute(_RECENT))
     return taken[len(taken) // 2] if taken else None
 
 
 def damage(database: Path) -> list[str]:
     """Return what SQLite finds wrong with the file: nothing, if all is well."""
-    with closing(open_reader(database)) as connection:
-        found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-    return [] if found == ["ok"] else found
+    return database_at(database).faults(deep=True)
 
 
 _MIRROR = (

@@ -22,7 +22,6 @@ from pydantic import BaseModel, SecretStr
 from backhaul.errors import BackhaulError
 from backhaul.observe.redaction import REDACTED, Redactor
 from backhaul.settings import secret_values
-from backhaul.store.sqlite import file_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from backhaul.doctor.result import Result
     from backhaul.settings import Settings
+    from backhaul.store.database import Database
 
 
 _MAIL = re.compile(r"[^\s@<>\"',;]+@[^\s@<>\"',;]+")
@@ -171,12 +171,10 @@ def document(make: Callable[[], object]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(found, enc_hook=str), indent=2)
 
 
-def schema(database: Path) -> bytes:
+def schema(database: Database) -> bytes:
     """Return the statements that create the tables."""
     try:
-        return "".join(
-            f"{each};\n" for each in file_inspection.schema(database)
-        ).encode()
+        return "".join(f"{each};\n" for each in database.schema()).encode()
     except (BackhaulError, sqlite3.Error, OSError) as error:
         return f"-- {error}\n".encode()
 

@@ -9,7 +9,7 @@ import httpx
 from backhaul.app.control_socket import Control, NoDaemon
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite import file_inspection
+from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def _scope_of(kind: str) -> str:
 def writes(settings: Settings, name: str) -> Iterator[Result]:
     """Check which write scopes commands have used; the check itself never writes."""
     file = settings.database_file
-    taken = file_inspection.applied_kinds(file, name) if file.exists() else set()
+    taken = database_at(file).applied_kinds(name) if file.exists() else set()
     for scope, kinds in WRITES.items():
         if taken & kinds:
             yield ok("scope", f"{scope}: the platform has carried out commands", name)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.doctor.storage import is_closed
 from backhaul.errors import BackhaulError, CorruptData
-from backhaul.store.sqlite import file_inspection, file_replacement, opening
+from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
 READ = "run it as the daemon's user, while no other program locks the file"
-
-
-AGAIN = "run backhaul restore FILE again, or start the daemon to undo the restore"
 QUICK = (
     "quick_check found no fault: the structure of every page was read, and no index"
     " was compared with its table (backhaul doctor --deep does that)"
@@ -31,23 +29,20 @@ DEEP = (
 
 def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
     """Check a database, which may be in use; `deep` also compares each index."""
-    path = file_replacement.real_path(path)
+    path = Path(os.path.realpath(path))
     if is_closed(path.parent):
         yield fail("database", f"this user cannot read the folder of {path}", READ)
         return
-    if file_replacement.is_interrupted(path):
-        said = f"a restore into {path} is running or was interrupted"
-        yield fail("database", said, AGAIN)
-        return
-    if problem := opening.log_problem(path):
+    opened = database_at(path)
+    if problem := opened.problem():
         yield fail("database", *_split(problem))
         return
     if not path.exists():
         yield ok("database", f"{path} is created at the first start")
         return
     try:
-        ahead = opening.pending(path)
-        yield _mode(path, file_inspection.journal_mode(path))
+        ahead = opened.pending_migrations()
+        yield _mode(path, opened.journal_mode())
     except CorruptData as error:
         yield fail("database", *_split(str(error)))
         return
@@ -55,12 +50,12 @@ def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
         yield fail("database", str(error), READ)
         return
     yield _schema(path, ahead)
-    yield _integrity(path, deep=deep)
+    yield _integrity(path, opened.faults(deep=deep), deep=deep)
 
 
 def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
     """Check for work of stores that the settings lack, as after a renaming."""
-    for each in file_inspection.orphaned_work(path, stores):
+    for each in database_at(path).orphaned_work(stores):
         said = f"the settings have no such store, but it has {each}"
         yield fail("store", said, each.remedy, each.store)
 
@@ -85,8 +80,7 @@ def _schema(path: Path, ahead: list[str]) -> Result:
     return ok("schema", "matches this version")
 
 
-def _integrity(path: Path, *, deep: bool) -> Result:
-    problems = file_inspection.problems(path, deep=deep)
-    if problems:
-        return fail("integrity", f"{path}: {'; '.join(problems)}", RESTORE)
+def _integrity(path: Path, faults: list[str], *, deep: bool) -> Result:
+    if faults:
+        return fail("integrity", f"{path}: {'; '.join(faults)}", RESTORE)
     return ok("integrity", DEEP if deep else QUICK)

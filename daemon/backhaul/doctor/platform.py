@@ -13,7 +13,7 @@ from urllib.request import getproxies
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import OtherStore, ReadFailed, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.store.sqlite.database import open_readable
+from backhaul.store import database_at
 from backhaul.sync.store_identity import known_facts, require_same
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ async def _same(settings: Settings, name: str, facts: StoreFacts) -> Result:
     known, mirror = None, settings.database_file
     if mirror.exists():
         # Another check reports a database that cannot be read.
-        with suppress(ReadFailed), open_readable(mirror) as store:
+        with suppress(ReadFailed), database_at(mirror).readable() as store:
             known = await known_facts(name, store.mirror)
     try:
         require_same(name, settings.stores[name].base_url, known, facts, mirror)

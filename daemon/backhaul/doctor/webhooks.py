@@ -12,7 +12,7 @@ from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.store.sqlite import file_inspection
+from backhaul.store import database_at
 from backhaul.sync.webhook_subscriptions import HOOKS, NO_API, no_secret_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.transport import Response, Transport
     from backhaul.settings import Settings
-    from backhaul.store.sqlite.file_inspection import StoredWebhook
+    from backhaul.store.database import StoredWebhook
 
 PATIENCE_SECONDS = 15.0
 CHECK_SECONDS = 0.1
@@ -125,8 +125,9 @@ class RoundTrip:
         return None
 
     async def _try(self, hook: str) -> Result:
-        path, database = f"{HOOKS}/{quote(hook, safe='')}", self._settings.database_file
-        before, refused = file_inspection.last_event(database), self._refused()
+        path = f"{HOOKS}/{quote(hook, safe='')}"
+        inbox = database_at(self._settings.database_file)
+        before, refused = inbox.last_event(), self._refused()
         key = f"doctor-{secrets.token_hex(16)}"
         asked = await self._transport.send(f"{path}/test", b"{}", key)
         if asked.status in NO_API:
@@ -137,9 +138,7 @@ class RoundTrip:
         names = [hook, *(str(made.get(name) or "") for name in ("id", "eventId"))]
         began, came = self._clock.monotonic(), None
         for number in range(1, int(PATIENCE_SECONDS / CHECK_SECONDS)):
-            came = file_inspection.find_test_webhook(
-                database, before, self._name, names
-            )
+            came = inbox.find_test_webhook(before, self._name, names)
             if came is not None and came.is_test:
                 return self._came(came, self._clock.monotonic() - began)
             if number % CHECKS_PER_READ == 0:
@@ -206,7 +205,7 @@ class RoundTrip:
 
     def _untestable(self) -> Result:
         said = "this platform sends no test deliveries"
-        if file_inspection.last_event(self._settings.database_file):
+        if database_at(self._settings.database_file).last_event():
             return ok("webhooks", f"{said}; webhooks have arrived before", self._name)
         fix = "place an order, then: backhaul events list"
         return warn(

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from backhaul.core.clock import for_file_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.runtime.loop import Loop
-from backhaul.store.sqlite import backup_manifest
+from backhaul.store import database_at
+from backhaul.store.database import MANIFEST_SUFFIX, manifest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """The names of scheduled backups. Other files in the folder are never deleted."""
-_MANIFEST = re.escape(backup_manifest.SUFFIX)
+_MANIFEST = re.escape(MANIFEST_SUFFIX)
 _LEFT = re.compile(
     rf"\.{_OURS.pattern}(\.unfinished(-wal|-shm|-journal)?|{_MANIFEST}\.unfinished)",
     re.ASCII,
@@ -100,11 +101,11 @@ def _make(
         problem = f"the folder {plan.folder} could not be created: {why(error)}"
         raise BackhaulError(problem) from None
     _clear(plan.folder)
-    size = backup_manifest.back_up(plan.database, target, clock, ended).bytes
+    size = database_at(plan.database).back_up(target, clock, ended).bytes
     try:
         for old in _from_the_oldest(plan.folder, target)[: -plan.keep]:
             old.unlink(missing_ok=True)
-            backup_manifest.path_of(old).unlink(missing_ok=True)
+            manifest_of(old).unlink(missing_ok=True)
     except OSError as error:
         problem = f"an older backup could not be deleted: {why(error)}"
         raise BackhaulError(f"{target} was made, but {problem}") from None

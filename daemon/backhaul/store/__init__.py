@@ -1,1 +1,148 @@
-"""Where everything is kept: a contract of domain verbs, and its backends."""
+"""The store: protocols that the other folders use, and the engines behind them.
+
+The daemon works on a `Store`. Programs beside a running daemon use `database_at`. Only
+`backhaul.app` and this folder import an engine, or the SQL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.commands import (
+        AllCommands,
+        Decisions,
+        HistoryTags,
+        Incidents,
+        UncertainCommands,
+    )
+    from backhaul.store.customer_erasure import Erasure
+    from backhaul.store.database import Database, Restored
+    from backhaul.store.deliveries import Deliveries
+    from backhaul.store.inbox import Inbox, Quarantine, RefetchQueue, Reprocessing
+    from backhaul.store.mirror import Mirror, Passes
+    from backhaul.store.operations import (
+        AlertConditionReads,
+        Alerts,
+        Gauges,
+        JobRuns,
+        KeyValues,
+        MetricSamples,
+        OrphanedWork,
+        Retention,
+        Users,
+        WebhookSecrets,
+    )
+    from backhaul.store.read_models import Reader, SearchIndex
+    from backhaul.store.records import Records
+    from backhaul.store.stock_targets import Targets
+
+T = TypeVar("T")
+
+
+class Store(Protocol):
+    """Everything that the daemon stores, in families of methods.
+
+    One process at a time works on it (`sole_writer`). A method that writes is one
+    transaction. `start` and `stop` may be called twice.
+    """
+
+    path: Path
+    inbox: Inbox
+    reprocessing: Reprocessing
+    refetch_queue: RefetchQueue
+    quarantine: Quarantine
+    records: Records
+    commands: AllCommands
+    uncertain: UncertainCommands
+    tags: HistoryTags
+    decisions: Decisions
+    incidents: Incidents
+    targets: Targets
+    deliveries: Deliveries
+    mirror: Mirror
+    passes: Passes
+    search: SearchIndex
+    erasure: Erasure
+    kv: KeyValues
+    users: Users
+    webhook_secrets: WebhookSecrets
+    job_runs: JobRuns
+    alerts: Alerts
+    alert_conditions: AlertConditionReads
+    gauges: Gauges
+    metric_samples: MetricSamples
+    retention: Retention
+
+    async def read(self, query: Callable[[Reader], T]) -> T:
+        """Run a query for people in a thread. Raises ReadFailed."""
+        ...
+
+    async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
+        """Return the open work of stores that are not among these. May raise Busy."""
+        ...
+
+    def start(self) -> None:
+        """Start to write. Call this from the running event loop."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish the writes that were accepted, and close the database."""
+        ...
+
+    async def watch(self) -> NoReturn:
+        """Raise WriterFailed when nothing can be written any more."""
+        ...
+
+    def heartbeat(self) -> Future[None]:
+        """Resolve when the writer has answered, even with Busy."""
+        ...
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether the writer does something that may take minutes."""
+        ...
+
+
+def database_at(path: Path) -> Database:
+    """Return the database of a file, for a program beside the daemon.
+
+    Engines are imported on use, because each command line would wait for them.
+    """
+    from backhaul.store.sqlite.database_file import SqliteDatabase
+
+    return SqliteDatabase(path)
+
+
+def open_store(
+    path: Path, clock: Clock, notify: Callable[[str], None] = lambda _: None
+) -> Store:
+    """Bring the database to this version's schema and return its store, not started.
+
+    The database is backed up before its schema changes; `notify` gets a text before
+    each step that may take long. An interrupted restore is undone first. Raises
+    CorruptData if the file is damaged, not Backhaul's, or made by a newer version, and
+    ConfigurationError if it or its folder cannot be created.
+    """
+    from backhaul.store.sqlite.opening import open_store as open_sqlite
+
+    return open_sqlite(path, clock, notify=notify)
+
+
+def test_restore(backup: Path, clock: Clock) -> Restored:
+    """Restore a backup into a temporary folder. Raises CorruptData, BackhaulError."""
+    from backhaul.store.sqlite.restoring import drill
+
+    return drill(backup, clock)
+
+
+def explained(error: Exception) -> Exception:
+    """Return CorruptData for an engine's error about damage; other errors unchanged."""
+    from backhaul.store.sqlite.file_backup import Damaged, is_damage
+
+    return Damaged("SQLite", str(error)) if is_damage(error) else error

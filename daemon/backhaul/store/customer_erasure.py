@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from backhaul.store.read_models import Describe
 
@@ -124,3 +126,32 @@ class Erasure(Protocol):
     async def rewrite(self) -> None:
         """Rewrite the database without its unused parts."""
         ...
+
+
+CHUNK_BYTES = 1 << 20
+
+
+def spellings(texts: Iterable[str]) -> list[bytes]:
+    """Return the bytes of texts in a file: plain, in JSON, and in JSON within JSON."""
+    return sorted({each.encode().lower() for text in texts for each in _spelled(text)})
+
+
+def _spelled(text: str) -> Iterator[str]:
+    for is_ascii in (False, True):
+        once = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
+        yield from (text, once, json.dumps(once, ensure_ascii=is_ascii)[1:-1])
+
+
+def holds(path: Path, spelled: Sequence[bytes]) -> bool:
+    """Return whether a file contains one of these; they are in lower case."""
+    if not spelled or not path.exists():
+        return False
+    overlap = max(map(len, spelled))
+    tail = b""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            window = tail + chunk.lower()
+            if any(each in window for each in spelled):
+                return True
+            tail = window[-overlap:]
+    return False

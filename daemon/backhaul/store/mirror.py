@@ -93,6 +93,10 @@ class Passes(Protocol):
 class Mirror(Protocol):
     """Reads of the mirror, beside the writer. All methods may raise ReadFailed."""
 
+    async def get(self, name: str) -> str | None:
+        """Return a value of the key-value state, None if there is none."""
+        ...
+
     async def versions(
         self, kind: str, store: str, ids: Sequence[str]
     ) -> dict[str, Version]:
@@ -215,3 +219,17 @@ class Parcel(Struct, frozen=True):
     order_number: int | None
     order_external_id: str | None
     is_cancelled: bool
+
+
+class Difference(Struct, frozen=True):
+    """A value that differs between two mirrors.
+
+    If one mirror lacks the row, `column` is empty and its side is None.
+    """
+
+    table: str
+    store: str
+    id: str
+    column: str
+    left: object
+    right: object

@@ -1,11 +1,17 @@
-"""Search, lists, timelines and numbers for people."""
+"""Search, lists, timelines and figures for people, an operator's SQL, and exports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backhaul.store.inbox import Arrival
+    from backhaul.store.matching import Command
 
 
 class Words(Struct, frozen=True):
@@ -39,4 +45,299 @@ class SearchIndex(Protocol):
 
     async def rebuild(self) -> None:
         """Empty the index and begin at the first change again. May raise Busy."""
+        ...
+
+
+Row: TypeAlias = dict[str, Any]
+
+
+class CommandFilter(Struct, frozen=True):
+    """Which commands to list; None is any."""
+
+    state: str | None = None
+    store: str | None = None
+    kind: str | None = None
+
+
+KINDS = ("order", "product", "sku", "customer")
+"""The kinds of objects that have a timeline; `sku` is a variant."""
+
+
+class Reader(Protocol):
+    """What operators read, in the terminal and on the dashboard.
+
+    Lists come newest first unless a method says otherwise. `before` is the number of
+    the last row of the page before. Texts that are damaged in the database come with
+    replacement characters.
+    """
+
+    def events(
+        self,
+        state: str | None,
+        topic: str | None,
+        limit: int,
+        before: int | None = None,
+    ) -> list[Row]:
+        """Return events, with the object that each is about."""
+        ...
+
+    def event(self, id_: int) -> Row | None:
+        """Return one event with headers and body."""
+        ...
+
+    def commands(
+        self, wanted: CommandFilter, limit: int, after: str | None = None
+    ) -> list[Row]:
+        """Return commands: parked ones first, then the newest.
+
+        The list continues behind the command whose id is `after`.
+        """
+        ...
+
+    def count_commands(self, wanted: CommandFilter) -> int:
+        """Count the commands that `commands` would return without a limit."""
+        ...
+
+    def plan(self, wanted: CommandFilter, limit: int) -> list[tuple[Command, str]]:
+        """Return planned commands with their reason, in the order of planning.
+
+        Damaged commands are left out, because they will not be sent.
+        """
+        ...
+
+    def open_commands(self, state: str, limit: int) -> list[Row]:
+        """Return some commands that are planned, sending or uncertain."""
+        ...
+
+    def command(self, prefix: str) -> Row | None:
+        """Return the only command whose id begins so, with its evidence and history."""
+        ...
+
+    def incidents(self) -> list[Row]:
+        """Return the open incidents, the oldest first."""
+        ...
+
+    def quarantine(self, limit: int, before: int | None = None) -> list[Row]:
+        """Return open rows of the quarantine."""
+        ...
+
+    def quarantined(self, id_: int) -> Row | None:
+        """Return one row of the quarantine, with its record if it has one."""
+        ...
+
+    def can_correct(self, id_: int) -> bool:
+        """Return whether a quarantined shipment's tracking number can be sent alone."""
+        ...
+
+    def deliveries(
+        self, instance: str | None, state: str | None, limit: int
+    ) -> list[Row]:
+        """Return deliveries to connections."""
+        ...
+
+    def last_records(self, instance: str, limit: int) -> list[Row]:
+        """Return the last records of a connection."""
+        ...
+
+    def stores(self) -> list[str]:
+        """Return the stores that Backhaul has contacted, or has commands for."""
+        ...
+
+    def instances(self) -> list[str]:
+        """Return the connections that have deliveries."""
+        ...
+
+    def jobs(self) -> dict[tuple[str, str], Row]:
+        """Return the state of each scheduled job, by its name and store."""
+        ...
+
+    def job_runs(self, limit: int, before: int | None = None) -> list[Row]:
+        """Return recorded runs of jobs."""
+        ...
+
+    def passes(self, limit: int, before: int | None = None) -> list[Row]:
+        """Return passes over the platform's lists, with what each found."""
+        ...
+
+    def audit_entries(
+        self, who: str | None, limit: int, before: int | None = None
+    ) -> list[Row]:
+        """Return entries of the audit log, of one user or of all."""
+        ...
+
+    def stock_targets(
+        self,
+        state: str | None,
+        store: str | None,
+        limit: int,
+        before: int | None = None,
+    ) -> list[Row]:
+        """Return the back office's stock counts; `before` is a command's `seq`."""
+        ...
+
+    def stopped_targets(self) -> dict[str, str]:
+        """Return why a store's stock counts are not applied, by store."""
+        ...
+
+    def webhook_secrets(self) -> list[Row]:
+        """Return the fingerprint and state of each webhook secret."""
+        ...
+
+    def users(self) -> list[Row]:
+        """Return the users of the dashboard, by name, without their passwords."""
+        ...
+
+    def samples(self, since: str) -> list[Row]:
+        """Return the samples since a time, the oldest first."""
+        ...
+
+    def find_objects(self, kind: str, name: str) -> list[Row]:
+        """Return the objects that a typed name may mean; `kind` is one of KINDS.
+
+        An object that is not mirrored is returned if an event or a record names it;
+        then `mirrored` has the reason.
+        """
+        ...
+
+    def searched_in(self, kind: str) -> str:
+        """Return a text of what `find_objects` searches, with the numbers of rows."""
+        ...
+
+    def object(self, kind: str, store: str, id_: str) -> Row | None:
+        """Return an object by its key, with its document; `kind` is one of KINDS."""
+        ...
+
+    def parts(self, kind: str, store: str, id_: str) -> list[Row]:
+        """Return the lines of an order, or the variants of a product."""
+        ...
+
+    def timeline(self, kind: str, found: Row) -> list[Row]:
+        """Return the history of an object, the oldest entry first.
+
+        `found` comes from `find_objects` or `object`. An entry of an event has the
+        event's `body`, as long as it is stored.
+        """
+        ...
+
+    def search(
+        self, text: str, kind: str | None, limit: int, skip: int = 0
+    ) -> list[Row]:
+        """Return the objects with all the words, the best first, without `skip`."""
+        ...
+
+    def unindexed(self) -> int:
+        """Return how many changes the search index lacks."""
+        ...
+
+    def latest_changes(
+        self, kind: str | None, limit: int, before: int | None = None
+    ) -> list[Row]:
+        """Return the objects that changed last.
+
+        An object that changed again since `before` is on an earlier page too. After
+        fewer than `limit` rows there may be more: see `not_searched`.
+        """
+        ...
+
+    def not_searched(self, before: int | None) -> int | None:
+        """Return the change before which `latest_changes` did not search, if any."""
+        ...
+
+    def counts(self) -> Row:
+        """Return the backlog, and what needs an operator."""
+        ...
+
+    def overview(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
+        """Return the most important facts of each store and connection."""
+        ...
+
+    def confirmations(self) -> Row:
+        """Return the times from request to echo in the last hour."""
+        ...
+
+    def consistency(self) -> dict[str, Row]:
+        """Return since when each store's mirror is in sync, and which lists are not."""
+        ...
+
+
+class EventFilter(Struct, frozen=True):
+    """Which events; None is any. Times are text in UTC, `until` is exclusive.
+
+    `object` is an order by id, name, number or external id, a product by id or handle,
+    a variant by SKU, or a customer by id or e-mail.
+    """
+
+    store: str | None = None
+    kind: str | None = None
+    topic: str | None = None
+    since: str | None = None
+    until: str | None = None
+    object: str | None = None
+
+
+class InboxExport(Protocol):
+    """The inbox page by page: the events exactly as they arrived."""
+
+    @property
+    def pruned(self) -> int:
+        """How many events `arrivals` left out because retention deleted them."""
+        ...
+
+    def facts(self) -> dict[str, str]:
+        """Return the facts of each store, as JSON."""
+        ...
+
+    def outcomes(self) -> dict[str, int]:
+        """Return how many events have each state."""
+        ...
+
+    def arrivals(self, wanted: EventFilter) -> Iterator[Arrival]:
+        """Yield the events that are in the inbox now, in order of arrival.
+
+        No read lasts long, so that the daemon's checkpoints do not wait.
+        """
+        ...
+
+
+class QueryLimits(Struct, frozen=True):
+    """How large a result may be; `bytes` counts values, and names for each row."""
+
+    rows: int
+    bytes: int
+
+
+FILE = QueryLimits(100_000, 64 << 20)
+TABLE = QueryLimits(20_000, 4 << 20)
+"""For a table on a terminal, which takes much longer to lay out."""
+LONGEST_SECONDS = 5.0
+"""A longer query would keep the engine from cleaning up."""
+
+
+class QueryResult(Struct, frozen=True):
+    """The names of the columns, and the rows.
+
+    `withheld` names the columns that are NULL because they hold secrets.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    withheld: tuple[str, ...] = ()
+
+
+class SqlConsole(Protocol):
+    """Runs an operator's SQL, and reads whole tables; it cannot write."""
+
+    def query(self, sql: str, limits: QueryLimits = ...) -> QueryResult:
+        """Run one statement that reads. Raises BackhaulError with what is wrong."""
+        ...
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """Return the published columns of a table or view. Raises BackhaulError."""
+        ...
+
+    def pages(self, table: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield all rows of a table in the order of its key, each page a short read.
+
+        So the rows are not of one moment: each page shows the table as it is then.
+        """
         ...

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,7 @@ from backhaul.core.webhook import TOPICS
 from backhaul.demo.books import read_progress
 from backhaul.errors import BackhaulError
 from backhaul.ingest.topics import fold_for
-from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.file_inspection import mirror_differences
+from backhaul.store import database_at
 from backhaul.testing.processes import Program, ProgramError, await_true
 from backhaul.traffic import capture_files
 from backhaul.traffic.network_faults import NetworkFaults
@@ -32,7 +30,7 @@ from backhaul.traffic.network_faults import NetworkFaults
 if TYPE_CHECKING:
     from os import PathLike
 
-    from backhaul.store.sql.mirror.diff import Difference
+    from backhaul.store.mirror import Difference
     from backhaul.testing.processes import ReferenceStore
 
 
@@ -43,7 +41,7 @@ class Mirror(Struct, frozen=True):
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """Return the rows of a read-only query, as dicts by column name."""
-        with closing(connections.open_reader(self.path)) as connection:
+        with database_at(self.path).connection() as connection:
             return [dict(row) for row in connection.execute(sql, values)]
 
     def order(self, number: int) -> dict[str, Any]:
@@ -62,7 +60,7 @@ class Mirror(Struct, frozen=True):
 
     def differences(self, other: Mirror) -> list[Difference]:
         """Return the differences of two mirrors; empty if they are equal."""
-        return list(mirror_differences(self.path, other.path))
+        return list(database_at(self.path).differences(other.path))
 
 
 def sign(body: bytes, secret: str) -> str:

@@ -15,8 +15,8 @@ from backhaul.core import webhook
 from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.platform.client import StoreFacts  # noqa: TC001 - msgspec reads it
+from backhaul.store import database_at, open_store
 from backhaul.store.inbox import CONFIRMING, Arrival, Selection
-from backhaul.store.sqlite.opening import open_history, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from backhaul.core.clock import Clock
+    from backhaul.store import Store
     from backhaul.store.inbox import FoldOne
-    from backhaul.store.sqlite.database import SqliteStore
 
 
 FORMAT = 1
@@ -173,11 +173,11 @@ async def replay_into(
             await _fold_again(store, fold_one)
     finally:
         await store.stop()
-    with open_history(path) as history:
-        return history.outcomes()
+    with database_at(path).inbox_export() as export:
+        return export.outcomes()
 
 
-async def _fold_again(store: SqliteStore, fold_one: FoldOne) -> None:
+async def _fold_again(store: Store, fold_one: FoldOne) -> None:
     """Fold again the events that came before a read lowered a version."""
     for confirming in (True, False):
         after: int | None = 0

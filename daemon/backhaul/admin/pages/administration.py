@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sql.read_models.dashboard import Board
+    from backhaul.store.read_models import Reader
 
 
 PAGE_ROWS = 60
@@ -31,9 +31,9 @@ async def show_connectors(
     """Show each connection, whether it is up, and its last records."""
     status = await context.services.status()
 
-    def read(board: Board) -> dict[str, list[dict[str, Any]]]:
+    def read(reader: Reader) -> dict[str, list[dict[str, Any]]]:
         return {
-            name: board.last_records(name, LAST_RECORDS)
+            name: reader.last_records(name, LAST_RECORDS)
             for name in context.services.settings.connectors
         }
 
@@ -42,7 +42,7 @@ async def show_connectors(
         "connectors",
         connectors=context.services.settings.connectors,
         states=status["connectors"],
-        records=await context.boards.read(read),
+        records=await context.services.store.read(read),
     )
 
 
@@ -66,8 +66,8 @@ async def show_jobs(context: PageContext, page_request: PageRequest) -> web.Resp
     """Show each job's schedule, last run and next run, and the run history."""
     status = await context.services.status()
     since = cursor_of(page_request)
-    states, found = await context.boards.read(
-        lambda board: (board.jobs(), board.job_runs(PAGE_ROWS + 1, since))
+    states, found = await context.services.store.read(
+        lambda reader: (reader.jobs(), reader.job_runs(PAGE_ROWS + 1, since))
     )
     runs, pager = paginate(page_request, found, PAGE_ROWS)
     rows = [
@@ -99,8 +99,8 @@ async def change_job(context: PageContext, page_request: PageRequest) -> web.Res
 async def show_drift(context: PageContext, page_request: PageRequest) -> web.Response:
     """Show when the mirror was last verified, and the result of each full sync."""
     since = cursor_of(page_request)
-    consistency, found = await context.boards.read(
-        lambda board: (board.consistency(), board.sweeps(PAGE_ROWS + 1, since))
+    consistency, found = await context.services.store.read(
+        lambda reader: (reader.consistency(), reader.passes(PAGE_ROWS + 1, since))
     )
     sweeps, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(
@@ -113,7 +113,7 @@ async def show_charts(context: PageContext, page_request: PageRequest) -> web.Re
     span = DAY if page_request.query("span") == "day" else HOUR
     now = context.services.clock.now()
     since = to_text(now - span)
-    rows = await context.boards.read(lambda board: board.samples(since))
+    rows = await context.services.store.read(lambda reader: reader.samples(since))
     return context.page(
         page_request, "charts", rows=rows, span=span, is_day=span == DAY
     )
@@ -123,8 +123,8 @@ async def show_audit(context: PageContext, page_request: PageRequest) -> web.Res
     """Show the audit log, of one user if the query names one."""
     who = page_request.query("who")
     since = cursor_of(page_request)
-    found = await context.boards.read(
-        lambda board: board.audit(who, PAGE_ROWS + 1, since)
+    found = await context.services.store.read(
+        lambda reader: reader.audit_entries(who, PAGE_ROWS + 1, since)
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(page_request, "audit", rows=rows, who=who, pager=pager)
@@ -144,7 +144,7 @@ ROUTES = (
 async def show_stores(context: PageContext, page_request: PageRequest) -> web.Response:
     """Show each store: whether Backhaul sends to it, and its webhook secrets."""
     status = await context.services.status()
-    secrets = await context.boards.read(lambda board: board.webhook_secrets())
+    secrets = await context.services.store.read(lambda reader: reader.webhook_secrets())
     return context.page(
         page_request,
         "stores",
@@ -209,7 +209,7 @@ STORE_ROUTES = (
 
 async def show_users(context: PageContext, page_request: PageRequest) -> web.Response:
     """Show the users."""
-    members = await context.services.users.list()
+    members = await context.services.store.users.list()
     return context.page(page_request, "users", members=members, roles=list(ROLES))
 
 
@@ -284,7 +284,7 @@ USER_ROUTES = (
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
     """List the open incidents, the oldest first."""
-    rows = await context.boards.read(lambda board: board.incidents())
+    rows = await context.services.store.read(lambda reader: reader.incidents())
     return context.page(page_request, "incidents", rows=rows)
 
 

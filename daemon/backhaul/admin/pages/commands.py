@@ -13,9 +13,9 @@ from backhaul.store.commands import (
     can_restock_unshipped,
     possible_verbs,
 )
+from backhaul.store.documents import document_of
 from backhaul.store.operations import Role
-from backhaul.store.sql.commands.queries import Wanted
-from backhaul.store.sql.documents import document_of
+from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -57,14 +57,14 @@ MEANINGS = {
 
 async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
     """List the commands that need a decision first, then the newest."""
-    selected = Wanted(
+    selected = CommandFilter(
         page_request.query("state"),
         page_request.query("store"),
         page_request.query("kind"),
     )
     after = page_request.query(CURSOR)
-    found = await context.boards.read(
-        lambda board: board.commands(selected, PAGE_ROWS + 1, after)
+    found = await context.services.store.read(
+        lambda reader: reader.commands(selected, PAGE_ROWS + 1, after)
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(
@@ -138,7 +138,7 @@ async def _command_of(
     context: PageContext, page_request: PageRequest
 ) -> dict[str, Any]:
     id_ = page_request.request.match_info["id"]
-    command = await context.boards.read(lambda board: board.command(id_))
+    command = await context.services.store.read(lambda reader: reader.command(id_))
     if command is None:
         raise NotFound(f"No command has the id {id_}, or several ids begin with it.")
     return command
@@ -204,10 +204,10 @@ async def show_targets(context: PageContext, page_request: PageRequest) -> web.R
     """List the newest stock targets, and the stores whose targets are stopped."""
     state, store = page_request.query("state"), page_request.query("store")
     since = cursor_of(page_request)
-    stopped, found = await context.boards.read(
-        lambda board: (
-            board.stopped_targets(),
-            board.targets(state, store, PAGE_ROWS + 1, since),
+    stopped, found = await context.services.store.read(
+        lambda reader: (
+            reader.stopped_targets(),
+            reader.stock_targets(state, store, PAGE_ROWS + 1, since),
         )
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS, "seq")

@@ -27,8 +27,8 @@ async def show_list(context: PageContext, page_request: PageRequest) -> web.Resp
     """List the newest events, filtered by state and topic."""
     state, topic = page_request.query("state"), page_request.query("topic")
     since = cursor_of(page_request)
-    found = await context.boards.read(
-        lambda board: board.events(state, topic, PAGE_ROWS + 1, since)
+    found = await context.services.store.read(
+        lambda reader: reader.events(state, topic, PAGE_ROWS + 1, since)
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(
@@ -45,7 +45,7 @@ async def show_list(context: PageContext, page_request: PageRequest) -> web.Resp
 async def show_event(context: PageContext, page_request: PageRequest) -> web.Response:
     """Show an event with its headers and body."""
     id_ = int(page_request.request.match_info["id"])
-    event = await context.boards.read(lambda board: board.event(id_))
+    event = await context.services.store.read(lambda reader: reader.event(id_))
     if event is None:
         raise NotFound(f"No event has the number {id_}.")
     return context.page(page_request, "event", event=event)
@@ -54,7 +54,7 @@ async def show_event(context: PageContext, page_request: PageRequest) -> web.Res
 async def reprocess(context: PageContext, page_request: PageRequest) -> web.Response:
     """Reprocess an event; one that the mirror already contains changes nothing."""
     id_ = int(page_request.request.match_info["id"])
-    if await context.boards.read(lambda board: board.event(id_)) is None:
+    if await context.services.store.read(lambda reader: reader.event(id_)) is None:
         raise NotFound(f"No event has the number {id_}.")
     values = msgspec.to_builtins(Selection((id_,)))
     states = await context.change(page_request, "events/refold", **values)
@@ -88,8 +88,8 @@ async def show_quarantine(
 ) -> web.Response:
     """List the open rows of the quarantine."""
     since = cursor_of(page_request)
-    found = await context.boards.read(
-        lambda board: board.quarantine(PAGE_ROWS + 1, since)
+    found = await context.services.store.read(
+        lambda reader: reader.quarantine(PAGE_ROWS + 1, since)
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(page_request, "quarantine", rows=rows, pager=pager)
@@ -107,7 +107,9 @@ async def show_quarantined(
         if name not in READ_ONLY_FIELDS
     }
     kind = known["kind"] if known else None
-    may_correct = await context.boards.read(lambda board: board.may_correct(row["id"]))
+    can_correct = await context.services.store.read(
+        lambda reader: reader.can_correct(row["id"])
+    )
     return context.page(
         page_request,
         "quarantined",
@@ -115,7 +117,7 @@ async def show_quarantined(
         kind=kind,
         fields=fields,
         blanks=BLANK_FIELDS,
-        may_correct=may_correct,
+        can_correct=can_correct,
     )
 
 
@@ -143,7 +145,7 @@ async def change(context: PageContext, page_request: PageRequest) -> web.Respons
 
 async def _row_of(context: PageContext, page_request: PageRequest) -> dict[str, Any]:
     id_ = int(page_request.request.match_info["id"])
-    row = await context.boards.read(lambda board: board.set_aside(id_))
+    row = await context.services.store.read(lambda reader: reader.quarantined(id_))
     if row is None:
         raise NotFound(f"No row in the quarantine has the number {id_}.")
     return row

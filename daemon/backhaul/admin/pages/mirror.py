@@ -8,13 +8,13 @@ from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, pager
 from backhaul.maintenance.search_indexer import summary
 from backhaul.store.operations import Role
-from backhaul.store.sql.read_models.dashboard import KINDS
+from backhaul.store.read_models import KINDS
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.sql.read_models.dashboard import Board
+    from backhaul.store.read_models import Reader
 
 PAGE_ROWS = 40
 SEARCHED = ("order", "product", "customer")
@@ -26,8 +26,8 @@ async def search(context: PageContext, page_request: PageRequest) -> web.Respons
     text, kind = page_request.query("q"), page_request.query("kind")
     kind = kind if kind in SEARCHED else None
     since = cursor_of(page_request)
-    rows, older = await context.boards.read(
-        lambda board: _find(board, text, kind, since)
+    rows, older = await context.services.store.read(
+        lambda reader: _find(reader, text, kind, since)
     )
     return context.page(
         page_request,
@@ -42,20 +42,22 @@ async def search(context: PageContext, page_request: PageRequest) -> web.Respons
 
 
 def _find(
-    board: Board, text: str | None, kind: str | None, since: int | None
+    reader: Reader, text: str | None, kind: str | None, since: int | None
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return a page of objects, and the cursor of the next page or None.
 
     The cursor is a change number, or for a search the count of results skipped.
     """
     if text is not None:
-        found = board.search(text, kind, PAGE_ROWS + 1, since or 0)
+        found = reader.search(text, kind, PAGE_ROWS + 1, since or 0)
         older = (since or 0) + PAGE_ROWS if len(found) > PAGE_ROWS else None
     else:
-        found = board.newest(kind, PAGE_ROWS + 1, since)
+        found = reader.latest_changes(kind, PAGE_ROWS + 1, since)
         is_full = len(found) > PAGE_ROWS
         older = (
-            int(found[PAGE_ROWS - 1]["change"]) if is_full else board.left_off(since)
+            int(found[PAGE_ROWS - 1]["change"])
+            if is_full
+            else reader.not_searched(since)
         )
     return found[:PAGE_ROWS], older
 
@@ -65,19 +67,19 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
     place = page_request.request.match_info
     kind, store, id_ = place["kind"], place["store"], place["id"]
 
-    def read(board: Board) -> dict[str, Any] | None:
-        mirrored = board.thing(kind, store, id_)
+    def read(reader: Reader) -> dict[str, Any] | None:
+        mirrored = reader.object(kind, store, id_)
         if mirrored is None:
             return None
-        history = [_with_summary(row) for row in board.life_of(kind, mirrored)]
+        history = [_with_summary(row) for row in reader.timeline(kind, mirrored)]
         return {
             "mirrored": mirrored,
             "history": history,
-            "incidents": _incidents(board, kind, store, id_),
-            "parts_rows": board.parts(kind, store, id_),
+            "incidents": _incidents(reader, kind, store, id_),
+            "parts_rows": reader.parts(kind, store, id_),
         }
 
-    found = await context.boards.read(read)
+    found = await context.services.store.read(read)
     if found is None:
         raise NotFound(
             f"The mirror has no {kind} {id_} of store {store}. If it is new, its"
@@ -91,12 +93,12 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
     return context.page(page_request, "object", kind=kind, facts=facts, **found)
 
 
-def _incidents(board: Board, kind: str, store: str, id_: str) -> list[dict[str, Any]]:
+def _incidents(reader: Reader, kind: str, store: str, id_: str) -> list[dict[str, Any]]:
     """Return the open incidents of an order; of other objects there are none."""
     if kind != "order":
         return []
     place = (store, id_)
-    return [x for x in board.incidents() if (x["store"], x["order_id"]) == place]
+    return [x for x in reader.incidents() if (x["store"], x["order_id"]) == place]
 
 
 def _with_summary(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
 from backhaul.store.operations import Role
-from backhaul.store.sql.commands.queries import Wanted
+from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.operations import Gauge
-    from backhaul.store.sql.read_models.dashboard import Board
+    from backhaul.store.read_models import Reader
 
 MAX_ROWS = 8
 
@@ -33,8 +33,8 @@ async def show_live(context: PageContext, page_request: PageRequest) -> web.Resp
 
 async def _facts(context: PageContext) -> dict[str, Any]:
     status = await context.services.status()
-    gauges = await context.services.gauges.waiting()
-    rows = await context.boards.read(_read)
+    gauges = await context.services.store.gauges.waiting()
+    rows = await context.services.store.read(_read)
     by_name = _by_name(gauges)
     return {
         "status": status,
@@ -56,19 +56,19 @@ async def _facts(context: PageContext) -> dict[str, Any]:
     }
 
 
-def _read(board: Board) -> dict[str, Any]:
-    parked = board.commands(Wanted(state="parked"), MAX_ROWS)
+def _read(reader: Reader) -> dict[str, Any]:
+    parked = reader.commands(CommandFilter(state="parked"), MAX_ROWS)
     open_commands = [
         row
         for state in ("uncertain", "sending", "planned")
-        for row in board.open_commands(state, MAX_ROWS)
+        for row in reader.open_commands(state, MAX_ROWS)
     ]
     return {
-        "incidents": board.incidents(),
+        "incidents": reader.incidents(),
         "parked": parked,
         "open_commands": open_commands[:MAX_ROWS],
-        "events": board.events(None, None, MAX_ROWS),
-        "consistency": board.consistency(),
+        "events": reader.events(None, None, MAX_ROWS),
+        "consistency": reader.consistency(),
     }
 
 

@@ -13,12 +13,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 from sqlite_utils import Database
 
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, CorruptData, why
-from backhaul.store.sqlite import file_backup, file_inspection
+from backhaul.store.database import Manifest, manifest_of
+from backhaul.store.sqlite import file_backup
 from backhaul.store.sqlite.migrations.versions import migrations
 
 if TYPE_CHECKING:
@@ -27,27 +27,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
 
-SUFFIX = ".manifest.json"
 _MOST_BYTES = 1 << 20
-
-
-class Manifest(Struct, frozen=True):
-    """What a backup contains: `rows` has the number of rows of each table.
-
-    `bytes` and `sha256` are those of the file. `schema_version` is the name of the
-    newest migration.
-    """
-
-    created_at: str
-    schema_version: str
-    bytes: int
-    sha256: str
-    rows: dict[str, int]
-
-
-def path_of(backup: Path) -> Path:
-    """Return the path of the manifest of a backup."""
-    return backup.with_name(backup.name + SUFFIX)
 
 
 def back_up(
@@ -60,17 +40,17 @@ def back_up(
 
     Returns the manifest. Raises what `file_backup.copy` raises; then there is no copy.
     """
-    path_of(target).unlink(missing_ok=True)  # of an earlier file of this name
+    manifest_of(target).unlink(missing_ok=True)  # of an earlier file of this name
     file_backup.copy(source, target, ended)
     try:
         made = describe(target, clock)
-        _write(path_of(target), made)
+        _write(manifest_of(target), made)
     except BaseException as error:
         target.unlink(missing_ok=True)
-        path_of(target).unlink(missing_ok=True)
+        manifest_of(target).unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise BackhaulError(
-                f"{path_of(target)}: cannot be written: {why(error)}"
+                f"{manifest_of(target)}: cannot be written: {why(error)}"
             ) from None
         raise
     return made
@@ -88,7 +68,7 @@ def describe_again(database: Path, before: Manifest) -> Manifest:
 
 def _described(database: Path, created_at: str) -> Manifest:
     # The bytes come last: SQLite has read the file before.
-    schema, rows = schema_version(database), file_inspection.counts(database)
+    schema, rows = schema_version(database), file_backup.row_counts(database)
     size = database.stat().st_size
     return Manifest(created_at, schema, size, sha256_of(database), rows)
 
@@ -98,7 +78,7 @@ def read(backup: Path) -> Manifest | None:
 
     Raises CorruptData if the manifest cannot be read.
     """
-    file = path_of(backup)
+    file = manifest_of(backup)
     try:
         if file.exists() and not file.is_file():  # opening a FIFO would never return
             raise OSError(errno.EINVAL, "not a file")

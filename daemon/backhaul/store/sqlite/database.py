@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from backhaul.core.clock import SystemClock
+from backhaul.store import Store
 from backhaul.store.sql.commands.history_tags import SqlHistoryTags
 from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
@@ -27,6 +28,7 @@ from backhaul.store.sql.operations.kv import SqlKeyValues
 from backhaul.store.sql.operations.retention import SqlRetention
 from backhaul.store.sql.operations.users import SqlUsers
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
+from backhaul.store.sql.read_models.dashboard import SqlReader
 from backhaul.store.sql.records.repository import SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 from backhaul.store.sqlite import connections
@@ -37,15 +39,18 @@ from backhaul.store.sqlite.inbox_append import append_batch
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.store.operations import OrphanedWork
+    from backhaul.store.read_models import Reader
     from backhaul.store.sqlite.writer import Connect, MakeWriter
 
+T = TypeVar("T")
 
-class SqliteStore:
+
+class SqliteStore(Store):
     """All families over one engine. `start` and `stop` may be called twice."""
 
     def __init__(
@@ -88,8 +93,10 @@ class SqliteStore:
         """Start the writer. Call from the running event loop."""
         self._writer.start()
 
+    async def read(self, query: Callable[[Reader], T]) -> T:
+        return await self.engine.read(lambda c: query(SqlReader(c)))
+
     async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-        """Return the open work of each store that is not one of these."""
         return await self._writer.urgent(
             lambda connection: orphaned_work.of_other_stores(connection, stores)
         )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
+from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sqlite import full_text
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.sql.family import Connection
     from backhaul.store.sqlite.engine import SqliteEngine
 
-CHUNK_BYTES = 1 << 20
 MERGE_PAGES = 64
 NEAREST = 5
 
@@ -60,29 +58,3 @@ class SqliteErasure(SqlErasure):
 
     async def rewrite(self) -> None:
         await self._writer.vacuum()
-
-
-def spellings(texts: Iterable[str]) -> list[bytes]:
-    """Return how a file may spell these: as they are, in JSON, in JSON within JSON."""
-    return sorted({each.encode().lower() for text in texts for each in _spelled(text)})
-
-
-def _spelled(text: str) -> Iterator[str]:
-    for is_ascii in (False, True):
-        once = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
-        yield from (text, once, json.dumps(once, ensure_ascii=is_ascii)[1:-1])
-
-
-def holds(path: Path, spelled: Sequence[bytes]) -> bool:
-    """Return whether a file contains one of these, given in lower case."""
-    if not spelled or not path.exists():
-        return False
-    overlap = max(map(len, spelled))
-    tail = b""
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            window = tail + chunk.lower()
-            if any(each in window for each in spelled):
-                return True
-            tail = window[-overlap:]
-    return False

@@ -183,6 +183,20 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         yield opened
 
 
+def row_counts(path: Path) -> dict[str, int]:
+    """Return how many rows each table has. Raises sqlite3.DatabaseError."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    with open_read_only(path) as connection:
+        names = [str(row[0]) for row in connection.execute(query)]
+        return {name: _count(connection, name) for name in names}
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    quoted = table.replace('"', '""')
+    (found,) = connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()  # noqa: S608 - a name of the schema
+    return int(found)
+
+
 def _fill(
     source: Path,
     target: Path,

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 import sqlite3
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from loguru import logger
 from sqlite_utils import Database
 
-from backhaul.errors import (
-    AlreadyRunning,
-    ConfigurationError,
-    CorruptData,
-    Finding,
-    why,
-)
-from backhaul.store.sql.inbox.export import History
+from backhaul.errors import AlreadyRunning, CorruptData
+from backhaul.store.database import manifest_of
 from backhaul.store.sqlite import (
     backup_manifest,
     connections,
@@ -29,19 +20,17 @@ from backhaul.store.sqlite import (
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.writer import Writer
+from backhaul.store.state_dir import OWNER_ONLY, setting_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.store.sqlite.writer import MakeWriter
 
-OWNER_ONLY = 0o700
 BEFORE = ".before-"
 """Stands between the database's name and the first migration, in an upgrade's copy."""
-_NOT_OF_THE_SETTING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
-"""A full disk and a missing right: another setting does not help."""
 
 
 def open_store(
@@ -179,63 +168,10 @@ def _back_up(
     )
     # Not the database before a restore: only it has what came after the backup.
     for older in path.parent.glob(f"{path.name}{BEFORE}m*"):
-        if older not in {kept, backup_manifest.path_of(kept)}:
+        if older not in {kept, manifest_of(kept)}:
             older.unlink()
 
 
 def _all() -> list[str]:
     with closing(sqlite3.connect(":memory:")) as nothing:
         return [entry.name for entry in migrations.pending(_wrapped(nothing))]
-
-
-@contextmanager
-def setting_errors(setting: str) -> Iterator[None]:
-    """Report a folder that cannot be used as a ConfigurationError of its setting."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _NOT_OF_THE_SETTING:
-            raise
-        reason = why(error)
-        if isinstance(error, FileExistsError | NotADirectoryError):
-            reason = "it is not a folder, or a part of its path is not"
-        problem = f"cannot be used: {reason}"
-        hint = "correct it, or name a folder that the daemon can write to"
-        finding = Finding(str(error.filename), setting, problem, hint)
-        raise ConfigurationError([finding]) from None
-
-
-@contextmanager
-def sole_writer(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of the state directory. Raises AlreadyRunning, ConfigurationError.
-
-    The lock has a file of its own: closing a second handle on the database file would
-    drop SQLite's locks on it.
-    """
-    with setting_errors("state_dir"):
-        state_dir.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
-        lock = os.open(state_dir / "backhaul.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise AlreadyRunning(
-                f"{state_dir}: another Backhaul uses this folder (process {holder});"
-                " stop that process first, or set another state_dir"
-            ) from None
-        os.truncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def open_history(path: Path) -> Iterator[History]:
-    """Open the history of a database that a daemon may write.
-
-    Raises CorruptData, and BackhaulError if there is no database or no read succeeds.
-    """
-    with closing(file_backup.open_beside(path)) as connection:
-        yield History(connection)

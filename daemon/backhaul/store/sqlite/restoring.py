@@ -12,28 +12,28 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from sqlite_utils import Database
 
 from backhaul.core.clock import for_file_name, to_text
 from backhaul.core.lifecycle import OPEN, State
 from backhaul.errors import BackhaulError, CorruptData, why
+from backhaul.store.database import Restored
 from backhaul.store.sql.commands import history_tags
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sqlite import (
     backup_manifest,
     file_backup,
-    file_inspection,
     file_replacement,
     opening,
 )
 from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.state_dir import OWNER_ONLY, setting_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.backup_manifest import Manifest
+    from backhaul.store.database import Manifest
 
 
 _USERS = "SELECT name, role, secret FROM users"
@@ -154,28 +154,6 @@ def _missing(
 COUNTED = ("inbox", "orders", "products", "customers", "commands")
 
 
-class Restored(Struct, frozen=True):
-    """What the backup contains, and what happened to the files in its place.
-
-    `moved` are the previous database and the files beside it. `returned` are the
-    decisions since the backup that the restore has undone, each with the command that
-    repeats it; None if there was no previous database, or it cannot be read. `undid`
-    means that an earlier, interrupted restore was undone.
-    """
-
-    rows: dict[str, int]
-    newest_event_at: str | None
-    moved: tuple[Path, ...] = ()
-    returned: tuple[str, ...] | None = None
-    undid: bool = False
-
-    @property
-    def aside(self) -> Path | None:
-        """The path of the previous database, None if there was none."""
-        is_database = (p for p in self.moved if not p.name.endswith(file_backup.SIDES))
-        return next(is_database, None)
-
-
 def drill(backup: Path, clock: Clock) -> Restored:
     """Restore into a temporary folder. Raises CorruptData, BackhaulError."""
     with tempfile.TemporaryDirectory(prefix="backhaul-drill-") as folder:
@@ -196,8 +174,8 @@ def restore(
     previous files are put back. Raises CorruptData, BackhaulError.
     """
     place = file_replacement.real_path(database)
-    with opening.setting_errors("database.url"):
-        place.parent.mkdir(opening.OWNER_ONLY, parents=True, exist_ok=True)
+    with setting_errors("database.url"):
+        place.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
     try:
         return _restore(backup, place, stores, clock)
     except OSError as error:
@@ -227,7 +205,9 @@ def _restore(
     finally:
         _clear(fresh)
     moved = tuple(file_replacement.part(aside, suffix) for suffix in reversed(parts))
-    return Restored(*_contents(place), moved, _returned(aside, place), undone)
+    was_there = aside if aside in moved else None
+    returned = _returned(aside, place)
+    return Restored(*_contents(place), moved, was_there, returned, undone)
 
 
 def _returned(aside: Path, place: Path) -> tuple[str, ...] | None:
@@ -327,13 +307,13 @@ def _copy(backup: Path, target: Path) -> None:
     if manifest is None:
         _require_own_log(backup)
         file_backup.copy(backup, target)
-        rows = file_inspection.counts(backup)
+        rows = file_backup.row_counts(backup)
     else:
         file_backup.copy_bytes(backup, target)
         _require_same_bytes(backup, target, manifest)
         file_backup.check(target)
         rows = manifest.rows
-    if file_inspection.counts(target) != rows:
+    if file_backup.row_counts(target) != rows:
         raise file_backup.Damaged(
             backup, "a copy of it has other numbers of rows in its tables"
         )

@@ -7,21 +7,23 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from backhaul.errors import BackhaulError
-from backhaul.store.sqlite import file_backup
+from backhaul.store.read_models import (
+    FILE,
+    LONGEST_SECONDS,
+    TABLE,
+    QueryResult,
+    SqlConsole,
+)
 from backhaul.store.sqlite.public_schema import INTERNAL, PUBLISHED
 from backhaul.store.sqlite.sql_guard import LIMITS, Guard, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.read_models import QueryLimits
 
-LONGEST_SECONDS = 5.0
-"""A read of any length keeps the write-ahead log from being taken up."""
 PAGE_ROWS = 500
 _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock: below a millisecond."""
@@ -32,38 +34,12 @@ MEMORY_BYTES = 256 << 20
 Values = tuple[Any, ...]
 
 
-class Bounds(Struct, frozen=True):
-    """How much an answer may hold; `bytes` counts values, and names for each row."""
+class SqliteConsole(SqlConsole):
+    """Runs SQL on a connection of its own, beside a running daemon."""
 
-    rows: int
-    bytes: int
-
-
-FILE = Bounds(100_000, 64 << 20)
-TABLE = Bounds(20_000, 4 << 20)
-"""Of a table on a terminal, which takes much longer to lay out."""
-
-
-class Answer(Struct, frozen=True):
-    """What a query found: names of the columns, and the rows.
-
-    `withheld` names the columns that are shown as NULL since they hold secrets.
-    """
-
-    columns: tuple[str, ...]
-    rows: list[Values]
-    withheld: tuple[str, ...] = ()
-
-
-class Asker:
-    """Reads on a connection of its own, beside a running daemon.
-
-    Raises CorruptData where the file is damaged.
-    """
-
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._clock = clock
-        self._connection = file_backup.open_beside(path)
+        self._connection = connection
         self._connection.row_factory = None
         self._connection.execute("PRAGMA query_only=ON")
         # Of the whole process, and it can only be lowered: this is for a program that
@@ -71,18 +47,13 @@ class Asker:
         self._connection.execute(f"PRAGMA hard_heap_limit={MEMORY_BYTES}")
         self._guard = Guard(self._connection)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def ask(self, sql: str, bounds: Bounds = FILE) -> Answer:
-        """Run one statement that reads. Raises BackhaulError with what is wrong."""
+    def query(self, sql: str, limits: QueryLimits = FILE) -> QueryResult:
         self._guard.begin(sql)
         with self._limited():
             try:
                 cursor = self._connection.execute(sql)
                 names = tuple(entry[0] for entry in cursor.description or ())
-                rows = _fetch(cursor, names, bounds)
+                rows = _fetch(cursor, names, limits)
             except (sqlite3.Error, sqlite3.Warning) as error:
                 raise BackhaulError(self._why_not(error)) from None
             except MemoryError:
@@ -91,7 +62,7 @@ class Asker:
                     " select fewer rows or columns"
                 ) from None
             cursor.close()
-        return Answer(names, rows, tuple(sorted(self._guard.withheld)))
+        return QueryResult(names, rows, tuple(sorted(self._guard.withheld)))
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the published columns of a table or view, and refuse any other."""
@@ -164,18 +135,18 @@ class Asker:
 
 
 def _fetch(
-    cursor: sqlite3.Cursor, names: Sequence[str], bounds: Bounds
+    cursor: sqlite3.Cursor, names: Sequence[str], limits: QueryLimits
 ) -> list[Values]:
     """Read rows until there are too many of them, or bytes in them."""
     each_row = sum(map(len, names))
     rows: list[Values] = []
-    left = bounds.bytes
+    left = limits.bytes
     for row in cursor:
         left -= each_row + sum(map(_bytes_of, row))
-        if left < 0 or len(rows) == bounds.rows:
-            most = f"{bounds.bytes >> 20} MB" if left < 0 else f"{bounds.rows:,} rows"
+        if left < 0 or len(rows) == limits.rows:
+            most = f"{limits.bytes >> 20} MB" if left < 0 else f"{limits.rows:,} rows"
             raise BackhaulError(
-                f"the result has more than {most}; {_LESS[bounds == TABLE]}"
+                f"the result has more than {most}; {_LESS[limits == TABLE]}"
             )
         rows.append(row)
     return rows

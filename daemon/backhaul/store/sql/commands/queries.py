@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from backhaul.store.sql.commands.rows import COLUMNS, to_command
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.store.matching import Command
+    from backhaul.store.read_models import CommandFilter
 
 Row = dict[str, Any]
 
@@ -51,17 +51,9 @@ _PARTS = {
 }
 
 
-class Wanted(Struct, frozen=True):
-    """Which commands to list; None is any."""
-
-    state: str | None = None
-    store: str | None = None
-    kind: str | None = None
-
-
 def listed(
     connection: sqlite3.Connection,
-    wanted: Wanted,
+    wanted: CommandFilter,
     limit: int,
     after: str | None = None,
 ) -> list[Row]:
@@ -81,14 +73,14 @@ def listed(
     return found
 
 
-def count(connection: sqlite3.Connection, wanted: Wanted) -> int:
+def count(connection: sqlite3.Connection, wanted: CommandFilter) -> int:
     """Count the commands that `listed` would return without a limit."""
     query = f"SELECT count(*) FROM commands WHERE {_WANTED}"  # noqa: S608 - constants
     return int(connection.execute(query, asdict(wanted)).fetchone()[0])
 
 
 def planned(
-    connection: sqlite3.Connection, wanted: Wanted, limit: int
+    connection: sqlite3.Connection, wanted: CommandFilter, limit: int
 ) -> list[tuple[Command, str]]:
     """Return what is planned, with the reason, in the order in which it may leave.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from backhaul.store.inbox import Arrival
+from backhaul.store.read_models import InboxExport
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backhaul.store.read_models import EventFilter
     from backhaul.store.sql.family import Connection
 
 WINDOW = 2_000
@@ -39,49 +40,25 @@ _OBJECTS = """
 """
 
 
-class Wanted(Struct, frozen=True):
-    """A filter for events; None leaves a condition out. Times are text in UTC.
+class SqlInboxExport(InboxExport):
+    """Reads on a connection of its own, beside a running daemon."""
 
-    `since` is included, `until` is not. `object` is an order by id, name, number or
-    external id, a product by id or handle, a variant by SKU, or a customer by id or
-    e-mail address.
-    """
-
-    store: str | None = None
-    kind: str | None = None
-    topic: str | None = None
-    since: str | None = None
-    until: str | None = None
-    object: str | None = None
-
-
-class History:
-    """Reads events on a connection of its own; a daemon may write meanwhile.
-
-    `pruned` counts the events that `arrivals` skipped because retention erased them.
-    """
+    pruned = 0
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.pruned = 0
 
     def facts(self) -> dict[str, str]:
-        """Return the facts of each store, as JSON."""
         return kv.with_prefix(self._connection, "facts:")
 
     def outcomes(self) -> dict[str, int]:
-        """Return the number of events in each state."""
         rows = self._connection.execute(
             "SELECT state, count(*) AS events FROM event_outcomes"
             " GROUP BY state ORDER BY state"
         )
         return {row[0]: row[1] for row in rows}
 
-    def arrivals(self, wanted: Wanted) -> Iterator[Arrival]:
-        """Yield the selected events that arrived until now, in order of arrival.
-
-        Each read is short: the daemon's checkpoints do not wait for the caller.
-        """
+    def arrivals(self, wanted: EventFilter) -> Iterator[Arrival]:
         filters = asdict(wanted)
         objects = self._objects(wanted)
         query = "SELECT coalesce(max(id), 0) AS newest FROM inbox"
@@ -102,7 +79,7 @@ class History:
         else:
             self.pruned += 1
 
-    def _objects(self, wanted: Wanted) -> set[str] | None:
+    def _objects(self, wanted: EventFilter) -> set[str] | None:
         """Return the ids that the name may mean; None if no object is selected."""
         if wanted.object is None:
             return None

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from backhaul.core import strict_json
+from backhaul.store.mirror import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,20 +42,6 @@ _KEYS = {
 _KEY = ("store", "id")
 Row = dict[str, Any]
 Key = tuple[str, ...]
-
-
-class Difference(Struct, frozen=True):
-    """A value that differs between two mirrors.
-
-    `column` is empty if one of the mirrors lacks the row; its side is None then.
-    """
-
-    table: str
-    store: str
-    id: str
-    column: str
-    left: object
-    right: object
 
 
 def differences(left: Connection, right: Connection) -> Iterator[Difference]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.store.read_models import Reader
 from backhaul.store.sql.inbox.quarantine_actions import may_correct
 from backhaul.store.sql.mirror.rows import NEWEST
-from backhaul.store.sql.read_models import timeline
-from backhaul.store.sql.read_models.lists import Explainer
+from backhaul.store.sql.read_models.lists import SqlLists
 
 if TYPE_CHECKING:
-    from backhaul.store.sql.read_models.lists import Row
+    from backhaul.store.read_models import Row
 
 SCANNED = 5_000
 """So many changes are looked through for a page: some milliseconds."""
@@ -116,22 +116,21 @@ _PARTS = {
         WHERE v.store = ? AND v.product_id = ? ORDER BY v.id
     """,
 }
-KINDS = tuple(_THINGS)
 
 
-class Board(Explainer):
-    """An Explainer that knows the dashboard's questions too."""
+class SqlReader(SqlLists, Reader):
+    """The whole Reader, with what only the dashboard uses."""
 
     def users(self) -> list[Row]:
         """Return everybody who may log in, without what is kept of passwords."""
         return self._rows(_USERS, ())
 
-    def set_aside(self, id_: int) -> Row | None:
+    def quarantined(self, id_: int) -> Row | None:
         """Return one row of the quarantine, with the record that it became."""
         rows = self._rows(_SET_ASIDE, (id_,))
         return rows[0] if rows else None
 
-    def may_correct(self, id_: int) -> bool:
+    def can_correct(self, id_: int) -> bool:
         """Return whether the number of a quarantined shipment can be sent alone."""
         return may_correct(self._connection, id_)
 
@@ -139,17 +138,17 @@ class Board(Explainer):
         """Return the minutes since then, in order."""
         return self._rows(_SAMPLES, (since,))
 
-    def sweeps(self, limit: int, before: int | None = None) -> list[Row]:
+    def passes(self, limit: int, before: int | None = None) -> list[Row]:
         """Return the newest walks and looks first, from before that number."""
         return self._rows(_SWEEPS, (limit, before))
 
-    def audit(
+    def audit_entries(
         self, who: str | None, limit: int, before: int | None = None
     ) -> list[Row]:
         """Return who did what, the newest first, from before that number."""
         return self._rows(_AUDIT, (who, limit, before))
 
-    def targets(
+    def stock_targets(
         self,
         state: str | None,
         store: str | None,
@@ -171,7 +170,7 @@ class Board(Explainer):
         """Return what an instance brought, the newest first."""
         return self._rows(_LAST_RECORDS, (instance, limit))
 
-    def newest(
+    def latest_changes(
         self, kind: str | None, limit: int, before: int | None = None
     ) -> list[Row]:
         """Return what changed last in the mirror, before the change with that number.
@@ -182,7 +181,7 @@ class Board(Explainer):
         found = self._rows(_NEWEST_CHANGES, (before, kind, limit))
         return [row | {"title": self._title(row)} for row in found]
 
-    def left_off(self, before: int | None) -> int | None:
+    def not_searched(self, before: int | None) -> int | None:
         """Return before which change `newest` did not look, if there are any."""
         found = self._connection.execute(_NOT_SCANNED, (before,)).fetchone()
         return int(found[0]) if found else None
@@ -194,7 +193,7 @@ class Board(Explainer):
         found = self._connection.execute(query, (row["store"], row["id"])).fetchone()
         return str(found[0]) if found else str(row["id"])
 
-    def thing(self, kind: str, store: str, id_: str) -> Row | None:
+    def object(self, kind: str, store: str, id_: str) -> Row | None:
         """Return an order, product, variant or customer by its key."""
         rows = self._rows(_THINGS[kind], (store, id_))
         return rows[0] if rows else None
@@ -203,7 +202,3 @@ class Board(Explainer):
         """Return the lines of an order, or the variants of a product."""
         query = _PARTS.get(kind)
         return self._rows(query, (store, id_)) if query else []
-
-    def life_of(self, kind: str, thing: Row) -> list[Row]:
-        """Return the life of what `thing` found, in order of time."""
-        return self.life(kind, thing) if kind in timeline.LIFE else []

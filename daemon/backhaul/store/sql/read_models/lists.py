@@ -15,17 +15,14 @@ from backhaul.store.sql.mirror.sync_progress import consistency
 from backhaul.store.sql.read_models import status_lists, timeline
 from backhaul.store.sql.records import unused_of_order
 from backhaul.store.sql.stock_targets import adjustments
-from backhaul.store.sqlite import file_backup, full_text
+from backhaul.store.sqlite import full_text
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from backhaul.store.matching import Command
-    from backhaul.store.sql.commands.queries import Wanted
-
-Row = dict[str, Any]
+    from backhaul.store.read_models import CommandFilter, Row
+    from backhaul.store.sql.family import Connection
 
 _EVENTS = """
     SELECT id, received_at, store, source, topic, state, kind, object_id, coalesce(
@@ -57,19 +54,11 @@ _WEBHOOK_SECRETS = """
 """
 
 
-class Explainer:
-    """Answers questions on a read-only connection; the daemon may run beside it.
+class SqlLists:
+    """The part of the Reader that the command line uses."""
 
-    Raises CorruptData where the file is damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._connection = file_backup.open_beside(path)
-        self._connection.text_factory = _readable
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Any = connection
 
     def events(
         self,
@@ -91,7 +80,7 @@ class Explainer:
         return rows[0] if rows else None
 
     def commands(
-        self, wanted: Wanted, limit: int, after: str | None = None
+        self, wanted: CommandFilter, limit: int, after: str | None = None
     ) -> list[Row]:
         """Return commands: those that wait for a person first, then the newest.
 
@@ -99,11 +88,11 @@ class Explainer:
         """
         return queries.listed(self._connection, wanted, limit, after)
 
-    def count_commands(self, wanted: Wanted) -> int:
+    def count_commands(self, wanted: CommandFilter) -> int:
         """Count the commands that `commands` would return without a limit."""
         return queries.count(self._connection, wanted)
 
-    def plan(self, wanted: Wanted, limit: int) -> list[tuple[Command, str]]:
+    def plan(self, wanted: CommandFilter, limit: int) -> list[tuple[Command, str]]:
         """Return what is planned, with the reason, in the order of planning."""
         return queries.planned(self._connection, wanted, limit)
 
@@ -144,7 +133,7 @@ class Explainer:
         rows = self._rows("SELECT * FROM job_state", ())
         return {(row["job"], row["store"]): row for row in rows}
 
-    def objects(self, kind: str, name: str) -> list[Row]:
+    def find_objects(self, kind: str, name: str) -> list[Row]:
         """Return the orders, products, variants or customers that may be meant.
 
         An object that is not mirrored is returned where an event or a record names it,
@@ -158,12 +147,12 @@ class Explainer:
             return found
         return unused_of_order.orders_named(self._connection, name)
 
-    def looked_in(self, kind: str) -> str:
+    def searched_in(self, kind: str) -> str:
         """Say where `objects` looks, and how much there is."""
         (counts,) = self._rows(_MIRRORED, ())
         return timeline.LOOKED_IN[kind].format(**counts)
 
-    def life(self, kind: str, found: Row) -> list[Row]:
+    def timeline(self, kind: str, found: Row) -> list[Row]:
         """Return the life of what `objects` found, in order of time."""
         is_variant = kind == "sku"
         values = {
@@ -211,7 +200,7 @@ class Explainer:
             "unknown_topics": {row["topic"]: row["n"] for row in unknown},
         }
 
-    def glance(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
+    def overview(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
         """Return of each store and instance what a person looks at first."""
         return {
             "stores": status_lists.stores(self._connection, stores),
@@ -246,16 +235,11 @@ class Explainer:
     def _rows(self, query: str, values: Any) -> list[Row]:
         return [dict(row) for row in self._iterate(query, values)]
 
-    def _iterate(self, query: str, values: Any) -> Iterator[sqlite3.Row]:
+    def _iterate(self, query: str, values: Any) -> Iterator[Any]:
         try:
             return iter(self._connection.execute(query, values).fetchall())
         except OverflowError:
             return iter(())  # no row has a number that large
-
-
-def _readable(text: bytes) -> str:
-    """Return text for a person, who is to see what is damaged as well."""
-    return text.decode(errors="replace")
 
 
 _MIRRORED = """

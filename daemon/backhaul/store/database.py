@@ -1,0 +1,183 @@
+"""A database from outside of the daemon: reads, checks, backup and restore."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store import Store
+    from backhaul.store.mirror import Difference
+    from backhaul.store.operations import OrphanedWork
+    from backhaul.store.read_models import InboxExport, Reader, SqlConsole
+    from backhaul.store.sql.family import Connection
+
+
+class StoredWebhook(Struct, frozen=True):
+    """A webhook in the inbox; `is_test`: its topic or its body shows a test."""
+
+    event: int
+    topic: str
+    is_test: bool
+
+
+class Manifest(Struct, frozen=True):
+    """What is in a backup; it lies in a file beside the backup.
+
+    `rows` has the number of rows of each table, `bytes` and `sha256` are the file's.
+    `schema_version` is the name of the newest migration.
+    """
+
+    created_at: str
+    schema_version: str
+    bytes: int
+    sha256: str
+    rows: dict[str, int]
+
+
+MANIFEST_SUFFIX = ".manifest.json"
+
+
+def manifest_of(backup: Path) -> Path:
+    """Return the file of a backup's manifest."""
+    return backup.with_name(backup.name + MANIFEST_SUFFIX)
+
+
+class Restored(Struct, frozen=True):
+    """The rows of a restored backup, and the files that it replaced.
+
+    `aside` is the previous database, None if there was none. `moved` has the files
+    beside it as well. `returned` are the decisions since the backup that the restore
+    has undone, each with the command that repeats it; None if there was no previous
+    database, or it cannot be read. `undid` means that an earlier, interrupted restore
+    was undone.
+    """
+
+    rows: dict[str, int]
+    newest_event_at: str | None
+    moved: tuple[Path, ...] = ()
+    aside: Path | None = None
+    returned: tuple[str, ...] | None = None
+    undid: bool = False
+
+
+class Database(Protocol):
+    """A database that a daemon may be writing meanwhile.
+
+    What `with` opens only reads. It raises CorruptData where the database is damaged,
+    and BackhaulError where there is no database, its schema is too old, or it cannot be
+    read now.
+    """
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        """Open the lists, timelines and figures for people."""
+        ...
+
+    def console(self, clock: Clock) -> AbstractContextManager[SqlConsole]:
+        """Open the database for an operator's SQL."""
+        ...
+
+    def inbox_export(self) -> AbstractContextManager[InboxExport]:
+        """Open the inbox, to read the events as they arrived."""
+        ...
+
+    def readable(self) -> AbstractContextManager[Store]:
+        """Open a store for its methods that only read; they raise ReadFailed."""
+        ...
+
+    def connection(self) -> AbstractContextManager[Connection]:
+        """Open a connection for statements on the tables of docs/mirror.md.
+
+        The rows have names. It only checks that the database is there when a statement
+        runs, and raises the engine's own errors.
+        """
+        ...
+
+    def differences(self, other: Path) -> Iterator[Difference]:
+        """Yield every difference to another mirror, table by table."""
+        ...
+
+    def problem(self) -> str:
+        """Return why the files must not be opened as they are, or an empty text.
+
+        A restore may have been interrupted, or a log of another database is beside it.
+        The text has the problem, a semicolon, and the fix.
+        """
+        ...
+
+    def journal_mode(self) -> str:
+        """Return how the engine logs changes: `wal`, or what the file was left in."""
+        ...
+
+    def pending_migrations(self) -> list[str]:
+        """Return the migrations that the schema lacks, without running them.
+
+        Raises CorruptData if a newer version made the database.
+        """
+        ...
+
+    def faults(self, *, deep: bool = False) -> list[str]:
+        """Return what is damaged; empty if nothing was found.
+
+        Reads the structure of every page. Only `deep` also compares each index with its
+        table, which takes several times as long.
+        """
+        ...
+
+    def schema(self) -> list[str]:
+        """Return the statements that made the tables, indexes and views."""
+        ...
+
+    def row_counts(self) -> dict[str, int]:
+        """Return how many rows each table has."""
+        ...
+
+    def applied_kinds(self, store: str) -> set[str]:
+        """Return the kinds of commands that the platform has ever carried out."""
+        ...
+
+    def last_event(self) -> int:
+        """Return the id of the newest event, 0 if there is none."""
+        ...
+
+    def find_test_webhook(
+        self, after: int, store: str, names: Sequence[str]
+    ) -> StoredWebhook | None:
+        """Return the test webhook that arrived after an event, or else any webhook.
+
+        A webhook may have no topic: then one of `names` identifies it, the ids that the
+        platform gave it.
+        """
+        ...
+
+    def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
+        """Return the open work of stores that are not among these.
+
+        Empty if the database is not there or cannot be read.
+        """
+        ...
+
+    def back_up(
+        self, target: Path, clock: Clock, ended: Callable[[], bool] = ...
+    ) -> Manifest:
+        """Copy the database to a file, check the copy, and write its manifest.
+
+        The copy is whole and durable, or it is not there. Raises CorruptData, and
+        BackhaulError if a file cannot be read or written, or `ended` returns True.
+        """
+        ...
+
+    def restore(self, backup: Path, stores: Iterable[str], clock: Clock) -> Restored:
+        """Replace the database with a backup. Hold `sole_writer` meanwhile.
+
+        The backup is checked, and brought to this version's schema, before any file is
+        changed. Then the database is checked in its place; if that fails, the database
+        from before is put back. Raises CorruptData, BackhaulError.
+        """
+        ...

@@ -1,0 +1,198 @@
+"""The database file from outside of the daemon; heavy modules are imported on use."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from backhaul.errors import BackhaulError
+from backhaul.store.database import Database, StoredWebhook
+from backhaul.store.sqlite import connections, file_backup, file_replacement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store import Store
+    from backhaul.store.database import Manifest, Restored
+    from backhaul.store.mirror import Difference
+    from backhaul.store.operations import OrphanedWork
+    from backhaul.store.read_models import InboxExport, Reader, SqlConsole
+    from backhaul.store.sql.family import Connection
+
+_APPLIED = """
+    SELECT DISTINCT kind FROM commands
+    WHERE store = :store AND state = 'applied'
+"""
+_LAST_EVENT = "SELECT coalesce(max(id), 0) FROM inbox"
+_DELIVERY = """
+    SELECT id, topic, topic LIKE '%/test' OR EXISTS (
+        SELECT 1 FROM json_each(:names)
+        WHERE value != '' AND instr(CAST(e.body AS TEXT), value)) AS is_test
+    FROM events e WHERE id > :after AND store = :store AND source = 'delivery'
+    ORDER BY is_test DESC, id LIMIT 1
+"""
+_SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+
+
+class SqliteDatabase(Database):
+    """One file; the daemon's log may lie beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        from backhaul.store.sql.read_models.dashboard import SqlReader
+
+        with self._beside() as connection:
+            connection.text_factory = _readable
+            yield SqlReader(connection)
+
+    @contextmanager
+    def console(self, clock: Clock) -> Iterator[SqlConsole]:
+        from backhaul.store.sqlite.sql_console import SqliteConsole
+
+        with self._beside() as connection:
+            yield SqliteConsole(connection, clock)
+
+    @contextmanager
+    def inbox_export(self) -> Iterator[InboxExport]:
+        from backhaul.store.sql.inbox.export import SqlInboxExport
+
+        with self._beside() as connection:
+            yield SqlInboxExport(connection)
+
+    @contextmanager
+    def readable(self) -> Iterator[Store]:
+        from backhaul.store.sqlite.database import open_readable
+
+        with open_readable(self._path) as store:
+            yield store
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        with closing(connections.open_reader(self._path)) as connection:
+            yield connection
+
+    def differences(self, other: Path) -> Iterator[Difference]:
+        from backhaul.store.sql.mirror.diff import differences
+
+        with self.connection() as left, SqliteDatabase(other).connection() as right:
+            yield from differences(left, right)
+
+    def problem(self) -> str:
+        from backhaul.store.sqlite import opening
+
+        path = file_replacement.real_path(self._path)
+        if file_replacement.is_interrupted(path):
+            return (
+                f"a restore into {path} is running or was interrupted; run backhaul"
+                " restore FILE again, or start the daemon to undo the restore"
+            )
+        return opening.log_problem(path)
+
+    def journal_mode(self) -> str:
+        ((mode,),) = self._rows("PRAGMA journal_mode")
+        return str(mode)
+
+    def pending_migrations(self) -> list[str]:
+        from backhaul.store.sqlite import opening
+
+        return opening.pending(self._path)
+
+    def faults(self, *, deep: bool = False) -> list[str]:
+        check = "PRAGMA integrity_check" if deep else "PRAGMA quick_check"
+        try:
+            with file_backup.open_read_only(self._path) as connection:
+                rows = connection.execute(check).fetchmany(file_backup.FINDINGS_SHOWN)
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
+        return [str(row[0]).strip() for row in rows if row[0] != "ok"]
+
+    def schema(self) -> list[str]:
+        return [str(row[0]) for row in self._rows(_SCHEMA)]
+
+    def row_counts(self) -> dict[str, int]:
+        with self._looking():
+            return file_backup.row_counts(self._path)
+
+    def applied_kinds(self, store: str) -> set[str]:
+        return {str(row[0]) for row in self._rows(_APPLIED, {"store": store})}
+
+    def last_event(self) -> int:
+        return int(self._rows(_LAST_EVENT)[0][0])
+
+    def find_test_webhook(
+        self, after: int, store: str, names: Sequence[str]
+    ) -> StoredWebhook | None:
+        values = {"after": after, "store": store, "names": json.dumps(names)}
+        rows = self._rows(_DELIVERY, values)
+        if not rows:
+            return None
+        event, topic, is_test = rows[0]
+        return StoredWebhook(event, topic, bool(is_test))
+
+    def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
+        from backhaul.store.sql.operations.orphaned_work import of_other_stores
+
+        try:
+            if not self._path.is_file():
+                return ()
+            with file_backup.open_read_only(self._path) as connection:
+                return of_other_stores(connection, stores)
+        except (OSError, sqlite3.Error):
+            return ()
+
+    def back_up(
+        self, target: Path, clock: Clock, ended: Callable[[], bool] = file_backup.never
+    ) -> Manifest:
+        from backhaul.store.sqlite import backup_manifest
+
+        return backup_manifest.back_up(self._path, target, clock, ended)
+
+    def restore(self, backup: Path, stores: Iterable[str], clock: Clock) -> Restored:
+        from backhaul.store.sqlite import restoring
+
+        return restoring.restore(backup, self._path, stores, clock)
+
+    @contextmanager
+    def _beside(self) -> Iterator[sqlite3.Connection]:
+        """Open the file beside a daemon; name the migrations that a query needs."""
+        with closing(file_backup.open_beside(self._path)) as connection:
+            try:
+                yield connection
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                    raise
+                self._require_schema()
+                raise
+
+    def _require_schema(self) -> None:
+        if ahead := self.pending_migrations():
+            raise BackhaulError(
+                f"{self._path}: its schema is {len(ahead)} steps behind this version"
+                " (backhaul migrate --plan lists them); restart the daemon, or if none"
+                " runs: backhaul migrate"
+            ) from None
+
+    def _rows(
+        self, query: str, values: dict[str, object] | tuple[()] = ()
+    ) -> list[tuple[Any, ...]]:
+        with self._looking(), file_backup.open_read_only(self._path) as connection:
+            return connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise file_backup.unread(self._path, error) from None
+
+
+def _readable(text: bytes) -> str:
+    """Return plain text, which JSON can hold, also where the text is damaged."""
+    return text.decode(errors="replace")
