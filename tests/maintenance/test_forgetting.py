@@ -237,7 +237,9 @@ async def test_twice_is_once_and_nobody_is_said(store: SqliteStore) -> None:
     assert set(done["erased"].values()) == {0}
     again = await forget(store, EMAIL)
     assert again["customer"] == "cus_1"
-    with pytest.raises(BackhaulError, match="no customer of main has the id or e-mail"):
+    with pytest.raises(
+        BackhaulError, match="no customer of store main has the id or e-mail"
+    ):
         await forget(store, "cus_7")
 
 

@@ -89,10 +89,10 @@ class SecretRegistry:
         self._refresh(store, dropped)
 
     async def drop(
-        self, store: str, name: str, deed: AuditEntry, *, dropped: bool = True
+        self, store: str, name: str, entry: AuditEntry, *, dropped: bool = True
     ) -> None:
         """Revoke the secret with this fingerprint, or accept it again."""
-        self._refresh(store, await self._kept.set_revoked(store, name, dropped, deed))
+        self._refresh(store, await self._kept.set_revoked(store, name, dropped, entry))
 
     def _refresh(self, store: str, dropped: Collection[str]) -> None:
         known = ChainMap(*self._known[store].values())

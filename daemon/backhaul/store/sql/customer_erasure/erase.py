@@ -191,14 +191,23 @@ def _redact_responses(
                 {"left": left, "id": attempt},
             )
     for check, text in connection.execute(_CHECKS, place).fetchall():
-        found = document_of(text)
-        left = eraser.body("", str(found["body"]).encode())
-        if left is not None:
-            found["body"] = left.decode()
+        left_text = _redacted_check(text, eraser)
+        if left_text is not None:
             connection.execute(
                 "UPDATE looks SET read = :read WHERE id = :id",
-                {"read": json.dumps(found, ensure_ascii=False), "id": check},
+                {"read": left_text, "id": check},
             )
+
+
+def _redacted_check(text: str, eraser: Eraser) -> str | None:
+    """Return a check without the customer; an empty one if it is damaged."""
+    found = document_of(text)
+    if not found:
+        return "{}"
+    left = eraser.body("", str(found["body"]).encode())
+    if left is None:
+        return None
+    return json.dumps({**found, "body": left.decode()}, ensure_ascii=False)
 
 
 def _erase_event(
