@@ -158,7 +158,7 @@ FRAGMENTS: Fragments = {
     ),
     "document": lambda column: f"coalesce({column}, '{{}}')",
     "contains": lambda text, part: f"(strpos({text}, {part}) > 0)",
-    "ascii_text": lambda column: f"convert_from({column}, 'LATIN1')",
+    "ascii_text": lambda column: f"encode({column}, 'escape')",
     "same_letters": lambda left, right: f"(lower({left}) = lower({right}))",
     "epoch": lambda column: f"extract(epoch from ({column})::timestamptz)",
     "later": lambda column, seconds: (

@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 # A problem that returns begins again, even if some channel did not report its end.
 _BEGIN = """
-    INSERT INTO alerts (key, says, mend, began_at)
+    INSERT INTO alerts (key, says, "mend", began_at)
     VALUES (:key, :text, :remedy, :now)
-    ON CONFLICT (key) DO UPDATE SET says = excluded.says, mend = excluded.mend,
+    ON CONFLICT (key) DO UPDATE SET says = excluded.says, "mend" = excluded."mend",
         began_at = CASE WHEN alerts.gone_at IS NULL THEN alerts.began_at
             ELSE excluded.began_at END,
         gone_at = NULL
     WHERE alerts.gone_at IS NOT NULL OR alerts.says != excluded.says
-        OR alerts.mend != excluded.mend
+        OR alerts."mend" != excluded."mend"
 """
 _DELETE_REPORTED = """
     DELETE FROM alerts
     WHERE gone_at IS NOT NULL AND key NOT IN (SELECT key FROM alerts_told)
 """
-_KNOWN = "SELECT key, says, mend, began_at, gone_at FROM alerts ORDER BY began_at, key"
+_KNOWN = """
+    SELECT key, says, "mend", began_at, gone_at FROM alerts ORDER BY began_at, key
+"""
 _REPORTED = "SELECT way, key FROM alerts_told"
 _RECORD_BEGUN = """
     INSERT INTO alerts_told (way, key, at) VALUES (:channel, :key, :now)
