@@ -52,7 +52,7 @@ _OPEN = f"""
     LEFT JOIN event_outcomes o ON o.id = {_EVENT_ID}
     LEFT JOIN records r
       ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
-    WHERE q.state = 'open' AND (:before IS NULL OR q.id < :before)
+    WHERE q.state = 'open' AND q.id < coalesce(:before, 9223372036854775807)
     ORDER BY q.id DESC LIMIT :most
 """  # noqa: S608 - constants
 _NAMES = ("name", "number", "externalId", "handle", "title", "email")
