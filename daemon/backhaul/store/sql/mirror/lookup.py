@@ -38,7 +38,7 @@ _BY_SKU = f"""
     WHERE store = :store AND sku = :sku AND {NEWEST}
 """  # noqa: S608 - constants
 _BY_BARCODE = f"""
-    SELECT product_id, id, sku FROM variants v WHERE store = :store
+    SELECT product_id, id, sku FROM variants v WHERE {hint("+")}store = :store
     AND barcode IN (SELECT value FROM {elements(":spellings", "$")}) AND {NEWEST}
     ORDER BY id
 """  # noqa: S608 - constants
