@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from backhaul.store.sql.mirror.sync_progress import consistency
+from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sqlite.connections import open_reader
 from backhaul.sync.resource_types import KINDS
 from scenes.clock import START, VirtualClock
@@ -17,6 +17,7 @@ from scenes.databases import started_store
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backhaul.store.mirror import SyncState
     from backhaul.store.sqlite.database import SqliteStore
 
 
@@ -26,14 +27,13 @@ async def walk(store: SqliteStore, **notes: str) -> None:
         await store.passes.end(at.pass_id, 0, notes.get(kind, ""))
 
 
-def proved(path: Path) -> dict[str, Any]:
+def proved(path: Path) -> SyncState:
     with closing(open_reader(path)) as connection:
-        return consistency(connection)["main"]
+        return sync_states(connection)["main"]
 
 
 def equal_since(path: Path) -> str | None:
-    found: str | None = proved(path)["as_of"]
-    return found
+    return proved(path).as_of
 
 
 async def test_a_walk_that_a_clock_ahead_has_dated_gives_way_to_the_next(
@@ -87,12 +87,12 @@ async def test_a_list_that_was_proved_and_is_refused_now_holds_the_time_back(
         await clock.advance(86_400)
         await walk(store, orders=REFUSED)
         found = proved(store.path)
-        assert found["as_of"] == "2026-03-01T12:00:00.000Z"
-        assert found["kinds"]["orders"] == REFUSED
-        assert found["kinds"]["products"] == "2026-03-02T12:00:00.000Z"
-        assert found["unread"] == ["orders"]
+        assert found.as_of == "2026-03-01T12:00:00.000Z"
+        assert found.kinds["orders"] == REFUSED
+        assert found.kinds["products"] == "2026-03-02T12:00:00.000Z"
+        assert found.unread == ["orders"]
         await walk(store)
-        assert proved(store.path)["unread"] == []
+        assert proved(store.path).unread == []
         assert equal_since(store.path) == "2026-03-02T12:00:00.000Z"
 
 
@@ -100,7 +100,7 @@ async def test_a_list_that_could_never_be_read_has_no_say(tmp_path: Path) -> Non
     async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
         await walk(store, orders=REFUSED)
         found = proved(store.path)
-    assert (found["as_of"], found["unread"]) == ("2026-03-01T12:00:00.000Z", ["orders"])
+    assert (found.as_of, found.unread) == ("2026-03-01T12:00:00.000Z", ["orders"])
 
 
 @pytest.mark.parametrize("job", ["full", "backfill"])

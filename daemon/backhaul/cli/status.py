@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.settings import Settings
+    from backhaul.store.mirror import SyncState
     from backhaul.store.read_models import Reader
 
 
@@ -101,14 +102,14 @@ class _View:
             state = "fail" if store["stopped"] else ""
             yield Line(f"store {name}", "; ".join(filter(None, said)), "", state)
 
-    def _in_sync(self, proved: Mapping[str, Any] | None) -> str:
-        if proved is None:
+    def _in_sync(self, state: SyncState | None) -> str:
+        if state is None:
             return "in sync: not verified yet"
-        if proved["as_of"]:
-            unread = ", ".join(proved["unread"])
+        if state.as_of:
+            unread = ", ".join(state.unread)
             but = f"; {unread} cannot be read" if unread else ""
-            return f"in sync as of {self._when(proved['as_of'])}{but}"
-        kinds = proved["kinds"].items()
+            return f"in sync as of {self._when(state.as_of)}{but}"
+        kinds = state.kinds.items()
         lists = ", ".join(f"{kind}: {at or 'no'}" for kind, at in kinds)
         return f"in sync: not verified yet ({lists})"
 

@@ -52,6 +52,19 @@ class Pass(Struct, frozen=True):
         return self.missed + self.stale + self.deleted + self.foreign
 
 
+class SyncState(Struct, frozen=True):
+    """Since when a store's mirror is in sync, and by which lists.
+
+    `kinds` has for each list the start of its last full sync that left no difference,
+    or why the list cannot be read; `unread` names the lists that cannot be read.
+    `as_of` is the earliest of these times, None while a list has none.
+    """
+
+    as_of: str | None
+    kinds: dict[str, str | None]
+    unread: list[str]
+
+
 class Passes(Protocol):
     """Passes over the platform's lists: durable progress, and the differences found.
 

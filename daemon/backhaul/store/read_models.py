@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.inbox import Arrival
     from backhaul.store.matching import Command
+    from backhaul.store.mirror import SyncState
 
 
 class Words(Struct, frozen=True):
@@ -255,7 +256,7 @@ class Reader(Protocol):
         """Return the times from request to echo in the last hour."""
         ...
 
-    def consistency(self) -> dict[str, Row]:
+    def consistency(self) -> dict[str, SyncState]:
         """Return since when each store's mirror is in sync, and which lists are not."""
         ...
 

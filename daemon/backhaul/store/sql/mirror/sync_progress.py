@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from backhaul.core.fold import Drift, Version
-from backhaul.store.mirror import Pass, Progress
+from backhaul.store.mirror import Pass, Progress, SyncState
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import Family, read, write
 from backhaul.store.sql.mirror.write import TABLES, VERSION, is_erased
@@ -131,27 +131,29 @@ _LAST_FULL = """
 """
 
 
-def consistency(connection: Connection) -> dict[str, dict[str, Any]]:
-    """Return for each store since when the mirror is in sync, and by which lists.
+def sync_states(connection: Connection) -> dict[str, SyncState]:
+    """Return for each store since when its mirror is in sync.
 
-    `as_of` is the earliest start of the last full syncs that left no difference, one
-    for each list. A list that was never read does not count; one that was read and is
-    refused now does, because the mirror still has its rows. `unread` names both.
+    A list that was never read does not count. One that was read and is refused now
+    does, because the mirror still has its rows.
     """
-    found: dict[str, dict[str, Any]] = {}
+    kinds: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+    unread: defaultdict[str, list[str]] = defaultdict(list)
     bounds: defaultdict[str, list[str]] = defaultdict(list)
-    for name, kind, note, as_of, was_read in connection.execute(_LAST_FULL):
-        blank: dict[str, Any] = {"as_of": None, "kinds": {}, "unread": []}
-        store = found.setdefault(name, blank)
-        store["kinds"][kind] = note or as_of
+    for store, kind, note, as_of, was_read in connection.execute(_LAST_FULL):
+        kinds[store][kind] = note or as_of
         if note:
-            store["unread"].append(kind)
+            unread[store].append(kind)
         if was_read:
-            bounds[name].append(as_of or "")
-    for name, store in found.items():
-        if len(store["kinds"]) == _LISTS and all(bounds[name]):
-            store["as_of"] = min(bounds[name], default=None)
-    return found
+            bounds[store].append(as_of or "")
+    return {
+        store: SyncState(
+            min(bounds[store], default=None) or None if len(lists) == _LISTS else None,
+            lists,
+            unread[store],
+        )
+        for store, lists in kinds.items()
+    }
 
 
 _KEYS = {kind: (table, "id", "id") for kind, table in TABLES.items()}

@@ -10,7 +10,7 @@ from backhaul.core.clock import from_text
 from backhaul.errors import ReadFailed
 from backhaul.store.sql.dialect import epoch, greatest
 from backhaul.store.sql.family import Family, background, read
-from backhaul.store.sql.mirror.sync_progress import consistency
+from backhaul.store.sql.mirror.sync_progress import sync_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -125,11 +125,11 @@ def _in_sync_since(connection: Connection) -> list[Gauge]:
     return [
         (
             "consistent_as_of_timestamp_seconds",
-            from_text(found["as_of"]).timestamp(),
+            from_text(state.as_of).timestamp(),
             (store,),
         )
-        for store, found in consistency(connection).items()
-        if found["as_of"]
+        for store, state in sync_states(connection).items()
+        if state.as_of
     ]
 
 

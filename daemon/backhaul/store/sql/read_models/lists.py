@@ -11,7 +11,7 @@ from backhaul.store.sql.inbox import quarantine_rows, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
-from backhaul.store.sql.mirror.sync_progress import consistency
+from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sql.read_models import status_lists, timeline
 from backhaul.store.sql.records import unused_of_order
 from backhaul.store.sql.stock_targets import adjustments
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.store.matching import Command
+    from backhaul.store.mirror import SyncState
     from backhaul.store.read_models import CommandFilter, Row
     from backhaul.store.sql.family import Connection
 
@@ -228,9 +229,9 @@ class SqlLists:
         """Return what is known of each webhook secret, never the secret itself."""
         return self._rows(_WEBHOOK_SECRETS, ())
 
-    def consistency(self) -> dict[str, Row]:
+    def consistency(self) -> dict[str, SyncState]:
         """Return since when each store's mirror is known to be equal, and what not."""
-        return consistency(self._connection)
+        return sync_states(self._connection)
 
     def _rows(self, query: str, values: Any) -> list[Row]:
         return [dict(row) for row in self._iterate(query, values)]
