@@ -64,7 +64,7 @@ class SqliteStore(Store):
         self._writer = writer(path, append_batch, connect)
         self.engine = engine = SqliteEngine(path, self._writer, clock)
         self.inbox = SqlInbox(engine, clock)
-        self.records = SqlRecords(engine, clock)
+        self.records = SqlRecords(engine)
         self.deliveries = SqlDeliveries(engine, clock)
         self.quarantine = SqlQuarantine(engine)
         self.commands = SqlCommands(engine)

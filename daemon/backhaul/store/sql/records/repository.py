@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from backhaul.core.clock import Clock
     from backhaul.store.records import MatchOne, NewRecord, RecordOutcome
-    from backhaul.store.sql.family import Connection, Engine
+    from backhaul.store.sql.family import Connection
     from backhaul_sdk import NameInStore
 
 SHORTEST_WAIT = timedelta(milliseconds=50)
@@ -56,10 +55,6 @@ _MARK_APPLIED = """
 class SqlRecords(Family):
     """Records in a table, with their keys."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        super().__init__(engine)
-        self._clock = clock
-
     @write
     def cursor(self, connection: Connection, instance: str) -> str | None:
         row = connection.execute(
@@ -93,8 +88,9 @@ class SqlRecords(Family):
     def match(
         self, connection: Connection, match_one: MatchOne, limit: int
     ) -> list[RecordOutcome]:
-        moment = self._clock.now()
-        now, longest = to_text(moment), to_text(moment + LONGEST_WAIT)
+        now = self._now()
+        moment = from_text(now)
+        longest = to_text(moment + LONGEST_WAIT)
         values = {"now": now, "longest": longest, "limit": limit}
         waiting = [
             WaitingRecord(id_, instance, store, key, as_bytes(payload), *place)
