@@ -165,6 +165,7 @@ FRAGMENTS: Fragments = {
         f"to_char(({column})::timestamptz AT TIME ZONE 'UTC'"
         f' + make_interval(secs => {seconds}), \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\')'
     ),
+    "new_id": lambda column: f"RETURNING {column}",
     "hint": lambda _: "",
     "least": lambda *values: f"least({', '.join(values)})",
     "greatest": lambda *values: f"greatest({', '.join(values)})",

@@ -83,6 +83,11 @@ def later(column: str, seconds: float | str) -> str:
     return _mark("later", column, str(seconds))
 
 
+def new_id(column: str) -> str:
+    """Return the end of an INSERT of one row, whose `lastrowid` is then this column."""
+    return _mark("new_id", column)
+
+
 def hint(text: str) -> str:
     """Return a hint for SQLite's planner; other engines leave it out."""
     return _mark("hint", text)

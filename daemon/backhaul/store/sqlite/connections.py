@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
-from backhaul.store.sqlite.dialect import rendered
+from backhaul.store.sqlite.dialect import numbered, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,11 +111,19 @@ class Connection(sqlite3.Connection):
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         """Run one statement."""
-        return super().execute(rendered(sql), values)
+        text = rendered(sql)
+        if type(values) is dict:
+            text, pick = numbered(text)
+            values = pick(values)
+        return super().execute(text, values)
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> sqlite3.Cursor:
         """Run a statement once for each set of values."""
-        return super().executemany(rendered(sql), values)
+        text, rows = rendered(sql), list(values)
+        if rows and type(rows[0]) is dict:
+            text, pick = numbered(text)
+            rows = [pick(row) for row in rows]
+        return super().executemany(text, rows)
 
 
 def open_writer(path: Path) -> sqlite3.Connection:

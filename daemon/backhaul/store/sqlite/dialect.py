@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeAlias
 
 from backhaul.store.sql.dialect import Fragments, render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _member(column: str, path: str) -> str:
@@ -32,11 +38,34 @@ FRAGMENTS: Fragments = {
     "same_letters": lambda left, right: f"({left} = {right} COLLATE NOCASE)",
     "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
     "later": _later,
+    "new_id": lambda _: "",
     "hint": lambda text: text,
     "least": lambda *values: f"min({', '.join(values)})",
     "greatest": lambda *values: f"max({', '.join(values)})",
     "same": lambda left, right: f"({left} IS {right})",
 }
+
+
+Pick: TypeAlias = "Callable[[dict[str, object]], tuple[object, ...]]"
+_NAMED = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|:([A-Za-z_]\w*)""")
+
+
+@cache
+def numbered(sql: str) -> tuple[str, Pick]:
+    """Return a statement with `?1` for its first named value, and what picks values.
+
+    sqlite3 spends half a microsecond on each named value.
+    """
+    names: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"?{names.setdefault(name, len(names) + 1)}" if name else match[0]
+
+    text = _NAMED.sub(number, sql)
+    if len(names) > 1:
+        return text, itemgetter(*names)
+    return text, lambda values: tuple(values[name] for name in names)
 
 
 @cache

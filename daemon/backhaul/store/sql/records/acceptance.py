@@ -13,6 +13,7 @@ from backhaul.store.sql.commands.shipment_parts import (
     record_parts,
     split_shipment,
 )
+from backhaul.store.sql.dialect import new_id
 from backhaul.store.sql.documents import as_bytes
 from backhaul.store.sql.records.content import (
     content_of,
@@ -31,13 +32,13 @@ OTHER = "an earlier record with the same key has other content; the earlier coun
 GIVEN_UP = "an operator discarded an earlier record with the same key and other content"
 KEPT_BY_CONNECTOR = b'{"kind":"kept","record":{}}'
 """The payload of a bad row that its connector can apply as it is."""
-_ADD = """
+_ADD = f"""
     INSERT INTO records (instance, store, key, payload, raw, locator, state, reason,
                          received_at, retry_at, caused_at)
     VALUES (:instance, :store, :key, :payload, :raw, :locator, :state, :reason,
             :now, :now, :now)
-    ON CONFLICT (instance, key) DO NOTHING RETURNING id
-"""
+    ON CONFLICT (instance, key) DO NOTHING {new_id("id")}
+"""  # noqa: S608 - constants
 _KNOWN = """
     SELECT id, payload, raw, state, EXISTS (
         SELECT 1 FROM quarantine q WHERE q.source = 'record' AND q.name = r.instance
@@ -129,8 +130,8 @@ class Acceptance:
             "reason": reason,
             "now": record.received_at,
         }
-        row = self._connection.execute(_ADD, values).fetchone()
-        return None if row is None else int(row[0])
+        added = self._connection.execute(_ADD, values)
+        return added.lastrowid if added.rowcount else None
 
     def _accept_known(self, record: WaitingRecord, new: NewRecord) -> RecordOutcome:
         """Accept a known key: again while it has no command, so that none is doubled.

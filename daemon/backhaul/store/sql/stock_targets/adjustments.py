@@ -11,7 +11,7 @@ from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.rows import transition
-from backhaul.store.sql.dialect import elements, has, later, member
+from backhaul.store.sql.dialect import contains, elements, has, later, member
 from backhaul.store.sql.documents import Damaged
 from backhaul.store.sql.operations import kv
 
@@ -121,7 +121,7 @@ _INCLUDING = f"""
         SELECT i.variant_id FROM order_items i
         WHERE i.store = :store AND i.order_id = :object))
       AND (c.state = 'applied' OR s.state IN ('sending', 'uncertain', 'parked'))
-      AND (t.computation LIKE :with_id OR c.evidence LIKE :with_id)
+      AND ({contains("t.computation", ":id")} OR {contains("c.evidence", ":id")})
       AND NOT {OUTDATED} LIMIT 1
 """  # noqa: S608 - constants
 _OUTDATED = f"""
@@ -262,7 +262,7 @@ def name_affected_count(
     values = {
         "store": command.store,
         "object": command.target,
-        "with_id": f"%{command.id}%",
+        "id": command.id,
     }
     row = connection.execute(_INCLUDING, values).fetchone()
     if row is None:

@@ -13,7 +13,15 @@ from msgspec import Struct
 
 from backhaul.core.effect_proof import TagMeaning
 from backhaul.core.lifecycle import State
-from backhaul.store.sql.dialect import elements, has, least, member, number, same
+from backhaul.store.sql.dialect import (
+    contains,
+    elements,
+    has,
+    least,
+    member,
+    number,
+    same,
+)
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sql.stock_targets.adjustments import IN_FLIGHT, OUTDATED
 
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
 
 MAY_BE_LATE = frozenset({TagMeaning.LATE, TagMeaning.LINKED, TagMeaning.OWN})
 """Meanings of a tag that may be a late effect, also if a check found it before."""
+_HAS_MOVES = contains("s.evidence", "'\"moves\"'")
 # A count waits for an effect that a response reported. Only an effect that the history
 # proved, which is stored as `moves`, may have come after it. A later count has the
 # movement in the ledger, unless it took the movement for goods.
@@ -35,14 +44,14 @@ _AFFECTED = f"""
     LEFT JOIN stock_ledger l ON l.store = s.store AND l.adjustment_id = :adjustment
       AND l.variant_id = t.variant_id
     WHERE s.id = :command AND s.store = :store AND s.kind = 'adjust'
-      AND (s.effect_id IS NULL OR s.evidence LIKE '%"moves"%')
+      AND (s.effect_id IS NULL OR {_HAS_MOVES})
       AND NOT EXISTS (SELECT 1 FROM {elements("s.evidence", "$.doubled")} d
         WHERE d.value = :adjustment)
       AND NOT {same("t.correction", "s.id")} AND t.computation IS NOT NULL
       AND c.state IN ('planned', 'parked', 'applied')
       AND ({has("s.payload", "$.target")}
         OR coalesce(s.caused_at, s.created_at) <= t.as_of
-          AND t.computation NOT LIKE '%' || s.id || '%')
+          AND NOT {contains("t.computation", "s.id")})
       AND (:at >= substr({least("t.as_of", "c.created_at")}, 1, 19)
           AND (l.id IS NULL OR t.ledger IS NULL OR l.id > t.ledger)
         OR EXISTS (
