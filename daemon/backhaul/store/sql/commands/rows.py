@@ -60,9 +60,9 @@ def intact_command(row: Sequence[Any]) -> Command | None:
     digested = (id_, store, kind, target, payload)
     if any(type(text) is not str for text in (*digested, lane, instance)):
         return None
-    if not (is_document(payload) and is_intact(digest, digested)):
-        return None
-    return to_command(row)
+    command = to_command(row)
+    is_readable = bool(command.payload) or is_document(payload)
+    return command if is_readable and is_intact(digest, digested) else None
 
 
 def transition(
