@@ -227,7 +227,7 @@ class UncertainCommands(Protocol):
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
     ) -> Mapping[str, EffectOwner]:
-        """Return the command behind each adjustment of ours, and how it was sent."""
+        """Return the command behind each of our adjustments, and how it was sent."""
         ...
 
     async def last_adjusted(self, store: str) -> str | None:
