@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from loguru import logger
 
 from backhaul.core.clock import from_text, is_cancelled
-from backhaul.errors import Busy, first_of
+from backhaul.errors import Busy, Fatal, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -116,7 +116,10 @@ async def retry_while_busy(
         try:
             return await work()
         except* Busy as refused:
-            on_busy(first_of(refused))
+            error = first_of(refused)
+            if isinstance(error, Fatal):
+                raise error from None
+            on_busy(error)
         if is_cancelled():
             raise asyncio.CancelledError
         await clock.sleep(BUSY_SECONDS)

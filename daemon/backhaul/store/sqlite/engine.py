@@ -7,8 +7,9 @@ import sqlite3
 from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.core.clock import to_text
-from backhaul.errors import ReadFailed
+from backhaul.errors import CorruptData, ReadFailed
 from backhaul.store.sqlite.connections import Readers, concerns_the_file, log_of
+from backhaul.store.sqlite.file_backup import Damaged, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.writer import Writer
 
 T = TypeVar("T")
+
+
+class ReadDamaged(ReadFailed, CorruptData):
+    """A read found that the database is damaged: to read again does not help."""
 
 
 class SqliteEngine:
@@ -53,6 +58,8 @@ class SqliteEngine:
             with self.readers.lend() as connection:
                 return unit(connection)
         except sqlite3.Error as error:
+            if is_damage(error):
+                raise ReadDamaged(str(Damaged(self.path, str(error)))) from error
             raise ReadFailed(f"{self.path}: {error}") from error
 
     def now(self) -> str:

@@ -12,6 +12,7 @@ from backhaul.store.mirror import Pass, Progress, SyncState
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import Family, read, write
 from backhaul.store.sql.mirror.write import TABLES, VERSION, is_erased
+from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,9 +179,7 @@ class SqlMirror(Family):
     @read
     def get(self, connection: Connection, name: str) -> str | None:
         """Return a value of the key-value state, or None, without the writer."""
-        query = "SELECT value FROM marks WHERE name = :name"
-        row = connection.execute(query, {"name": name}).fetchone()
-        return str(row[0]) if row else None
+        return kv.get(connection, name)
 
     @read
     def versions(

@@ -23,13 +23,18 @@ class SqlKeyValues(Family):
 
     @write
     def get(self, connection: Connection, name: str) -> str | None:
-        query = "SELECT value FROM marks WHERE name = :name"
-        row = connection.execute(query, {"name": name}).fetchone()
-        return str(row[0]) if row else None
+        return get(connection, name)
 
     @write
     def put(self, connection: Connection, name: str, value: str) -> None:
         put(connection, name, value)
+
+
+def get(connection: Connection, name: str) -> str | None:
+    """Return a value, or None."""
+    query = "SELECT value FROM marks WHERE name = :name"
+    row = connection.execute(query, {"name": name}).fetchone()
+    return str(row[0]) if row else None
 
 
 def put(connection: Connection, name: str, value: str) -> None:
