@@ -119,7 +119,8 @@ class Connection(sqlite3.Connection):
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> sqlite3.Cursor:
         """Run a statement once for each set of values."""
-        text, rows = rendered(sql), list(values)
+        text = rendered(sql)
+        rows = values if isinstance(values, list) else list(values)
         if rows and type(rows[0]) is dict:
             text, pick = numbered(text)
             rows = [pick(row) for row in rows]
