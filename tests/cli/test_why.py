@@ -124,7 +124,9 @@ def steps(office: Office, kind: str, name: str) -> list[str]:
     return [row.strip() for row in rows]
 
 
-STOCK = "stock LS-S: -2 now 10, MANUAL_ADJUSTMENT by order #1001, told without an id"
+STOCK = (
+    "stock LS-S: -2 now 10, MANUAL_ADJUSTMENT by order #1001, reported without an id"
+)
 COUNTED = (
     "stock LS-S: +20 now 30, MANUAL_ADJUSTMENT"
     " by command abcdef01 (record erp counts.csv:2)"

@@ -11,13 +11,17 @@ import pytest
 from backhaul.connect.lifecycle import subscribe_all
 from backhaul.store import database_at
 from backhaul.store.deliveries import Subscriber
+from backhaul.store.read_records import FoundObject, TimelineEntry
 from scenes import payloads
 from scenes.databases import rows, take
 from scenes.notifications import Books, deliver, sink_of
 from scenes.payloads import envelope, instant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.connect.delivery_worker import DeliveryWorker
+    from backhaul.store.mirror import UnknownStatus
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.clock import VirtualClock
 
@@ -123,12 +127,12 @@ async def test_every_status_releases_an_order_or_is_explained(
     await take(store, news(300, financialStatus=status))
     is_released = status.strip().upper() in RELEASED
     assert await told(books, sink) == [PLACED] * is_released
-    said = [row["detail"] for row in timeline(store) if row["what"] == "payment"]
+    said = [row.detail or "" for row in timeline(store) if row.what == "payment"]
     assert bool(said) is not is_released
     assert all(f"financial status {status}".upper() in each.upper() for each in said)
     unknown = unknown_statuses(store)
     is_unknown = status in {"AUTHORIZED", "NEW WORD"}
-    assert [each["status"] for each in unknown] == [status] * is_unknown
+    assert [each.status for each in unknown] == [status] * is_unknown
 
 
 async def test_the_case_of_a_part_that_is_given_back_is_handed_out(
@@ -149,27 +153,26 @@ async def test_an_unknown_status_is_over_with_its_orders(
     await sink_of(Books(), store, clock, release_when="paid").subscribe()
     await take(store, news(300, financialStatus="ODD"))
     (found,) = unknown_statuses(store)
-    assert (found["status"], found["orders"], found["example"]) == ("ODD", 1, "#9")
+    assert (found.status, found.orders, found.example) == ("ODD", 1, "#9")
     await take(store, news(301, financialStatus="ODD", fulfillmentStatus="FULFILLED"))
     assert unknown_statuses(store) == []
 
 
-def timeline(store: SqliteStore) -> list[dict[str, Any]]:
+def timeline(store: SqliteStore) -> list[TimelineEntry]:
     with database_at(store.path).reader() as known:
-        return known.timeline("order", {"store": "main", "id": "ord_9", "name": "#9"})
+        return known.timeline("order", FoundObject("#9", "main", "ord_9", {}))
 
 
-def unknown_statuses(store: SqliteStore) -> list[dict[str, Any]]:
+def unknown_statuses(store: SqliteStore) -> Sequence[UnknownStatus]:
     with database_at(store.path).reader() as known:
-        found: list[dict[str, Any]] = known.counts()["unknown_statuses"]
-    return found
+        return known.counts().unknown_statuses
 
 
 def unreported(store: SqliteStore) -> list[tuple[str, str]]:
     """Return why `books` is not notified of the order: what, and in words."""
     life = timeline(store)
     words = ("connection", "payment", "confirmation")
-    return [(row["what"], row["detail"]) for row in life if row["what"] in words]
+    return [(row.what, row.detail or "") for row in life if row.what in words]
 
 
 @pytest.mark.parametrize("rule", ["placed", "confirmed"])

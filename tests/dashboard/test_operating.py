@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
-from backhaul.store.sql.read_models.dashboard import SCANNED
+from backhaul.store.sql.read_models.lists import SCANNED
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
 from scenes.databases import take

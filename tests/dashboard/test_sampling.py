@@ -10,6 +10,7 @@ from backhaul.admin.rendering import chart
 from backhaul.core.clock import to_text
 from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
+from backhaul.store.operations import MetricSample
 from scenes.clock import START, VirtualClock
 from scenes.databases import rows, started_store
 from scenes.waiting import until
@@ -56,10 +57,11 @@ async def minute(clock: VirtualClock) -> None:
 def test_a_silence_interrupts_the_line() -> None:
     moments = [*range(10), *range(30, 40), 50]
     points = [
-        {"at": to_text(START - HOUR + timedelta(minutes=m)), "n": float(m)}
+        MetricSample(at, 0, 0, 0, float(m), None, 0, 0, 0)
         for m in moments
+        for at in [to_text(START - HOUR + timedelta(minutes=m))]
     ]
-    drawn = chart("Rates", points, {"n": "n"}, START, HOUR)
+    drawn = chart("Rates", points, {"n": "platform_seconds"}, START, HOUR)
     assert (drawn.count("<polyline"), drawn.count("<circle")) == (2, 1)
     assert 'aria-label="Rates. n: now 50, at most 50"' in drawn
 

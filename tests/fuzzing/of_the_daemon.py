@@ -21,6 +21,7 @@ from backhaul.platform import decoding, responses
 from backhaul.platform.transport import Response
 from backhaul.settings import load_settings
 from backhaul.store.inbox import QuarantinedRow
+from backhaul.store.read_records import TimelineEntry
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import named_store
 from fuzzing.targets import Target, as_json, as_text, lines_of
@@ -62,7 +63,8 @@ HISTORY = {
 
 def feed_webhook(topic: str, data: bytes) -> None:
     """Open a delivery, read what is inside, and what it says to the search."""
-    search_indexer.summary(topic, data)
+    entry = TimelineEntry(None, "event", topic, None, None, data, 0)
+    search_indexer.detail_of(entry)
     with suppress(Unusable):
         opened = open_envelope(data, topic)
         READ.get(opened.topic, decoding.order)(opened.data)

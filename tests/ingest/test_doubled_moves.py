@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul.store import database_at
+from backhaul.store.read_records import FoundObject
 from backhaul.store.sqlite.migrations import row_rewrites
 from ingest.test_stock_moves import (
     ledger_of,
@@ -127,9 +128,10 @@ async def test_why_says_which_may_have_been_told_twice(tmp_path: Path) -> None:
     for id_ in ("adj_1", None):
         write(path, INSERT, *SOLD, id_, AT)
     write(path, INSERT, *SOLD, None, "2026-03-01T13:00:00.000Z")
-    found = {"store": "main", "id": "var_1", "product_id": "prod_1"}
+    found = FoundObject("", "main", "var_1", {"product_id": "prod_1"})
     with database_at(path).reader() as known:
-        told = [one["detail"] for one in known.timeline("sku", found)]
+        told = [one.detail for one in known.timeline("sku", found)]
     sold = "now 10, ORDER_PLACED by ord_1"
-    twice = ", told without an id: it may be another one of this moment, told twice"
-    assert told == [sold, sold + twice, f"{sold}, told without an id"]
+    twice = ", reported without an id: it may be another movement of the same time"
+    twice += ", reported twice"
+    assert told == [sold, sold + twice, f"{sold}, reported without an id"]

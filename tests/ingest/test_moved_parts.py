@@ -153,8 +153,8 @@ async def test_a_variant_that_two_products_show_is_one_article(
             *known.find_objects("sku", "SKU-1"),
             *known.find_objects("sku", "var_1"),
         ]
-        meant.append(known.object("sku", "main", "var_1") or {})
-    assert [(one["id"], one["product_id"]) for one in meant] == 3 * [
+        meant += filter(None, [known.object("sku", "main", "var_1")])
+    assert [(one.id, one.facts["product_id"]) for one in meant] == 3 * [
         ("var_1", "prod_2")
     ]
 

@@ -160,8 +160,8 @@ async def test_why_still_explains_and_says_that_the_body_went(
     with database_at(store.path).reader() as known:
         (found,) = known.find_objects("order", "1")
         (event,) = known.timeline("order", found)
-    assert (event["what"], event["state"]) == ("event 1", "folded")
-    assert event["detail"] == f"body pruned on {to_text(START)[:10]}"
+    assert (event.what, event.state) == ("event 1", "folded")
+    assert event.detail == f"body pruned on {to_text(START)[:10]}"
 
 
 class Slices:

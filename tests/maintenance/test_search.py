@@ -44,7 +44,7 @@ async def learn(store: SqliteStore, topic: str, document: payloads.Document) -> 
 
 def found(store: SqliteStore, text: str, kind: str | None = None) -> list[str]:
     with database_at(store.path).reader() as known:
-        return [row["id"] for row in known.search(text, kind, 10)]
+        return [hit.id for hit in known.search(text, kind, 10)]
 
 
 @pytest.mark.parametrize(

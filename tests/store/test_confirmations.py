@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from backhaul.core.clock import to_text
 from backhaul.store import database_at
 from scenes.databases import make_database, write
@@ -32,7 +34,7 @@ def echo(path: Path, name: str, seconds: float, folded: datetime = NOW) -> None:
 
 def told(path: Path) -> object:
     with database_at(path).reader() as explainer:
-        return explainer.confirmations()
+        return asdict(explainer.confirmations())
 
 
 def test_they_are_those_of_the_last_hour(tmp_path: Path) -> None:

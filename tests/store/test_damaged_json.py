@@ -24,7 +24,7 @@ from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.commands.queries import planned
 from backhaul.store.sql.mirror.lookup import MirrorReader
-from backhaul.store.sql.read_models.timeline import FIND, LIFE
+from backhaul.store.sql.read_models.timeline import FIND, GUEST, OBJECT, TIMELINE
 from backhaul.store.sql.stock_targets import stock_snapshot
 from backhaul.store.sqlite.connections import Connection
 from backhaul_sdk import StockLevel
@@ -55,8 +55,10 @@ VALUES = {
     "object": "prod_1",
     "id": "var_1",
     "name": "cus_1",
-    "number": "1001",
-    "phrase": '"asha"',
+    "bare": "1001",
+    "number": 1001,
+    "guest": None,
+    "email": "asha@example.com",
     "as_of": "9999",
     "since": "",
     "patience": "",
@@ -306,7 +308,9 @@ async def test_what_it_asked_of_its_order_is_in_doubt(
     assert order.uncertain
 
 
-@pytest.mark.parametrize("query", [*FIND.values(), *LIFE.values()])
+@pytest.mark.parametrize(
+    "query", [*FIND.values(), GUEST, *OBJECT.values(), *TIMELINE.values()]
+)
 async def test_a_life_is_told(query: str, store: SqliteStore, damaged: bytes) -> None:
     for table in ("orders", "products", "customers"):
         change = f"UPDATE {table} SET document = CAST(? AS TEXT)"  # noqa: S608 - constants

@@ -137,14 +137,14 @@ def cursor_of(page_request: PageRequest) -> int | None:
 
 
 def paginate(
-    page_request: PageRequest, rows: list[dict[str, Any]], size: int, key: str = "id"
-) -> tuple[list[dict[str, Any]], Pager]:
+    page_request: PageRequest, rows: list[T], size: int, key: str = "id"
+) -> tuple[list[T], Pager]:
     """Return the rows of one page and its links.
 
     The caller reads `size` + 1 rows: the extra row shows that there is a next page,
     which begins after the column `key` of the last row shown.
     """
-    older = rows[size - 1][key] if len(rows) > size else None
+    older = getattr(rows[size - 1], key) if len(rows) > size else None
     return rows[:size], pager(page_request, older)
 
 

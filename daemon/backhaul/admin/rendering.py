@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from backhaul.store.operations import MetricSample
+
 
 WIDTH, HEIGHT = 640, 200
 LEFT, RIGHT, TOP, BOTTOM = 48, 8, 10, 24
@@ -51,7 +53,7 @@ class _Frame(Struct, frozen=True):
 
 def chart(
     title: str,
-    rows: Sequence[Mapping[str, object]],
+    rows: Sequence[MetricSample],
     series: Mapping[str, str],
     now: datetime,
     span: timedelta,
@@ -72,14 +74,14 @@ def chart(
 
 
 def _values(
-    rows: Sequence[Mapping[str, object]], column: str, span: timedelta
+    rows: Sequence[MetricSample], column: str, span: timedelta
 ) -> list[tuple[datetime, float]]:
     """Return a column's values; of a long span the means of equal pieces of it."""
     pieces: defaultdict[int, list[tuple[datetime, float]]] = defaultdict(list)
     width = span.total_seconds() / MAX_POINTS
     for row in rows:
-        if isinstance(value := row[column], int | float):
-            at = from_text(str(row["at"]))
+        if isinstance(value := getattr(row, column), int | float):
+            at = from_text(row.at)
             pieces[int(at.timestamp() // width)].append((at, float(value)))
     return [
         (piece[-1][0], sum(value for _, value in piece) / len(piece))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
@@ -14,6 +15,8 @@ from backhaul.store.documents import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from backhaul.store.read_records import CommandAttempt, CommandCheck, CommandDetail
 
 Found = dict[str, Any]
 
@@ -50,95 +53,95 @@ _SAYS = {
 }
 
 
-def next_steps(found: Found) -> list[str]:
+def next_steps(found: CommandDetail) -> list[str]:
     """Return the command lines that an operator can run now."""
     return [line for line, _ in _steps(found)]
 
 
-def _steps(found: Found) -> Iterator[tuple[str, str]]:
-    for verb in possible_verbs(State(found["state"])):
-        if verb == "settle" and found["sent_at"] is None:
+def _steps(found: CommandDetail) -> Iterator[tuple[str, str]]:
+    for verb in possible_verbs(State(found.state)):
+        if verb == "settle" and found.sent_at is None:
             continue
         word, _, option = cli_words(verb).partition(" ")
         more, meaning = _SAYS[verb]
-        line = f"backhaul commands {word} {found['id'][:8]} {option}".rstrip() + more
+        line = f"backhaul commands {word} {found.id[:8]} {option}".rstrip() + more
         yield line, meaning
-    payload = document_of(found["payload"])
-    if can_restock_unshipped(found["kind"], State(found["state"]), payload):
-        line = f"backhaul commands resend {found['id'][:8]} --restock-unshipped"
+    payload = document_of(found.payload)
+    if can_restock_unshipped(found.kind, State(found.state), payload):
+        line = f"backhaul commands resend {found.id[:8]} --restock-unshipped"
         yield (
             f'{line} --reason "…"',
             "cancel, and restock only the units that have not shipped",
         )
 
 
-def show(found: Found, store: Mapping[str, Any] | None = None) -> None:
+def show(found: CommandDetail, store: Mapping[str, Any] | None = None) -> None:
     """Print the command; `store` is the running daemon's status of its store."""
     output.record([*_facts(found), *_waits(found, store or {})])
     history(found)
     _print_steps(found)
 
 
-def history(found: Found) -> None:
+def history(found: CommandDetail) -> None:
     """Print each attempt, each check and each manual action."""
-    attempts = [_answered(row) for row in found["attempts"]]
-    if attempts or found["kind"] != "target":
+    attempts = [_answered(row) for row in found.attempts]
+    if attempts or found.kind != "target":
         output.table(attempts, _ATTEMPT, _unsent(found))
-    if found["looks"]:
-        output.table([_checked(row) for row in found["looks"]], _CHECK, "")
-    if found["by_hand"]:
-        output.table(found["by_hand"], _MANUAL, "")
+    if found.looks:
+        output.table([_checked(row) for row in found.looks], _CHECK, "")
+    if found.by_hand:
+        output.table(found.by_hand, _MANUAL, "")
 
 
-def _unsent(found: Found) -> str:
+def _unsent(found: CommandDetail) -> str:
     """Say that no attempt is recorded; one may have been made before a restore."""
-    if found["sent_at"] is not None or found["state"] == State.UNCERTAIN:
+    if found.sent_at is not None or found.state == State.UNCERTAIN:
         return (
             "This database records no attempt; one may have been made before it was"
             " restored."
         )
-    if found["state"] == State.APPLIED:
+    if found.state == State.APPLIED:
         return "This database records no attempt."
     return "It was never sent."
 
 
-def _waits(found: Found, store: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+def _waits(
+    found: CommandDetail, store: Mapping[str, Any]
+) -> Iterator[tuple[str, object]]:
     """Yield what a planned or uncertain command waits for, and until when."""
-    if found["state"] not in {State.PLANNED, State.UNCERTAIN}:
+    if found.state not in {State.PLANNED, State.UNCERTAIN}:
         return
-    if not found["held"]:
-        yield "due at", found["due_at"]
+    if not found.held:
+        yield "due at", found.due_at
     for what, reason in store.get("stopped", {}).items():
-        if what in {"everything", found["kind"]}:
+        if what in {"everything", found.kind}:
             yield "sending stopped", reason
     if pause := store.get("paused"):
         yield "paused until", f"{pause['until']}: {pause['reason']}"
 
 
-def _facts(found: Found) -> Iterator[tuple[str, object]]:
-    about = (
-        f"{found['about']} ({found['target']})" if found["about"] else found["target"]
-    )
-    state = State(found["state"])
-    yield "command", found["id"]
-    yield "action", f"{found['kind']} {about} of store {found['store']}"
-    yield "payload", shortened(found["payload"])
-    yield "caused by", f"{found['cause']} (connector {found['instance']})"
-    if found["record"]:
+def _facts(found: CommandDetail) -> Iterator[tuple[str, object]]:
+    about = f"{found.about} ({found.target})" if found.about else found.target
+    state = State(found.state)
+    yield "command", found.id
+    yield "action", f"{found.kind} {about} of store {found.store}"
+    yield "payload", shortened(found.payload)
+    yield "caused by", f"{found.cause} (connector {found.instance})"
+    if found.record:
         yield (
             "record",
-            f"{found['record']['key']}, received {found['record']['received_at']}",
+            f"{found.record.key}, received {found.record.received_at}",
         )
-    yield "planned at", found["created_at"]
+    yield "planned at", found.created_at
     yield "state", str(state)
     yield "meaning", _means(found, state)
-    yield "reason", found["reason"] or "none"
+    yield "reason", found.reason or "none"
     yield from _sent(found)
     yield from _counted(found)
-    if found["kind"] != "target":
-        yield "effect", found["effect_id"] or "none known"
-    if found["evidence"] and found["kind"] != "target":
-        yield from _evidence(found["evidence"])
+    if found.kind != "target":
+        yield "effect", found.effect_id or "none known"
+    if found.evidence and found.kind != "target":
+        yield from _evidence(found.evidence)
 
 
 def _evidence(evidence: str) -> Sequence[tuple[str, object]]:
@@ -163,35 +166,35 @@ def _earlier(earlier: Found) -> Iterator[tuple[str, object]]:
         yield "previous evidence", shortened(msgspec.json.encode(earlier["evidence"]))
 
 
-def _means(found: Found, state: State) -> str:
-    if state is State.PLANNED and found["kind"] == "target":
-        return "an adjustment applies it" if found["held"] else "it is being calculated"
-    if state is State.PLANNED and found["held"]:
-        return _HELD.get(found["held"], _MEANS[state])
+def _means(found: CommandDetail, state: State) -> str:
+    if state is State.PLANNED and found.kind == "target":
+        return "an adjustment applies it" if found.held else "it is being calculated"
+    if state is State.PLANNED and found.held:
+        return _HELD.get(found.held, _MEANS[state])
     return _MEANS[state]
 
 
-def _sent(found: Found) -> Iterator[tuple[str, object]]:
-    if found["request"] is None:
+def _sent(found: CommandDetail) -> Iterator[tuple[str, object]]:
+    if found.request is None:
         return
-    yield "last sent at", found["sent_at"] or "unknown"
-    yield "request sent", shortened(found["request"])
-    yield "known before it", shortened(found["baseline"]) or "nothing"
+    yield "last sent at", found.sent_at or "unknown"
+    yield "request sent", shortened(found.request)
+    yield "known before it", shortened(found.baseline) or "nothing"
 
 
-def _counted(found: Found) -> Iterator[tuple[str, object]]:
+def _counted(found: CommandDetail) -> Iterator[tuple[str, object]]:
     """Yield how a stock count became an adjustment."""
-    target = found["target_of"]
+    target = found.target_of
     if target is None:
         return
-    if found["kind"] != "target":
-        yield "applies", f"stock target {target['command_id']}"
-    elif target["correction"]:
-        yield "applied by", f"adjust command {target['correction']}"
-    if target["round"]:
-        yield "recalculated", f"{target['round']} times"
-    if target["computation"]:
-        yield from _calculation(target["computation"])
+    if found.kind != "target":
+        yield "applies", f"stock target {target.command_id}"
+    elif target.correction:
+        yield "applied by", f"adjust command {target.correction}"
+    if target.round:
+        yield "recalculated", f"{target.round} times"
+    if target.computation:
+        yield from _calculation(target.computation)
 
 
 def _calculation(computation: str) -> Sequence[tuple[str, object]]:
@@ -216,18 +219,18 @@ def _computed(computation: Found) -> Iterator[tuple[str, object]]:
     yield "adjustment", f"{computation['delta']:+d}"
 
 
-def _answered(row: Found) -> Found:
+def _answered(row: CommandAttempt) -> Found:
     unanswered = "no response was recorded"
     return {
-        **row,
-        "outcome": row["outcome"] or "no response",
-        "reason": row["reason"] or unanswered,
-        "response": shortened(row["response"]),
+        **asdict(row),
+        "outcome": row.outcome or "no response",
+        "reason": row.reason or unanswered,
+        "response": shortened(row.response),
     }
 
 
-def _checked(row: Found) -> Found:
-    return {**row, "check": row["number"], "read": _rows_read(row["read"])}
+def _checked(row: CommandCheck) -> Found:
+    return {**asdict(row), "check": row.number, "read": _rows_read(row.read)}
 
 
 def _rows_read(read: str | None) -> str:
@@ -249,7 +252,7 @@ def shortened(value: bytes | str | None) -> str:
     return f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
 
 
-def _print_steps(found: Found) -> None:
+def _print_steps(found: CommandDetail) -> None:
     steps: Iterable[tuple[str, str]] = list(_steps(found))
     typer.echo("What you can do:" if steps else "There is nothing for you to do.")
     for line, meaning in steps:

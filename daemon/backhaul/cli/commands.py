@@ -4,6 +4,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import asdict, replace
 
 from backhaul.cli import command_view, context, output
 from backhaul.cli.context import (
@@ -24,6 +25,7 @@ from backhaul.settings import Settings
 from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.matching import Command
 from backhaul.store.read_models import CommandFilter, Reader
+from backhaul.store.read_records import CommandDetail
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
@@ -65,7 +67,7 @@ def _list_rows(
     known: Reader, selected: CommandFilter, limit: int, as_json: bool
 ) -> int:
     rows = known.commands(selected, limit)
-    shown = [{**row, "id": row["id"][:8]} for row in rows]
+    shown = [replace(row, id=row.id[:8]) for row in rows]
     columns = ("id", "created_at", "kind", "about", "state", "reason")
     print_list(rows if as_json else shown, columns, "no commands", as_json)
     return len(rows)
@@ -124,13 +126,13 @@ def show_command(
     """
     found = known_command(command, config)
     if as_json:
-        output.json({**found, "next": command_view.next_steps(found)})
+        output.json({**asdict(found), "next": command_view.next_steps(found)})
     else:
         live, _ = ask(context.settings(config))
-        command_view.show(found, (live or {}).get("stores", {}).get(found["store"]))
+        command_view.show(found, (live or {}).get("stores", {}).get(found.store))
 
 
-def known_command(command: str, config: ConfigOption) -> dict[str, Any]:
+def known_command(command: str, config: ConfigOption) -> CommandDetail:
     """Return the command with this id or first characters. Raises BackhaulError."""
     with reader(config) as known:
         found = known.command(command)
@@ -215,18 +217,18 @@ def resend(
     if restock_unshipped:
         _decide(command, config, RESTOCK_UNSHIPPED, reason, as_json)
         return
-    request = change(config, "commands/preview", {"command": found["id"]})
+    request = change(config, "commands/preview", {"command": found.id})
     if not yes:
         _ask(found, request)
     more = {"shown": request["state"], "body": request["body"]}
-    _decide(found["id"], config, "resend", reason, as_json, more)
-    if {"*", found["instance"]} & set(context.settings(config).dry_run_connections):
+    _decide(found.id, config, "resend", reason, as_json, more)
+    if {"*", found.instance} & set(context.settings(config).dry_run_connections):
         output.note(
             "a dry run is on: the command is planned, and sent after the dry run"
         )
 
 
-def _ask(found: Found, request: Found) -> None:
+def _ask(found: CommandDetail, request: Found) -> None:
     """Show the request and the command's history, then ask for confirmation."""
     if not sys.stdin.isatty():
         raise typer.BadParameter(
@@ -237,7 +239,7 @@ def _ask(found: Found, request: Found) -> None:
         [
             ("to be sent", f"{request['method']} {request['path']}"),
             ("body", request["body"]),
-            ("state", f"{found['state']}: {found['reason']}"),
+            ("state", f"{found.state}: {found.reason}"),
         ]
     )
     command_view.history(found)
@@ -253,12 +255,12 @@ def _decide(
     more: dict[str, Any] | None = None,
 ) -> None:
     found = known_command(command, config)
-    asked = {"command": found["id"], "verb": verb, "who": who(), "reason": reason}
+    asked = {"command": found.id, "verb": verb, "who": who(), "reason": reason}
     done = change(config, "commands/decide", {**asked, **(more or {})})
     if as_json:
         output.json(done)
     else:
-        typer.echo(f"{found['id'][:8]} was {found['state']}, is {done['state']} now")
+        typer.echo(f"{found.id[:8]} was {found.state}, is {done['state']} now")
 
 
 incidents = typer.Typer(
@@ -280,7 +282,7 @@ def list_incidents(config: ConfigOption = None, as_json: JsonOption = False) -> 
     if as_json:
         output.json(rows)
         return
-    shown = [{**row, "command_id": row["command_id"][:8]} for row in rows]
+    shown = [replace(row, command_id=row.command_id[:8]) for row in rows]
     output.table(shown, COLUMNS, "no open incidents")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.settings import Settings
-    from backhaul.store.read_models import Row
+    from backhaul.store.read_records import JobStatus
 
 
 ASK_SECONDS = 5.0
@@ -37,7 +37,7 @@ def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
 def job_rows(
     settings: Settings,
     live: Mapping[str, Any] | None,
-    states: Mapping[tuple[str, str], Row],
+    states: Mapping[tuple[str, str], JobStatus],
 ) -> list[dict[str, Any]]:
     """Return each job's schedule, last run and next run.
 
@@ -53,7 +53,7 @@ def job_rows(
             "store": key[1],
             "when": words,
             "rule": rules.get(label),
-            **_last(states.get(key, {})),
+            **_last(states.get(key)),
             "next_run_at": next_runs.get(label),
         }
         for label, words in plans.items()
@@ -61,12 +61,14 @@ def job_rows(
     ]
 
 
-def _last(state: Mapping[str, Any]) -> dict[str, Any]:
+def _last(state: JobStatus | None) -> dict[str, Any]:
     """Return the facts of the last run."""
-    known = {name: state.get(name) for name in ("paused_at", "outcome", "detail")}
-    return known | {
-        "last_run_at": state.get("started_at"),
-        "trigger": state.get("trigger"),
+    return {
+        "paused_at": state and state.paused_at,
+        "outcome": state and state.outcome,
+        "detail": state and state.detail,
+        "last_run_at": state and state.started_at,
+        "trigger": state and state.trigger,
     }
 
 

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
+from msgspec.structs import asdict
 from rich.console import Console
 
 from backhaul.app import jobs
@@ -282,13 +284,14 @@ def _parts(
 def _status(config: Path | None, settings: Settings) -> dict[str, Any]:
     live, silence = ask(settings)
     with reader(config) as known:
-        counts, consistency = known.counts(), known.consistency()
+        counts = msgspec.to_builtins(known.counts())
+        consistency = msgspec.to_builtins(known.consistency())
     return {"daemon": live or silence, **counts, "consistency": consistency}
 
 
 def _jobs_as_json(config: Path | None) -> list[dict[str, Any]]:
     with reader(config) as known:
-        return list(known.jobs().values())
+        return [asdict(each) for each in known.jobs().values()]
 
 
 def _metrics(settings: Settings) -> str:

@@ -1,10 +1,11 @@
 """`backhaul events` and `backhaul quarantine`: lists and decisions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from backhaul.cli import output
 from backhaul.cli.context import (
@@ -61,7 +62,7 @@ def show_event(
         found = known.event(event)
     if found is None:
         raise BackhaulError(f"there is no event {event}; see: backhaul events list")
-    _show(found, as_json)
+    _show(asdict(found), as_json)
 
 
 @quarantine.command("list")
@@ -88,8 +89,9 @@ def show_quarantined(
         raise BackhaulError(
             f"there is no quarantined row {row}; see: backhaul quarantine list"
         )
-    found = {name: found[name] for name in found if name not in {"payload", "store"}}
-    _show(found, as_json)
+    shown = asdict(found)
+    del shown["payload"], shown["store"]
+    _show(shown, as_json)
 
 
 def require_known(name: str, known: Iterable[str], hint: str) -> None:
@@ -101,7 +103,10 @@ def require_known(name: str, known: Iterable[str], hint: str) -> None:
 
 
 def print_list(
-    rows: list[dict[str, object]], columns: tuple[str, ...], none: str, as_json: bool
+    rows: Sequence[Mapping[str, object] | msgspec.Struct],
+    columns: tuple[str, ...],
+    none: str,
+    as_json: bool,
 ) -> None:
     if as_json:
         output.json(rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 from msgspec import Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import asdict, force_setattr, replace
 from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -139,12 +139,15 @@ def json(document: object) -> None:
     typer.echo(msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
-    """Print rows as a table, or the text `none` if there are no rows.
+def table(
+    records: Sequence[Mapping[str, Any] | Struct], columns: Sequence[str], none: str
+) -> None:
+    """Print records as a table, or the text `none` if there are no records.
 
     A column that is empty in every row is left out, to save room for the others.
     """
     console = _console()
+    rows = [asdict(each) if isinstance(each, Struct) else each for each in records]
     if not rows:
         console.print(none)
         return
@@ -291,8 +294,10 @@ def _decoded(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Struct):
+        value = asdict(value)
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return _decoded(value) if isinstance(value, bytes) else value

@@ -10,7 +10,8 @@ from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, reader
 from backhaul.cli.daemon_client import change
 from backhaul.cli.events import print_list
 from backhaul.errors import BackhaulError
-from backhaul.maintenance.search_indexer import summary
+from backhaul.maintenance.search_indexer import detail_of
+from backhaul.store.read_records import FoundObject, TimelineEntry
 
 
 class SearchKind(StrEnum):
@@ -93,26 +94,34 @@ def why(
             " webhooks: backhaul events list"
         )
     if as_json:
-        output.json([{**each, "timeline": rows} for each, rows in timelines])
+        output.json([{**_shown(each), "timeline": rows} for each, rows in timelines])
         return
     for each, rows in timelines:
         _print_history(kind, each, rows)
 
 
-def _timeline(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add to each event what its body says, as long as the body is kept."""
-    for row in rows:
-        body = row.pop("body")
-        row.pop("turn")
-        if body:
-            said = (summary(row["name"], body), row["detail"])
-            row["detail"] = "; ".join(part for part in said if part)
-    return rows
+def _shown(found: FoundObject) -> dict[str, Any]:
+    return {"name": found.name, "store": found.store, "id": found.id, **found.facts}
+
+
+def _timeline(entries: list[TimelineEntry]) -> list[dict[str, Any]]:
+    """Return the entries; an event's has a summary of its body while that is stored."""
+    return [
+        {
+            "at": each.at,
+            "what": each.what,
+            "name": each.name,
+            "state": each.state,
+            "detail": detail_of(each),
+        }
+        for each in entries
+    ]
 
 
 def _print_history(
-    kind: WhyKind, found: dict[str, Any], rows: list[dict[str, Any]]
+    kind: WhyKind, found: FoundObject, rows: list[dict[str, Any]]
 ) -> None:
-    facts = [(k, v) for k, v in found.items() if v is not None and k not in _HIDDEN]
-    output.record([(kind.value, found["name"]), *facts, ("times", "UTC")])
+    known = _shown(found).items()
+    facts = [(k, v) for k, v in known if v is not None and k not in _HIDDEN]
+    output.record([(kind.value, found.name), *facts, ("times", "UTC")])
     output.timeline(rows)

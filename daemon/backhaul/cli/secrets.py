@@ -66,15 +66,19 @@ def revoke_secret(
     """Stop accepting a webhook secret; a restart does not undo this."""
     with reader(config) as known:
         rows = known.webhook_secrets()
-    found = [row for row in rows if row["fingerprint"].startswith(fingerprint)]
+    found = [row for row in rows if row.fingerprint.startswith(fingerprint)]
     if len(found) != 1:
         number = "several fingerprints begin" if found else "no fingerprint begins"
         raise BackhaulError(
             f"{number} with {fingerprint!r}; see: backhaul secrets list"
         )
-    asked = {key: found[0][key] for key in ("store", "fingerprint")}
-    asked |= {"force": force, "undo": undo, "who": who()}
-    left = change(config, "secrets/drop", asked)
+    (known_secret,) = found
+    place = {
+        "store": known_secret.store,
+        "fingerprint": known_secret.fingerprint,
+    }
+    more = {"force": force, "undo": undo, "who": who()}
+    left = change(config, "secrets/drop", {**place, **more})
     if as_json:
         output.json(left)
         return

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import asdict
+
 from backhaul.admin.accounts import TOKEN_FILE
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, reader
@@ -221,7 +224,8 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _read(
     settings: Settings, known: Reader, live: dict[str, Any] | None
 ) -> dict[str, Any]:
-    overview = known.overview(settings.stores, settings.connectors)
+    counts = msgspec.to_builtins(known.counts())
+    overview = msgspec.to_builtins(known.overview(settings.stores, settings.connectors))
     for name, store in overview["stores"].items():
         store |= {"sending": None, "stopped": {}, "paused": None}
         store |= (live or {}).get("stores", {}).get(name, {})
@@ -229,12 +233,14 @@ def _read(
         each |= {"up": None, "reason": None, "worked_at": None}
         each |= (live or {}).get("connectors", {}).get(name, {})
     return {
-        **known.counts(),
+        **counts,
         "consistency": known.consistency(),
-        "confirmations": known.confirmations(),
+        "confirmations": asdict(known.confirmations()),
         "targets_stopped": known.stopped_targets(),
         **overview,
-        "parked": known.commands(CommandFilter(state="parked"), PARKED_SHOWN),
+        "parked": msgspec.to_builtins(
+            known.commands(CommandFilter(state="parked"), PARKED_SHOWN)
+        ),
         "jobs": job_rows(settings, live, known.jobs()),
         "disk": _disk(settings),
     }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.read_models import SearchIndex
+    from backhaul.store.read_records import TimelineEntry
 
 
 _TITLES = {"order": "name", "product": "title", "customer": "name"}
@@ -45,8 +46,13 @@ def describe(kind: str, document: str) -> Words:
     return Words(str(title), "\n".join(words))
 
 
-def summary(topic: str, body: bytes) -> str:
-    """Return in a few words what a delivery or read says, or nothing."""
+def detail_of(entry: TimelineEntry) -> str:
+    """Return an entry's detail; an event's begins with a summary of its body."""
+    summary = _summary(entry.name or "", entry.body) if entry.body else ""
+    return "; ".join(part for part in (summary, entry.detail) if part)
+
+
+def _summary(topic: str, body: bytes) -> str:
     try:
         document = strict_json.decode_object(body)
     except Unusable:

@@ -12,7 +12,34 @@ if TYPE_CHECKING:
 
     from backhaul.store.inbox import Arrival
     from backhaul.store.matching import Command
-    from backhaul.store.mirror import SyncState
+    from backhaul.store.mirror import Pass, SyncState
+    from backhaul.store.operations import MetricSample
+    from backhaul.store.read_records import (
+        ChangedObject,
+        CommandDetail,
+        ConfirmationTimes,
+        Counts,
+        EventDetail,
+        FoundObject,
+        JobStatus,
+        ListedAuditEntry,
+        ListedCommand,
+        ListedDelivery,
+        ListedEvent,
+        ListedQuarantine,
+        ListedRecord,
+        ListedRun,
+        ListedSecret,
+        ListedTarget,
+        ListedUser,
+        ListedVariant,
+        OpenIncident,
+        OrderLine,
+        Overview,
+        QuarantineDetail,
+        SearchHit,
+        TimelineEntry,
+    )
 
 
 class Words(Struct, frozen=True):
@@ -49,9 +76,6 @@ class SearchIndex(Protocol):
         ...
 
 
-Row: TypeAlias = dict[str, Any]
-
-
 class CommandFilter(Struct, frozen=True):
     """Which commands to list; None is any."""
 
@@ -78,17 +102,17 @@ class Reader(Protocol):
         topic: str | None,
         limit: int,
         before: int | None = None,
-    ) -> list[Row]:
+    ) -> list[ListedEvent]:
         """Return events, with the object that each is about."""
         ...
 
-    def event(self, id_: int) -> Row | None:
+    def event(self, id_: int) -> EventDetail | None:
         """Return one event with headers and body."""
         ...
 
     def commands(
         self, wanted: CommandFilter, limit: int, after: str | None = None
-    ) -> list[Row]:
+    ) -> list[ListedCommand]:
         """Return commands: parked ones first, then the newest.
 
         The list continues behind the command whose id is `after`.
@@ -106,23 +130,25 @@ class Reader(Protocol):
         """
         ...
 
-    def open_commands(self, state: str, limit: int) -> list[Row]:
+    def open_commands(self, state: str, limit: int) -> list[ListedCommand]:
         """Return some commands that are planned, sending or uncertain."""
         ...
 
-    def command(self, prefix: str) -> Row | None:
+    def command(self, prefix: str) -> CommandDetail | None:
         """Return the only command whose id begins so, with its evidence and history."""
         ...
 
-    def incidents(self) -> list[Row]:
+    def incidents(self) -> list[OpenIncident]:
         """Return the open incidents, the oldest first."""
         ...
 
-    def quarantine(self, limit: int, before: int | None = None) -> list[Row]:
+    def quarantine(
+        self, limit: int, before: int | None = None
+    ) -> list[ListedQuarantine]:
         """Return open rows of the quarantine."""
         ...
 
-    def quarantined(self, id_: int) -> Row | None:
+    def quarantined(self, id_: int) -> QuarantineDetail | None:
         """Return one row of the quarantine, with its record if it has one."""
         ...
 
@@ -132,11 +158,11 @@ class Reader(Protocol):
 
     def deliveries(
         self, instance: str | None, state: str | None, limit: int
-    ) -> list[Row]:
+    ) -> list[ListedDelivery]:
         """Return deliveries to connections."""
         ...
 
-    def last_records(self, instance: str, limit: int) -> list[Row]:
+    def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
         """Return the last records of a connection."""
         ...
 
@@ -148,21 +174,21 @@ class Reader(Protocol):
         """Return the connections that have deliveries."""
         ...
 
-    def jobs(self) -> dict[tuple[str, str], Row]:
+    def jobs(self) -> dict[tuple[str, str], JobStatus]:
         """Return the state of each scheduled job, by its name and store."""
         ...
 
-    def job_runs(self, limit: int, before: int | None = None) -> list[Row]:
+    def job_runs(self, limit: int, before: int | None = None) -> list[ListedRun]:
         """Return recorded runs of jobs."""
         ...
 
-    def passes(self, limit: int, before: int | None = None) -> list[Row]:
+    def passes(self, limit: int, before: int | None = None) -> list[Pass]:
         """Return passes over the platform's lists, with what each found."""
         ...
 
     def audit_entries(
         self, who: str | None, limit: int, before: int | None = None
-    ) -> list[Row]:
+    ) -> list[ListedAuditEntry]:
         """Return entries of the audit log, of one user or of all."""
         ...
 
@@ -172,7 +198,7 @@ class Reader(Protocol):
         store: str | None,
         limit: int,
         before: int | None = None,
-    ) -> list[Row]:
+    ) -> list[ListedTarget]:
         """Return the back office's stock counts; `before` is a command's `seq`."""
         ...
 
@@ -180,23 +206,23 @@ class Reader(Protocol):
         """Return why a store's stock counts are not applied, by store."""
         ...
 
-    def webhook_secrets(self) -> list[Row]:
+    def webhook_secrets(self) -> list[ListedSecret]:
         """Return the fingerprint and state of each webhook secret."""
         ...
 
-    def users(self) -> list[Row]:
+    def users(self) -> list[ListedUser]:
         """Return the users of the dashboard, by name, without their passwords."""
         ...
 
-    def samples(self, since: str) -> list[Row]:
+    def samples(self, since: str) -> list[MetricSample]:
         """Return the samples since a time, the oldest first."""
         ...
 
-    def find_objects(self, kind: str, name: str) -> list[Row]:
+    def find_objects(self, kind: str, name: str) -> list[FoundObject]:
         """Return the objects that a typed name may mean; `kind` is one of KINDS.
 
         An object that is not mirrored is returned if an event or a record names it;
-        then `mirrored` has the reason.
+        then the fact `mirrored` has the reason.
         """
         ...
 
@@ -204,15 +230,19 @@ class Reader(Protocol):
         """Return a text of what `find_objects` searches, with the numbers of rows."""
         ...
 
-    def object(self, kind: str, store: str, id_: str) -> Row | None:
+    def object(self, kind: str, store: str, id_: str) -> FoundObject | None:
         """Return an object by its key, with its document; `kind` is one of KINDS."""
         ...
 
-    def parts(self, kind: str, store: str, id_: str) -> list[Row]:
-        """Return the lines of an order, or the variants of a product."""
+    def order_lines(self, store: str, id_: str) -> list[OrderLine]:
+        """Return the lines of an order."""
         ...
 
-    def timeline(self, kind: str, found: Row) -> list[Row]:
+    def variants(self, store: str, id_: str) -> list[ListedVariant]:
+        """Return the variants of a product."""
+        ...
+
+    def timeline(self, kind: str, found: FoundObject) -> list[TimelineEntry]:
         """Return the history of an object, the oldest entry first.
 
         `found` comes from `find_objects` or `object`. An entry of an event has the
@@ -222,7 +252,7 @@ class Reader(Protocol):
 
     def search(
         self, text: str, kind: str | None, limit: int, skip: int = 0
-    ) -> list[Row]:
+    ) -> list[SearchHit]:
         """Return the objects with all the words, the best first, without `skip`."""
         ...
 
@@ -232,7 +262,7 @@ class Reader(Protocol):
 
     def latest_changes(
         self, kind: str | None, limit: int, before: int | None = None
-    ) -> list[Row]:
+    ) -> list[ChangedObject]:
         """Return the objects that changed last.
 
         An object that changed again since `before` is on an earlier page too. After
@@ -244,15 +274,15 @@ class Reader(Protocol):
         """Return the change before which `latest_changes` did not search, if any."""
         ...
 
-    def counts(self) -> Row:
+    def counts(self) -> Counts:
         """Return the backlog, and what needs an operator."""
         ...
 
-    def overview(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
+    def overview(self, stores: Iterable[str], instances: Iterable[str]) -> Overview:
         """Return the most important facts of each store and connection."""
         ...
 
-    def confirmations(self) -> Row:
+    def confirmations(self) -> ConfirmationTimes:
         """Return the times from request to echo in the last hour."""
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import ListedRecord
 
 
 PAGE_ROWS = 60
@@ -31,7 +32,7 @@ async def show_connectors(
     """Show each connection, whether it is up, and its last records."""
     status = await context.services.status()
 
-    def read(reader: Reader) -> dict[str, list[dict[str, Any]]]:
+    def read(reader: Reader) -> dict[str, list[ListedRecord]]:
         return {
             name: reader.last_records(name, LAST_RECORDS)
             for name in context.services.settings.connectors
@@ -75,7 +76,7 @@ async def show_jobs(context: PageContext, page_request: PageRequest) -> web.Resp
             "job": job,
             "store": store,
             "when": schedule,
-            "state": states.get((job, store), {}),
+            "state": states.get((job, store)),
             "next": status["jobs"].get(label),
         }
         for label, schedule in status["plans"].items()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
+    from backhaul.store.read_records import CommandDetail
 
 
 PAGE_ROWS = 100
@@ -84,11 +85,11 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
     command = await _command_of(context, page_request)
     verbs = [
         verb
-        for verb in possible_verbs(State(command["state"]))
+        for verb in possible_verbs(State(command.state))
         if _makes_sense(verb, command)
     ]
-    payload = document_of(command["payload"])
-    if can_restock_unshipped(command["kind"], State(command["state"]), payload):
+    payload = document_of(command.payload)
+    if can_restock_unshipped(command.kind, State(command.state), payload):
         verbs.append(RESTOCK_UNSHIPPED)
     return context.page(
         page_request,
@@ -96,7 +97,7 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
         command=command,
         timeline=_timeline(command),
         verbs=[(PATHS[verb], *DECISIONS[verb]) for verb in verbs],
-        meaning=MEANINGS[State(command["state"])],
+        meaning=MEANINGS[State(command.state)],
     )
 
 
@@ -104,7 +105,7 @@ async def show_resend(context: PageContext, page_request: PageRequest) -> web.Re
     """Show the exact request that would be sent, and ask for a reason."""
     command = await _command_of(context, page_request)
     preview = await context.services.changes["commands/preview"](
-        {"command": command["id"]}
+        {"command": command.id}
     )
     return context.page(page_request, "resend", command=command, preview=preview)
 
@@ -123,20 +124,18 @@ async def decide(context: PageContext, page_request: PageRequest) -> web.Respons
     done = await context.change(
         page_request,
         "commands/decide",
-        command=command["id"],
+        command=command.id,
         verb=verb,
         reason=page_request.form.get("reason", ""),
         **({"body": ""} | seen),
     )
     page_request.session.add_notice(
-        "good", f"The command was {command['state']} and is {done['state']} now."
+        "good", f"The command was {command.state} and is {done['state']} now."
     )
-    return page_request.redirect(f"/commands/{command['id']}")
+    return page_request.redirect(f"/commands/{command.id}")
 
 
-async def _command_of(
-    context: PageContext, page_request: PageRequest
-) -> dict[str, Any]:
+async def _command_of(context: PageContext, page_request: PageRequest) -> CommandDetail:
     id_ = page_request.request.match_info["id"]
     command = await context.services.store.read(lambda reader: reader.command(id_))
     if command is None:
@@ -144,41 +143,37 @@ async def _command_of(
     return command
 
 
-def _makes_sense(verb: str, command: dict[str, Any]) -> bool:
-    return verb != "settle" or command["sent_at"] is not None
+def _makes_sense(verb: str, command: CommandDetail) -> bool:
+    return verb != "settle" or command.sent_at is not None
 
 
-def _timeline(command: dict[str, Any]) -> list[dict[str, Any]]:
+def _timeline(command: CommandDetail) -> list[dict[str, Any]]:
     """Return everything that happened to a command, in order of time."""
-    found = [
-        _step(command["created_at"], "planned", "planned", f"by {command['cause']}")
-    ]
-    if record := command["record"]:
-        came = f"{record['key']} of {record['instance']}"
-        found.append(_step(record["received_at"], "record", "accepted", came))
-    for each in command["attempts"]:
-        at = each["finished_at"] or each["started_at"]
-        reason = each["reason"] or "no response was recorded"
-        state = each["outcome"] or "no response"
-        found.append(
-            _step(at, f"attempt {each['number']}", state, reason, each["response"])
-        )
-    for each in command["looks"]:
-        what = f"check {each['number']}"
-        found.append(
-            _step(each["at"], what, each["found"], each["reason"], each["read"])
-        )
-    for each in command["by_hand"]:
-        detail = f"by {each['who']}" + (f": {each['reason']}" if each["reason"] else "")
-        found.append(_step(each["at"], each["action"], each["state_after"], detail))
-    if command["settled_at"]:
-        state, reason = command["state"], command["reason"]
-        found.append(_step(command["settled_at"], "closed", state, reason))
+    found = [_step(command.created_at, "planned", "planned", f"by {command.cause}")]
+    if record := command.record:
+        came = f"{record.key} of {record.instance}"
+        found.append(_step(record.received_at, "record", "accepted", came))
+    for attempt in command.attempts:
+        at = attempt.finished_at or attempt.started_at
+        reason = attempt.reason or "no response was recorded"
+        state = attempt.outcome or "no response"
+        what = f"attempt {attempt.number}"
+        found.append(_step(at, what, state, reason, attempt.response))
+    for check in command.looks:
+        what = f"check {check.number}"
+        found.append(_step(check.at, what, check.found, check.reason, check.read))
+    for decision in command.by_hand:
+        detail = f"by {decision.who}"
+        detail += f": {decision.reason}" if decision.reason else ""
+        found.append(_step(decision.at, decision.action, decision.state_after, detail))
+    if command.settled_at:
+        state, reason = command.state, command.reason
+        found.append(_step(command.settled_at, "closed", state, reason))
     return sorted(found, key=lambda step: str(step["at"]))
 
 
 def _step(
-    at: str, what: str, state: str, detail: str, read: object = None
+    at: str, what: str, state: str | None, detail: str, read: object = None
 ) -> dict[str, Any]:
     return {"at": at, "what": what, "state": state, "detail": detail, "read": read}
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
+    from backhaul.store.read_records import QuarantineDetail
 
 
 PAGE_ROWS = 100
@@ -108,7 +109,7 @@ async def show_quarantined(
     }
     kind = known["kind"] if known else None
     can_correct = await context.services.store.read(
-        lambda reader: reader.can_correct(row["id"])
+        lambda reader: reader.can_correct(row.id)
     )
     return context.page(
         page_request,
@@ -128,7 +129,7 @@ async def change(context: PageContext, page_request: PageRequest) -> web.Respons
         page_request.request.match_info["verb"],
     )
     reason = page_request.form.get("reason", "").strip()
-    values: dict[str, Any] = {"row": row["id"], "reason": reason or DONE[verb]}
+    values: dict[str, Any] = {"row": row.id, "reason": reason or DONE[verb]}
     if verb == "drop" and not reason:
         raise BackhaulError("give a reason for discarding the row")
     if verb == "edit":
@@ -137,13 +138,11 @@ async def change(context: PageContext, page_request: PageRequest) -> web.Respons
             "fields": _changed_fields(row, page_request),
         }
     await context.change(page_request, f"quarantine/{verb}", **values)
-    page_request.session.add_notice(
-        "good", f"Quarantined row {row['id']} {DONE[verb]}."
-    )
+    page_request.session.add_notice("good", f"Quarantined row {row.id} {DONE[verb]}.")
     return page_request.redirect("/quarantine")
 
 
-async def _row_of(context: PageContext, page_request: PageRequest) -> dict[str, Any]:
+async def _row_of(context: PageContext, page_request: PageRequest) -> QuarantineDetail:
     id_ = int(page_request.request.match_info["id"])
     row = await context.services.store.read(lambda reader: reader.quarantined(id_))
     if row is None:
@@ -151,14 +150,14 @@ async def _row_of(context: PageContext, page_request: PageRequest) -> dict[str, 
     return row
 
 
-def _record_of(row: dict[str, Any]) -> dict[str, Any] | None:
+def _record_of(row: QuarantineDetail) -> dict[str, Any] | None:
     """Return the record that a row became, if it became one."""
-    payload = row["payload"]
+    payload = row.payload
     known = msgspec.json.decode(payload) if payload else None
     return known if isinstance(known, dict) else None
 
 
-def _changed_fields(row: dict[str, Any], page_request: PageRequest) -> dict[str, str]:
+def _changed_fields(row: QuarantineDetail, page_request: PageRequest) -> dict[str, str]:
     """Return the fields that the form changed or added."""
     known = _record_of(row)
     cursor_of = known["record"] if known else {}

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, pager
-from backhaul.maintenance.search_indexer import summary
+from backhaul.maintenance.search_indexer import detail_of
 from backhaul.store.operations import Role
 from backhaul.store.read_models import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import (
+        ChangedObject,
+        ListedVariant,
+        OpenIncident,
+        OrderLine,
+        SearchHit,
+    )
 
 PAGE_ROWS = 40
 SEARCHED = ("order", "product", "customer")
@@ -43,23 +54,19 @@ async def search(context: PageContext, page_request: PageRequest) -> web.Respons
 
 def _find(
     reader: Reader, text: str | None, kind: str | None, since: int | None
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[Sequence[SearchHit | ChangedObject], int | None]:
     """Return a page of objects, and the cursor of the next page or None.
 
     The cursor is a change number, or for a search the count of results skipped.
     """
     if text is not None:
-        found = reader.search(text, kind, PAGE_ROWS + 1, since or 0)
-        older = (since or 0) + PAGE_ROWS if len(found) > PAGE_ROWS else None
-    else:
-        found = reader.latest_changes(kind, PAGE_ROWS + 1, since)
-        is_full = len(found) > PAGE_ROWS
-        older = (
-            int(found[PAGE_ROWS - 1]["change"])
-            if is_full
-            else reader.not_searched(since)
-        )
-    return found[:PAGE_ROWS], older
+        hits = reader.search(text, kind, PAGE_ROWS + 1, since or 0)
+        more = (since or 0) + PAGE_ROWS if len(hits) > PAGE_ROWS else None
+        return hits[:PAGE_ROWS], more
+    found = reader.latest_changes(kind, PAGE_ROWS + 1, since)
+    if len(found) > PAGE_ROWS:
+        return found[:PAGE_ROWS], found[PAGE_ROWS - 1].change
+    return found, reader.not_searched(since)
 
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -71,12 +78,13 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
         mirrored = reader.object(kind, store, id_)
         if mirrored is None:
             return None
-        history = [_with_summary(row) for row in reader.timeline(kind, mirrored)]
+        entries = reader.timeline(kind, mirrored)
+        history = [replace(each, detail=detail_of(each)) for each in entries]
         return {
             "mirrored": mirrored,
             "history": history,
             "incidents": _incidents(reader, kind, store, id_),
-            "parts_rows": reader.parts(kind, store, id_),
+            "parts_rows": _parts(reader, kind, store, id_),
         }
 
     found = await context.services.store.read(read)
@@ -87,24 +95,30 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
         )
     facts = [
         (name.replace("_", " "), value)
-        for name, value in found["mirrored"].items()
+        for name, value in [
+            ("store", store),
+            ("id", id_),
+            *found["mirrored"].facts.items(),
+        ]
         if name not in HIDDEN and value not in {None, ""}
     ]
     return context.page(page_request, "object", kind=kind, facts=facts, **found)
 
 
-def _incidents(reader: Reader, kind: str, store: str, id_: str) -> list[dict[str, Any]]:
+def _incidents(reader: Reader, kind: str, store: str, id_: str) -> list[OpenIncident]:
     """Return the open incidents of an order; of other objects there are none."""
     if kind != "order":
         return []
     place = (store, id_)
-    return [x for x in reader.incidents() if (x["store"], x["order_id"]) == place]
+    return [x for x in reader.incidents() if (x.store, x.order_id) == place]
 
 
-def _with_summary(row: dict[str, Any]) -> dict[str, Any]:
-    """Add to an event a summary of its body, while the body is stored."""
-    text = summary(row["name"], row["body"]) if row["body"] else ""
-    return row | {"detail": "; ".join(part for part in (text, row["detail"]) if part)}
+def _parts(
+    reader: Reader, kind: str, store: str, id_: str
+) -> Sequence[OrderLine | ListedVariant]:
+    if kind == "order":
+        return reader.order_lines(store, id_)
+    return reader.variants(store, id_) if kind == "product" else []
 
 
 _THING = rf"/mirror/{{kind:{'|'.join(KINDS)}}}/{{store}}/{{id}}"

@@ -28,10 +28,10 @@ from backhaul.store.sql.operations.kv import SqlKeyValues
 from backhaul.store.sql.operations.retention import SqlRetention
 from backhaul.store.sql.operations.users import SqlUsers
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
-from backhaul.store.sql.read_models.dashboard import SqlReader
+from backhaul.store.sql.read_models.reader import SqlReader
 from backhaul.store.sql.records.repository import SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, full_text
 from backhaul.store.sqlite.engine import SqliteEngine
 from backhaul.store.sqlite.erased_bytes import SqliteErasure
 from backhaul.store.sqlite.full_text import SqliteSearchIndex
@@ -94,7 +94,10 @@ class SqliteStore(Store):
         self._writer.start()
 
     async def read(self, query: Callable[[Reader], T]) -> T:
-        return await self.engine.read(lambda c: query(SqlReader(c)))
+        now = self.engine.now()
+        return await self.engine.read(
+            lambda connection: query(SqlReader(connection, full_text.find, now))
+        )
 
     async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
         return await self._writer.urgent(

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.sqlite import connections, file_backup, file_replacement
@@ -46,11 +47,13 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
-        from backhaul.store.sql.read_models.dashboard import SqlReader
+        from backhaul.store.sql.read_models.reader import SqlReader
+        from backhaul.store.sqlite import full_text
 
         with self._beside() as connection:
             connection.text_factory = _readable
-            yield SqlReader(connection)
+            now = to_text(SystemClock().now())
+            yield SqlReader(connection, full_text.find, now)
 
     @contextmanager
     def console(self, clock: Clock) -> Iterator[SqlConsole]:

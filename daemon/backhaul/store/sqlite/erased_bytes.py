@@ -32,8 +32,8 @@ class SqliteErasure(SqlErasure):
     def _search(
         self, connection: Connection, text: str
     ) -> Iterable[tuple[str, str, str]]:
-        for row in full_text.find(connection, text, "customer", NEAREST):
-            yield row["store"], row["id"], row["title"]
+        for hit in full_text.find(connection, text, "customer", NEAREST):
+            yield hit.store, hit.id, hit.title
 
     async def compact_search(self, *, begin: bool) -> bool:
         def unit(connection: sqlite3.Connection) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from backhaul.store.read_records import SearchHit
 from backhaul.store.sql.family import write
 from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
 from backhaul.store.sqlite.migrations import mirror
@@ -34,7 +35,7 @@ _FIND = """
 
 def find(
     connection: Connection, text: str, kind: str | None, limit: int, skip: int = 0
-) -> list[dict[str, Any]]:
+) -> list[SearchHit]:
     """Return objects with all words, best first; if none has, match their beginnings.
 
     The first `skip` are left out.
@@ -44,7 +45,10 @@ def find(
         words = {"words": _expression(text, prefix)}
         rows = connection.execute(_FIND, {**values, **words}).fetchall()
         if rows:
-            return [{**dict(row), "found": _line(row["found"])} for row in rows]
+            return [
+                SearchHit(kind_, store, id_, title, _line(found))
+                for kind_, store, id_, title, found in rows
+            ]
     return []
 
 

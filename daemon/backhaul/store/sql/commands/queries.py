@@ -1,4 +1,4 @@
-"""The outbox for people: lists of commands, and one with all that is known of it."""
+"""Lists of commands, and one command with its evidence and history."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from backhaul.store.read_records import (
+    CommandAttempt,
+    CommandCheck,
+    CommandDecision,
+    CommandDetail,
+    CommandRecord,
+    CommandTarget,
+    ListedCommand,
+)
 from backhaul.store.sql.commands.rows import COLUMNS, to_command
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from backhaul.store.matching import Command
     from backhaul.store.read_models import CommandFilter
+    from backhaul.store.sql.family import Connection
 
-Row = dict[str, Any]
-
-_LISTED = """
-    SELECT id, store, kind, target, coalesce(
-             (SELECT name FROM orders WHERE store = c.store AND id = c.target),
+_ABOUT = """
+    coalesce((SELECT name FROM orders WHERE store = c.store AND id = c.target),
              (SELECT title FROM products WHERE store = c.store AND id = c.target)
-           ) AS about, state, reason, attempts, instance, cause, created_at, due_at,
-           settled_at
+           ) AS about
+"""
+_LISTED = f"""
+    SELECT id, store, kind, target, {_ABOUT}, state, reason, attempts, instance, cause,
+           created_at, due_at, settled_at
     FROM commands c
+"""  # noqa: S608 - constants
+_OPEN = f"""
+    {_LISTED} WHERE state = :state AND state IN ('planned', 'sending', 'uncertain')
+    LIMIT :limit
 """
 _WANTED = """
     (:state IS NULL OR state = :state) AND (:kind IS NULL OR kind = :kind)
@@ -31,85 +43,100 @@ _WANTED = """
 _NEWEST = f"""
     AND {_WANTED} AND (:before IS NULL OR seq < :before) ORDER BY seq DESC LIMIT :limit
 """
-_PLACE = "SELECT seq, state = 'parked' FROM commands WHERE id = ?"
-_WHOLE = """
-    SELECT *, coalesce(
-             (SELECT name FROM orders WHERE store = c.store AND id = c.target),
-             (SELECT title FROM products WHERE store = c.store AND id = c.target)
-           ) AS about
-    FROM commands c WHERE substr(id, 1, length(?1)) = ?1 LIMIT 2
+_PLANNED = f"""
+    SELECT {COLUMNS}, reason FROM commands WHERE {_WANTED} AND kind != 'target'
+    ORDER BY seq LIMIT :limit
+"""  # noqa: S608 - constants
+_PLACE = "SELECT seq, state FROM commands WHERE id = :id"
+_OTHERS = ("attempts", "looks", "about", "target_of", "record", "by_hand")
+_OWN = [name for name in CommandDetail.__struct_fields__ if name not in _OTHERS]
+_DETAIL = f"""
+    SELECT {_ABOUT}, {", ".join(_OWN)} FROM commands c
+    WHERE substr(id, 1, length(:prefix)) = :prefix LIMIT 2
+"""  # noqa: S608 - constants
+_RECORD = """
+    SELECT instance, key, locator, received_at FROM records
+    WHERE command_id = :id ORDER BY id LIMIT 1
 """
-_PARTS = {
-    "record": "SELECT instance, key, locator, received_at FROM records"
-    " WHERE command_id = ? ORDER BY id LIMIT 1",
-    "attempts": "SELECT * FROM attempts WHERE command_id = ? ORDER BY number",
-    "target": "SELECT command_id, variant_id, quantity, as_of, round, correction,"
-    " computation FROM stock_targets WHERE command_id = ?1 OR correction = ?1",
-    "looks": "SELECT * FROM looks WHERE command_id = ? ORDER BY id",
-    "by_hand": "SELECT at, who, action, detail AS reason, state_before, state_after"
-    " FROM audit WHERE command_id = ? ORDER BY id",
-}
+_ATTEMPTS = f"""
+    SELECT {", ".join(CommandAttempt.__struct_fields__)} FROM attempts
+    WHERE command_id = :id ORDER BY number
+"""  # noqa: S608 - constants
+_TARGET = """
+    SELECT command_id, variant_id, quantity, as_of, round, correction, computation
+    FROM stock_targets WHERE command_id = :id OR correction = :id
+"""
+_CHECKS = f"""
+    SELECT {", ".join(CommandCheck.__struct_fields__)} FROM looks
+    WHERE command_id = :id ORDER BY id
+"""  # noqa: S608 - constants
+_DECISIONS = """
+    SELECT at, who, action, detail, state_before, state_after FROM audit
+    WHERE command_id = :id ORDER BY id
+"""
 
 
-def listed(
-    connection: sqlite3.Connection,
+def list_commands(
+    connection: Connection,
     wanted: CommandFilter,
     limit: int,
     after: str | None = None,
-) -> list[Row]:
-    """Return commands: those that wait for a person first, then the newest.
-
-    `after` is the id of the one that the list goes on after, if it is known.
-    """
-    seq, was_parked = connection.execute(_PLACE, (after,)).fetchone() or (None, True)
-    found: list[Row] = []
+) -> list[ListedCommand]:
+    """Return commands: parked ones first, then the newest, behind the id `after`."""
+    place = connection.execute(_PLACE, {"id": after}).fetchone()
+    seq, was_parked = (place[0], place[1] == "parked") if place else (None, True)
+    found: list[ListedCommand] = []
     for which, is_parked in (("state = 'parked'", True), ("state != 'parked'", False)):
         if is_parked and not was_parked:
             continue
         before = seq if is_parked == was_parked else None
         values = asdict(wanted) | {"limit": limit - len(found), "before": before}
-        query = f"{_LISTED} WHERE {which} {_NEWEST}"
-        found += map(dict, connection.execute(query, values))
+        rows = connection.execute(f"{_LISTED} WHERE {which} {_NEWEST}", values)
+        found += [ListedCommand(*row) for row in rows]
     return found
 
 
-def count(connection: sqlite3.Connection, wanted: CommandFilter) -> int:
-    """Count the commands that `listed` would return without a limit."""
-    query = f"SELECT count(*) FROM commands WHERE {_WANTED}"  # noqa: S608 - constants
+def count(connection: Connection, wanted: CommandFilter) -> int:
+    """Count the commands that `list_commands` would return without a limit."""
+    query = f"SELECT count(*) AS commands FROM commands WHERE {_WANTED}"  # noqa: S608 - constants
     return int(connection.execute(query, asdict(wanted)).fetchone()[0])
 
 
-def planned(
-    connection: sqlite3.Connection, wanted: CommandFilter, limit: int
-) -> list[tuple[Command, str]]:
-    """Return what is planned, with the reason, in the order in which it may leave.
+def open_commands(
+    connection: Connection, state: str, limit: int
+) -> list[ListedCommand]:
+    """Return some commands that are planned, sending or uncertain."""
+    rows = connection.execute(_OPEN, {"state": state, "limit": limit})
+    return [ListedCommand(*row) for row in rows]
 
-    A damaged one will not leave: it is left out.
-    """
+
+def planned(
+    connection: Connection, wanted: CommandFilter, limit: int
+) -> list[tuple[Command, str]]:
+    """Return planned commands with their reason, without damaged ones."""
     values = asdict(wanted) | {"state": "planned", "limit": limit}
-    query = (
-        f"SELECT {COLUMNS}, reason FROM commands WHERE {_WANTED}"  # noqa: S608 - constants
-        " AND kind != 'target'"
-        " ORDER BY seq LIMIT :limit"
-    )
-    rows = [tuple(row) for row in connection.execute(query, values)]
+    rows = [tuple(row) for row in connection.execute(_PLANNED, values)]
     found = [(to_command(row[:-1]), row[-1]) for row in rows]
     return [(command, reason) for command, reason in found if command.payload]
 
 
-def whole(connection: sqlite3.Connection, prefix: str) -> Row | None:
-    """Return the only command whose id begins so, with all that is known of it."""
-    rows = [dict(row) for row in connection.execute(_WHOLE, (prefix,))]
+def detail(connection: Connection, prefix: str) -> CommandDetail | None:
+    """Return the only command whose id begins so, with its evidence and history."""
+    rows = connection.execute(_DETAIL, {"prefix": prefix}).fetchall()
     if len(rows) != 1:
         return None
-    (found,) = rows
-    parts = {
-        name: [dict(row) for row in connection.execute(query, (found["id"],))]
-        for name, query in _PARTS.items()
-    }
-    return {
-        **found,
-        "target_of": next(iter(parts.pop("target")), None),
-        **parts,
-        "record": next(iter(parts["record"]), None),
-    }
+    about, *own = rows[0]
+    known = dict(zip(_OWN, own, strict=True))
+
+    def parts(query: str) -> list[Any]:
+        return connection.execute(query, {"id": known["id"]}).fetchall()
+
+    return CommandDetail(
+        **known,
+        about=about,
+        attempts=[CommandAttempt(*row) for row in parts(_ATTEMPTS)],
+        looks=[CommandCheck(*row) for row in parts(_CHECKS)],
+        target_of=next((CommandTarget(*row) for row in parts(_TARGET)), None),
+        record=next((CommandRecord(*row) for row in parts(_RECORD)), None),
+        by_hand=[CommandDecision(*row) for row in parts(_DECISIONS)],
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.sql.family import Connection
 
-_COLUMNS = (
+COLUMNS = (
     "id, store, job, kind, began_at, ended_at, read, missed, stale, deleted,"
     ' "foreign", unrepaired, note'
 )
@@ -49,7 +49,7 @@ _APPENDED = """
 """
 _END = f"""
     UPDATE sweeps SET ended_at = :now, unrepaired = :unrepaired, note = :note
-    WHERE id = :pass_id RETURNING {_COLUMNS}
+    WHERE id = :pass_id RETURNING {COLUMNS}
 """  # noqa: S608 - constants
 _PENDING = """
     SELECT 1 FROM rereads
@@ -163,7 +163,7 @@ _KEYS["level"] = ("inventory_levels", "variant_id", "product_id")
 _IN_IDS = f"IN (SELECT value FROM {elements(':ids', '$')})"  # noqa: S608 - constants
 _NOT_DELETED = {"product": " AND deleted_at IS NULL"}
 _LAST_PASSES = f"""
-    SELECT {_COLUMNS} FROM sweeps WHERE id IN (SELECT max(id) FROM sweeps
+    SELECT {COLUMNS} FROM sweeps WHERE id IN (SELECT max(id) FROM sweeps
     WHERE store = :store AND ended_at IS NOT NULL GROUP BY job, kind)
 """  # noqa: S608 - constants
 _REPAIRS = """

@@ -1,0 +1,431 @@
+"""What `Reader` returns: rows of lists, single objects, and figures for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul.store.inbox import UnreadableOrder
+    from backhaul.store.mirror import UnknownStatus
+
+
+class ListedEvent(Struct, frozen=True):
+    """An event in a list; `about` is the name of its object, None if unknown."""
+
+    id: int
+    received_at: str
+    store: str
+    source: str
+    topic: str
+    state: str
+    kind: str | None
+    object_id: str | None
+    about: str | None
+    detail: str | None
+
+
+class EventDetail(Struct, frozen=True):
+    """One event; `body` and `headers` are empty after retention erased them."""
+
+    id: int
+    store: str
+    topic: str
+    event_id: str | None
+    received_at: str
+    state: str
+    body: bytes
+    headers: bytes
+    source: str
+    kind: str | None
+    object_id: str | None
+    detail: str | None
+    folded_at: str | None
+    erased_at: str | None
+    erased_by: str | None
+
+
+class ListedCommand(Struct, frozen=True):
+    """A command in a list; `about` is the name of its target, None if unknown."""
+
+    id: str
+    store: str
+    kind: str
+    target: str
+    about: str | None
+    state: str
+    reason: str
+    attempts: int
+    instance: str
+    cause: str
+    created_at: str
+    due_at: str
+    settled_at: str | None
+
+
+class CommandRecord(Struct, frozen=True):
+    """The record that a command comes from."""
+
+    instance: str
+    key: str
+    locator: str
+    received_at: str
+
+
+class CommandAttempt(Struct, frozen=True):
+    """One attempt of a command; the fields of the response may be missing."""
+
+    id: int
+    command_id: str
+    number: int
+    started_at: str
+    after_event: int | None
+    finished_at: str | None
+    outcome: str | None
+    status: int | None
+    reason: str | None
+    response: bytes | None
+
+
+class CommandCheck(Struct, frozen=True):
+    """One check of an uncertain command, and what it read at the platform."""
+
+    id: int
+    command_id: str
+    number: int
+    at: str
+    found: str
+    reason: str
+    read: str | None
+
+
+class CommandDecision(Struct, frozen=True):
+    """One decision of an operator about a command."""
+
+    at: str
+    who: str
+    action: str
+    reason: str
+    state_before: str | None
+    state_after: str | None
+
+
+class CommandTarget(Struct, frozen=True):
+    """The stock target that a command is, or that the command applies."""
+
+    command_id: str
+    variant_id: str
+    quantity: int
+    as_of: str
+    round: int
+    correction: str | None
+    computation: str | None
+
+
+class CommandDetail(Struct, frozen=True):
+    """One command with its evidence and history; `about` names its target."""
+
+    seq: int
+    id: str
+    store: str
+    kind: str
+    target: str
+    lane: str
+    state: str
+    reason: str
+    payload: str
+    attempts: Sequence[CommandAttempt]
+    failures: int
+    evidence: str | None
+    cause: str
+    instance: str
+    held: int
+    created_at: str
+    due_at: str
+    settled_at: str | None
+    request: bytes | None
+    key_fingerprint: str | None
+    baseline: str | None
+    sent_at: str | None
+    looks: Sequence[CommandCheck]
+    effect_id: str | None
+    digest: bytes | None
+    request_digest: bytes | None
+    caused_at: str | None
+    behind: int
+    accepted: str | None
+    about: str | None
+    target_of: CommandTarget | None
+    record: CommandRecord | None
+    by_hand: Sequence[CommandDecision]
+
+
+class OpenIncident(Struct, frozen=True):
+    """An incident that no operator has resolved."""
+
+    id: int
+    store: str
+    order_id: str
+    command_id: str
+    at: str
+    says: str
+
+
+class ListedQuarantine(Struct, frozen=True):
+    """A row of the quarantine; `about` is its object's kind and name, if known."""
+
+    id: int
+    at: str
+    source: str
+    name: str
+    locator: str
+    reason: str
+    about: str
+
+
+class QuarantineDetail(Struct, frozen=True):
+    """One row of the quarantine; `payload` and `store` are its record's, if any."""
+
+    id: int
+    source: str
+    name: str
+    key: str
+    raw: bytes
+    reason: str
+    locator: str
+    state: str
+    at: str
+    reported: int
+    payload: str | None
+    store: str | None
+
+
+class ListedDelivery(Struct, frozen=True):
+    """A delivery; `at` is when it was resolved, sent or created."""
+
+    seq: int
+    at: str
+    instance: str
+    topic: str
+    about: str
+    state: str
+    reason: str
+    attempts: int
+    object_id: str
+    id: str
+    reference: str | None
+    created_at: str
+    due_at: str
+    sent_at: str | None
+    settled_at: str | None
+
+
+class ListedRecord(Struct, frozen=True):
+    """A record of a connection."""
+
+    received_at: str
+    key: str
+    state: str
+    reason: str
+    command_id: str | None
+
+
+class JobStatus(Struct, frozen=True):
+    """The state of a scheduled job, with its last run."""
+
+    job: str
+    store: str
+    plan: str
+    since: str
+    paused_at: str | None
+    trigger: str | None
+    due_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    outcome: str | None
+    detail: str | None
+    seen: int
+
+
+class ListedRun(Struct, frozen=True):
+    """One run of a job."""
+
+    id: int
+    job: str
+    store: str
+    trigger: str
+    due_at: str
+    started_at: str
+    ended_at: str | None
+    outcome: str
+    detail: str
+
+
+class ListedAuditEntry(Struct, frozen=True):
+    """An entry of the audit log; the states are those of a command."""
+
+    id: int
+    at: str
+    who: str
+    action: str
+    detail: str
+    command_id: str | None
+    state_before: str | None
+    state_after: str | None
+
+
+class ListedTarget(Struct, frozen=True):
+    """A stock target; `stock` is what the platform shows."""
+
+    seq: int
+    id: str
+    store: str
+    target: str
+    state: str
+    reason: str
+    created_at: str
+    quantity: int
+    as_of: str
+    variant_id: str
+    sku: str | None
+    stock: int | None
+
+
+class ListedSecret(Struct, frozen=True):
+    """A webhook secret: its fingerprint, and whether it is accepted."""
+
+    store: str
+    fingerprint: str
+    state: str
+    last_used_at: str | None
+    known_since: str
+    dropped_at: str | None
+    source: str
+
+
+class ListedUser(Struct, frozen=True):
+    """A user of the dashboard, without the password."""
+
+    name: str
+    role: str
+    last_login_at: str | None
+    created_at: str
+
+
+class FoundObject(Struct, frozen=True):
+    """An object; `facts` has what its kind has beyond these, by name."""
+
+    name: str
+    store: str
+    id: str
+    facts: Mapping[str, Any]
+
+
+class OrderLine(Struct, frozen=True):
+    """A line of an order."""
+
+    sku: str | None
+    title: str | None
+    quantity: int
+    fulfilled_quantity: int
+    product_id: str | None
+    variant_id: str | None
+
+
+class ListedVariant(Struct, frozen=True):
+    """A variant of a product."""
+
+    id: str
+    sku: str | None
+    title: str | None
+    barcode: str | None
+    stock: int | None
+
+
+class TimelineEntry(Struct, frozen=True):
+    """One entry of an object's history; `turn` orders entries of the same time."""
+
+    at: str | None
+    what: str
+    name: str | None
+    state: str | None
+    detail: str | None
+    body: bytes | None
+    turn: int
+
+
+class SearchHit(Struct, frozen=True):
+    """An object that a search found; `found` is where the words are."""
+
+    kind: str | None
+    store: str
+    id: str
+    title: str
+    found: str
+
+
+class ChangedObject(Struct, frozen=True):
+    """An object of the mirror, and its last change."""
+
+    change: int
+    kind: str
+    store: str
+    id: str
+    title: str
+
+
+class Counts(Struct, frozen=True):
+    """The backlog, and what needs an operator.
+
+    `to_fold` are events, `in_doubt` objects to refetch. `commands` counts by state.
+    `unknown_topics` counts the unhandled events of the last hour by topic.
+    """
+
+    events: int
+    to_fold: int
+    in_doubt: int
+    last_event_at: str | None
+    orders: int
+    products: int
+    waiting_records: int
+    quarantined: int
+    commands: Mapping[str, int]
+    unreadable_orders: Sequence[UnreadableOrder]
+    incidents: Sequence[OpenIncident]
+    unknown_statuses: Sequence[UnknownStatus]
+    unknown_topics: Mapping[str, int]
+
+
+class StoreFigures(Struct, frozen=True):
+    """The last webhook of a store, and its events to fold since `oldest_at`."""
+
+    last_webhook_at: str | None
+    to_fold: int
+    oldest_at: str | None
+
+
+class ConnectionFigures(Struct, frozen=True):
+    """The last record of a connection, and what waits for an operator."""
+
+    last_record_at: str | None
+    quarantined: int
+    deliveries_parked: int
+
+
+class Overview(Struct, frozen=True):
+    """The figures of each store and connection, and of the oldest planned command."""
+
+    stores: Mapping[str, StoreFigures]
+    connectors: Mapping[str, ConnectionFigures]
+    oldest_planned_at: str | None
+
+
+class ConfirmationTimes(Struct, frozen=True):
+    """The times from a request to its echo in the last hour."""
+
+    number: int
+    median_seconds: float | None = None
+    p99_seconds: float | None = None
