@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from backhaul.store.read_models import CommandFilter
     from backhaul.store.sql.family import Connection
 
+NO_END = (1 << 63) - 1
+"""A bound above every id."""
 _ABOUT = """
     coalesce((SELECT name FROM orders WHERE store = c.store AND id = c.target),
              (SELECT title FROM products WHERE store = c.store AND id = c.target)
@@ -41,7 +43,7 @@ _WANTED = """
     AND (:store IS NULL OR store = :store)
 """
 _NEWEST = f"""
-    AND {_WANTED} AND (:before IS NULL OR seq < :before) ORDER BY seq DESC LIMIT :limit
+    AND {_WANTED} AND seq < :before ORDER BY seq DESC LIMIT :limit
 """
 _PLANNED = f"""
     SELECT {COLUMNS}, reason FROM commands WHERE {_WANTED} AND kind != 'target'
@@ -84,12 +86,12 @@ def list_commands(
 ) -> list[ListedCommand]:
     """Return commands: parked ones first, then the newest, behind the id `after`."""
     place = connection.execute(_PLACE, {"id": after}).fetchone()
-    seq, was_parked = (place[0], place[1] == "parked") if place else (None, True)
+    seq, was_parked = (place[0], place[1] == "parked") if place else (NO_END, True)
     found: list[ListedCommand] = []
     for which, is_parked in (("state = 'parked'", True), ("state != 'parked'", False)):
         if is_parked and not was_parked:
             continue
-        before = seq if is_parked == was_parked else None
+        before = seq if is_parked == was_parked else NO_END
         values = asdict(wanted) | {"limit": limit - len(found), "before": before}
         rows = connection.execute(f"{_LISTED} WHERE {which} {_NEWEST}", values)
         found += [ListedCommand(*row) for row in rows]

@@ -25,6 +25,7 @@ from backhaul.store.read_records import (
     QuarantineDetail,
 )
 from backhaul.store.sql.commands import incidents, queries
+from backhaul.store.sql.commands.queries import NO_END
 from backhaul.store.sql.inbox import quarantine_actions, quarantine_rows
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
@@ -46,7 +47,7 @@ _EVENTS = """
            ) AS about, detail
     FROM events e
     WHERE (:state IS NULL OR state = :state) AND (:topic IS NULL OR topic = :topic)
-      AND (:before IS NULL OR id < :before) ORDER BY id DESC LIMIT :limit
+      AND id < :before ORDER BY id DESC LIMIT :limit
 """
 _EVENT = f"""
     SELECT {", ".join(EventDetail.__struct_fields__)} FROM events WHERE id = :id
@@ -86,18 +87,18 @@ _SAMPLES = f"""
     WHERE at >= :since ORDER BY at
 """  # noqa: S608 - constants
 _PASSES = f"""
-    SELECT {PASS_COLUMNS} FROM sweeps WHERE :before IS NULL OR id < :before
+    SELECT {PASS_COLUMNS} FROM sweeps WHERE id < :before
     ORDER BY id DESC LIMIT :limit
 """  # noqa: S608 - constants
 _AUDIT = """
     SELECT id, at, who, action, detail, command_id, state_before, state_after
-    FROM audit WHERE (:who IS NULL OR who = :who) AND (:before IS NULL OR id < :before)
+    FROM audit WHERE (:who IS NULL OR who = :who) AND id < :before
     ORDER BY id DESC LIMIT :limit
 """
 _JOBS = f"SELECT {', '.join(JobStatus.__struct_fields__)} FROM job_state"  # noqa: S608 - constants
 _RUNS = f"""
     SELECT {", ".join(ListedRun.__struct_fields__)} FROM job_runs
-    WHERE :before IS NULL OR id < :before ORDER BY id DESC LIMIT :limit
+    WHERE id < :before ORDER BY id DESC LIMIT :limit
 """  # noqa: S608 - constants
 _TARGETS = f"""
     SELECT c.seq, c.id, c.store, c.target, c.state, c.reason, c.created_at, t.quantity,
@@ -107,23 +108,21 @@ _TARGETS = f"""
       ON v.store = c.store AND v.id = t.variant_id AND {NEWEST}
     LEFT JOIN inventory_levels l ON l.store = c.store AND l.variant_id = t.variant_id
     WHERE c.kind = 'target' AND (:state IS NULL OR c.state = :state)
-      AND (:store IS NULL OR c.store = :store) AND (:before IS NULL OR c.seq < :before)
+      AND (:store IS NULL OR c.store = :store) AND c.seq < :before
     ORDER BY c.seq DESC LIMIT :limit
 """  # noqa: S608 - constants
 SCANNED = 5_000
 """The changes that one page reads at most: some milliseconds."""
-# With an OR, SQLite would read all newer changes on the way to an old one.
-_BEFORE = "id < coalesce(:before, 9223372036854775807)"
 _LATEST_CHANGES = f"""
     SELECT max(id) AS change, kind, store, object_id FROM (
         SELECT id, kind, store, object_id FROM changes
-        WHERE {_BEFORE} ORDER BY id DESC LIMIT {SCANNED}) latest
+        WHERE id < :before ORDER BY id DESC LIMIT {SCANNED}) latest
     WHERE :kind IS NULL OR kind = :kind
     GROUP BY kind, store, object_id ORDER BY change DESC LIMIT :limit
 """  # noqa: S608 - constants
 _NOT_SEARCHED = f"""
     SELECT id + 1 FROM changes
-    WHERE {_BEFORE} ORDER BY id DESC LIMIT 1 OFFSET {SCANNED}
+    WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET {SCANNED}
 """  # noqa: S608 - constants
 _PRODUCT_TITLE = "SELECT title FROM products WHERE store = :store AND id = :id"
 _TITLES = {
@@ -148,7 +147,12 @@ class SqlLists:
         limit: int,
         before: int | None = None,
     ) -> list[ListedEvent]:
-        values = {"state": state, "topic": topic, "limit": limit, "before": before}
+        values = {
+            "state": state,
+            "topic": topic,
+            "limit": limit,
+            "before": _end(before),
+        }
         return [ListedEvent(*row) for row in self._rows(_EVENTS, values)]
 
     def event(self, id_: int) -> EventDetail | None:
@@ -211,17 +215,17 @@ class SqlLists:
         return {(each.job, each.store): each for each in found}
 
     def job_runs(self, limit: int, before: int | None = None) -> list[ListedRun]:
-        values = {"limit": limit, "before": before}
+        values = {"limit": limit, "before": _end(before)}
         return [ListedRun(*row) for row in self._rows(_RUNS, values)]
 
     def passes(self, limit: int, before: int | None = None) -> list[Pass]:
-        values = {"limit": limit, "before": before}
+        values = {"limit": limit, "before": _end(before)}
         return [Pass(*row) for row in self._rows(_PASSES, values)]
 
     def audit_entries(
         self, who: str | None, limit: int, before: int | None = None
     ) -> list[ListedAuditEntry]:
-        values = {"who": who, "limit": limit, "before": before}
+        values = {"who": who, "limit": limit, "before": _end(before)}
         return [ListedAuditEntry(*row) for row in self._rows(_AUDIT, values)]
 
     def stock_targets(
@@ -231,7 +235,12 @@ class SqlLists:
         limit: int,
         before: int | None = None,
     ) -> list[ListedTarget]:
-        values = {"state": state, "store": store, "limit": limit, "before": before}
+        values = {
+            "state": state,
+            "store": store,
+            "limit": limit,
+            "before": _end(before),
+        }
         return [ListedTarget(*row) for row in self._rows(_TARGETS, values)]
 
     def stopped_targets(self) -> dict[str, str]:
@@ -249,14 +258,14 @@ class SqlLists:
     def latest_changes(
         self, kind: str | None, limit: int, before: int | None = None
     ) -> list[ChangedObject]:
-        values = {"kind": kind, "limit": limit, "before": before}
+        values = {"kind": kind, "limit": limit, "before": _end(before)}
         return [
             ChangedObject(change, kind, store, id_, self._title(kind, store, id_))
             for change, kind, store, id_ in self._rows(_LATEST_CHANGES, values)
         ]
 
     def not_searched(self, before: int | None) -> int | None:
-        rows = self._rows(_NOT_SEARCHED, {"before": before})
+        rows = self._rows(_NOT_SEARCHED, {"before": _end(before)})
         return int(rows[0][0]) if rows else None
 
     def _title(self, kind: str, store: str, id_: str) -> str:
@@ -269,3 +278,8 @@ class SqlLists:
             return self._connection.execute(query, values or {}).fetchall()
         except OverflowError:
             return []  # no row has a number that is so large
+
+
+def _end(before: int | None) -> int:
+    """Return a bound for ids; a condition for None would read all newer rows."""
+    return NO_END if before is None else before

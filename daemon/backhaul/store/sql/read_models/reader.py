@@ -100,7 +100,7 @@ _LAST_WEBHOOK = """
             ) latest
         WHERE store = :store AND kind = 'delivery'
         UNION ALL
-        SELECT max(last_used_at) FROM webhook_secrets WHERE store = :store) both
+        SELECT max(last_used_at) FROM webhook_secrets WHERE store = :store) webhooks
 """
 _TO_FOLD = """
     SELECT store, count(*) AS to_fold, min(received_at) AS oldest_at FROM inbox
@@ -136,7 +136,7 @@ class SqlReader(SqlLists, Reader):
             "number": int(bare) if is_number else None,
         }
         if kind == "customer":
-            values["guest"] = self._guest(name)
+            values["guest"] = self._without_account(name)
         rows = self._rows(timeline.FIND[kind], values)
         if rows:
             return [_object(row, timeline.FACTS[kind]) for row in rows]
@@ -150,7 +150,7 @@ class SqlReader(SqlLists, Reader):
             for row in others
         ]
 
-    def _guest(self, email: str) -> str | None:
+    def _without_account(self, email: str) -> str | None:
         """Return the id of a customer without an account, by the e-mail of an order."""
         for hit in self._search(self._connection, email, "order", GUEST_ORDERS, 0):
             values = {"store": hit.store, "id": hit.id, "email": email}
