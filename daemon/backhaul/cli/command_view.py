@@ -11,7 +11,6 @@ from msgspec.structs import asdict
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
 from backhaul.store.commands import can_restock_unshipped, cli_words, possible_verbs
-from backhaul.store.documents import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +65,7 @@ def _steps(found: CommandDetail) -> Iterator[tuple[str, str]]:
         more, meaning = _SAYS[verb]
         line = f"backhaul commands {word} {found.id[:8]} {option}".rstrip() + more
         yield line, meaning
-    payload = document_of(found.payload)
+    payload = found.wanted
     if can_restock_unshipped(found.kind, State(found.state), payload):
         line = f"backhaul commands resend {found.id[:8]} --restock-unshipped"
         yield (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 if TYPE_CHECKING:
@@ -161,6 +162,15 @@ class CommandDetail(Struct, frozen=True):
     target_of: CommandTarget | None
     record: CommandRecord | None
     by_hand: Sequence[CommandDecision]
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What the command asks for, from its payload; empty if that is damaged."""
+        try:
+            found = msgspec.json.decode(self.payload)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 class OpenIncident(Struct, frozen=True):

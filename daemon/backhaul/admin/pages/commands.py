@@ -13,7 +13,6 @@ from backhaul.store.commands import (
     can_restock_unshipped,
     possible_verbs,
 )
-from backhaul.store.documents import document_of
 from backhaul.store.operations import Role
 from backhaul.store.read_models import CommandFilter
 
@@ -88,7 +87,7 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
         for verb in possible_verbs(State(command.state))
         if _makes_sense(verb, command)
     ]
-    payload = document_of(command.payload)
+    payload = command.wanted
     if can_restock_unshipped(command.kind, State(command.state), payload):
         verbs.append(RESTOCK_UNSHIPPED)
     return context.page(
