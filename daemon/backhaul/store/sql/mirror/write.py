@@ -80,10 +80,9 @@ _REPLACE_BODY = """
     UPDATE inbox SET body = :body, erased_at = :now, erased_by = 'forget'
     WHERE id = :event
 """
-# The values of the change feed have places and not names, which take a 40th of a fold.
 _ADD_CHANGE = """
     INSERT INTO changes (store, kind, object_id, change, at, event, instance)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
+    VALUES (:store, :kind, :object_id, :change, :now, :event, :instance)
 """
 
 _PRODUCTS = table(
@@ -364,12 +363,19 @@ class MirrorTransaction:
         causes = set(effects.values())
         if len(causes) > 1 or (len(effects) > 1 and None in causes):
             effects, causes = {}, {None}
-        cause = causes.pop() if causes else None
-        row = (store, kind, object_id, change, self.now, event, cause)
+        values = {
+            "store": store,
+            "kind": kind,
+            "object_id": object_id,
+            "change": change,
+            "now": self.now,
+            "event": event,
+            "instance": causes.pop() if causes else None,
+        }
         if not effects:
-            self._connection.execute(_ADD_CHANGE, row)
+            self._connection.execute(_ADD_CHANGE, values)
             return
-        added = self._connection.execute(f"{_ADD_CHANGE} RETURNING id", row)
+        added = self._connection.execute(f"{_ADD_CHANGE} RETURNING id", values)
         (id_,) = added.fetchone()
         echoes.link_change(self._connection, store, [*effects], id_)
 
