@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
-from backhaul.alerting.conditions import causes
+from backhaul.alerting.problem import Facts
+from backhaul.alerting.problems import find_alerts, find_problems
 from backhaul.core.clock import to_text
 from backhaul.settings.alerts import AlertSettings
 from backhaul.store.inbox import UnreadableOrder
+from backhaul.store.mirror import UnknownStatus
 from backhaul.store.operations import (
     AlertConditions,
     BackupState,
@@ -19,6 +21,11 @@ from backhaul.store.operations import (
     OpenIncident,
     ParkedDelivery,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul.store.operations import Alert
 
 NOW = 1_000_000.0
 AT = "2026-03-01T12:00:00.000Z"
@@ -30,6 +37,8 @@ WELL: dict[str, Any] = {
     "jobs": {"backup": None},
     "news": {"erp": {"up": True, "reason": None}},
     "dry_run": (),
+    "subscriptions": {},
+    "refused": {},
 }
 WANTED = AlertSettings.model_validate({"drift_rows": 3})
 SILENCE = {"courier": 3_600.0}
@@ -42,8 +51,34 @@ def in_time(_: datetime) -> bool:
     return False
 
 
+def facts(
+    status: dict[str, Any] = WELL, needs: AlertConditions = NOTHING, **others: Any
+) -> Facts:
+    given: dict[str, Any] = {
+        "drift_rows": WANTED.drift_rows,
+        "silence": SILENCE,
+        "now": NOW,
+        "backups_missed": in_time,
+        "free_bytes": 10**12,
+    }
+    return Facts(status=status, conditions=needs, **given | others)
+
+
+def alerts(
+    settings: AlertSettings,
+    status: dict[str, Any],
+    needs: AlertConditions,
+    silence: dict[str, float],
+    now: float,
+    missed: Callable[[datetime], bool],
+) -> dict[str, Alert]:
+    others: dict[str, Any] = {"silence": silence, "now": now, "backups_missed": missed}
+    others |= {"drift_rows": settings.drift_rows}
+    return find_alerts(facts(status, needs, **others))
+
+
 def found(status: dict[str, Any] = WELL, needs: AlertConditions = NOTHING) -> list[str]:
-    return list(causes(WANTED, status, needs, SILENCE, NOW, in_time))
+    return list(alerts(WANTED, status, needs, SILENCE, NOW, in_time))
 
 
 def commands(number: int) -> list[CommandProblem]:
@@ -56,7 +91,7 @@ def commands(number: int) -> list[CommandProblem]:
 def test_every_open_incident_has_its_own_alert() -> None:
     incident = OpenIncident(7, "main", "order #1 was cancelled with a restock")
     needs = replace(NOTHING, incidents=[incident])
-    expected = causes(WANTED, WELL, needs, SILENCE, NOW, in_time)
+    expected = alerts(WANTED, WELL, needs, SILENCE, NOW, in_time)
     assert incident.text in expected["incident 7"].text
     assert "incidents resolve 7" in expected["incident 7"].remedy
 
@@ -64,7 +99,7 @@ def test_every_open_incident_has_its_own_alert() -> None:
 def test_a_pause_alerts_with_its_end_and_its_reason() -> None:
     pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
     store: dict[str, Any] = {"stopped": {}, "paused": pause}
-    expected = causes(
+    expected = alerts(
         *(WANTED, WELL | {"stores": {"main": store}}, NOTHING, SILENCE, NOW, in_time)
     )
     says = expected["paused main"].text
@@ -91,7 +126,7 @@ def test_a_command_that_is_sent_repeatedly_has_one_alert() -> None:
 def test_a_send_switch_that_is_off_alerts_with_its_reason() -> None:
     stopped = WELL | {"stores": {"main": {"stopped": {"everything": "401"}}}}
     assert found(stopped) == ["stopped main everything"]
-    (alert,) = causes(WANTED, stopped, NOTHING, {}, NOW, in_time).values()
+    (alert,) = alerts(WANTED, stopped, NOTHING, {}, NOW, in_time).values()
     assert alert.text == "Backhaul sends no commands to main: 401"
     assert "restart" in alert.remedy  # as the reason asks, where two daemons work
 
@@ -109,7 +144,7 @@ def test_an_order_that_no_read_shows_alerts(ago: float, expected: list[str]) -> 
     order = UnreadableOrder("main", "ord_1", "#1", 9, "status is null", at, 3, 1)
     needs = replace(NOTHING, unreadable=[order, replace(order, store="gone")])
     assert found(needs=needs) == expected
-    for alert in causes(WANTED, WELL, needs, {}, NOW, in_time).values():
+    for alert in alerts(WANTED, WELL, needs, {}, NOW, in_time).values():
         assert "order #1 (main)" in alert.text
         assert "backhaul quarantine show 3" in alert.remedy
 
@@ -133,7 +168,7 @@ def test_webhooks_of_another_store_alert_until_a_day_without_any(
     keys = found(needs=needs)
     assert keys == expected
     if keys:
-        (alert,) = causes(WANTED, WELL, needs, {}, NOW, in_time).values()
+        (alert,) = alerts(WANTED, WELL, needs, {}, NOW, in_time).values()
         assert "address of main receives webhooks of another store, sto 2" in alert.text
 
 
@@ -165,7 +200,7 @@ def test_parked_deliveries_alert_for_configured_connections() -> None:
         for seq, name in ((7, "erp"), (8, "gone"))
     ]
     needs = replace(NOTHING, parked_deliveries=parked)
-    (alert,) = causes(WANTED, WELL, needs, {}, NOW, in_time).values()
+    (alert,) = alerts(WANTED, WELL, needs, {}, NOW, in_time).values()
     assert alert.key == "news 7"
     assert (
         alert.text == "The delivery of order.placed of o (main) to erp is parked: why"
@@ -193,7 +228,7 @@ def test_deliveries_that_wait_for_an_hour_alert_except_in_a_dry_run(
 def test_a_command_that_took_effect_twice_alerts_with_its_surplus() -> None:
     (command,) = commands(1)
     doubled = replace(NOTHING, doubled=[replace(command, detail="adj_2, adj_3")])
-    (alert,) = causes(WANTED, WELL, doubled, {}, NOW, in_time).values()
+    (alert,) = alerts(WANTED, WELL, doubled, {}, NOW, in_time).values()
     assert alert.key == f"doubled {command.id}"
     assert alert.text.endswith("more than once; surplus effects: adj_2, adj_3")
 
@@ -218,10 +253,126 @@ def test_a_backup_that_failed_or_is_old_alerts(
     backup: BackupState | None, late: bool, expected: list[str]
 ) -> None:
     needs = replace(NOTHING, backup=backup)
-    assert list(causes(WANTED, WELL, needs, {}, NOW, lambda _: late)) == expected
+    assert list(alerts(WANTED, WELL, needs, {}, NOW, lambda _: late)) == expected
 
 
 def test_a_backup_job_that_is_paused_never_alerts() -> None:
     needs = replace(NOTHING, backup=BackupState("no space", AT, None))
     unplanned = WELL | {"jobs": {}}
-    assert not causes(WANTED, unplanned, needs, {}, NOW, lambda _: True)
+    assert not alerts(WANTED, unplanned, needs, {}, NOW, lambda _: True)
+
+
+PAUSE = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
+TROUBLED = WELL | {
+    "stores": {"main": {"stopped": {"fulfill": "403"}}, "other": {"stopped": {}}},
+    "connectors": {"erp": {"up": False, "reason": "x"}, "ok": {"up": True}},
+    "news": {"erp": {"up": False, "reason": "x"}},
+    "subscriptions": {"main": "PAUSED", "other": ""},
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "needs", "others", "typed"),
+    [
+        ({}, {}, {}, []),
+        (
+            TROUBLED,
+            {},
+            {},
+            [
+                *("backhaul doctor", "backhaul doctor"),
+                *(
+                    "backhaul connectors check erp",
+                    "backhaul connectors deliveries erp",
+                ),
+            ],
+        ),
+        (
+            {"stores": {"main": {"stopped": {}, "paused": PAUSE}}},
+            {},
+            {},
+            ["backhaul doctor"],
+        ),
+        (
+            {},
+            {"unknown_statuses": [UnknownStatus("main", "ODD", 3, "#9")]},
+            {},
+            ["backhaul why order 9"],
+        ),
+        ({}, {"quarantined": 2}, {}, ["backhaul quarantine list"]),
+        (
+            {},
+            {"unknown_topics": {"orders/edited": 4, "": 3}},
+            {},
+            ["backhaul events list --state unhandled"],
+        ),
+        (
+            {"refused": {"unknown": {"refused": 9}, "b": {"slow": 1}}},
+            {},
+            {},
+            ["backhaul doctor"],
+        ),
+        (
+            {"connectors": {"drop": {"up": True, "notices": ["a.xyz is not read"]}}},
+            {},
+            {},
+            ["backhaul connectors check drop"],
+        ),
+        (
+            {},
+            {"paused_jobs": [("audit", "main")]},
+            {},
+            ["backhaul jobs resume audit --store main"],
+        ),
+        ({}, {}, {"free_bytes": 10**8}, ["backhaul doctor"]),
+    ],
+)
+def test_every_problem_names_a_command_to_type(
+    status: dict[str, Any],
+    needs: dict[str, Any],
+    others: dict[str, Any],
+    typed: list[str],
+) -> None:
+    found = find_problems(facts(WELL | status, replace(NOTHING, **needs), **others))
+    assert [problem.command for problem in found] == typed
+
+
+def test_what_only_status_shows_raises_no_alert() -> None:
+    needs = replace(
+        NOTHING,
+        quarantined=2,
+        unknown_topics={"orders/edited": 4, "": 3},
+        unknown_statuses=[UnknownStatus("main", "ODD", 3, "#9")],
+        paused_jobs=[("audit", "main")],
+    )
+    refusals = {"main": {"encoded": 1200, "slow": 1}, "unknown": {"refused": 9}}
+    status = WELL | {"subscriptions": {"main": "PAUSED"}, "refused": refusals}
+    some = facts(status, needs, free_bytes=0)
+    assert find_alerts(some) == {}
+    texts = {problem.kind: problem.text for problem in find_problems(some)}
+    assert texts == {
+        "subscription": "PAUSED",
+        "disk": "only 0 MB are free",
+        "quarantine": "2 rows in quarantine",
+        "topics": "7 webhooks of unknown topics in the last hour (orders/edited, no"
+        " topic)",
+        "refused": "1,201 webhooks refused in the last hour: 1,200 compressed (415), 1"
+        " too slow (408)",
+        "job": "audit is paused",
+        "payment": "financial status 'ODD' is unknown: order #9 and 2 more not released"
+        " to connections that wait for payment; ask the platform what it means",
+    }
+
+
+def test_the_worst_problems_come_first() -> None:
+    needs = replace(NOTHING, parked=commands(1), quarantined=1, unrepaired={"main": 9})
+    order = [problem.severity for problem in find_problems(facts(needs=needs))]
+    assert order == ["fail", "parked", "warn"]
+
+
+def test_an_unreadable_order_is_a_problem_before_it_raises_an_alert() -> None:
+    at = to_text(datetime.fromtimestamp(NOW, UTC))
+    order = UnreadableOrder("main", "ord_1", "#7", 9, "status is null", at, 3, 1)
+    some = facts(needs=replace(NOTHING, unreadable=[order]))
+    assert [one.command for one in find_problems(some)] == ["backhaul why order 7"]
+    assert find_alerts(some) == {}

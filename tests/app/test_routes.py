@@ -64,13 +64,18 @@ CONTROL: dict[str, int] = {
     "GET /healthz": 200,
     "GET /readyz": 200,
     "GET /api/status": 200,
+    "GET /api/problems": 200,
     "GET /metrics": 200,
     "POST /api/changes/jobs/pause": 200,
     "POST /api/changes/nothing/known": 404,
     "POST /api/reconcile": 422,
 }
 """Of the unix socket, for its owner; nobody else may open it."""
-ONLY_THERE = {"POST /api/changes/jobs/pause": 404, "POST /api/reconcile": 404}
+ONLY_THERE = {
+    "GET /api/problems": 404,
+    "POST /api/changes/jobs/pause": 404,
+    "POST /api/reconcile": 404,
+}
 PAUSE: dict[str, Any] = {"name": "prune", "store": None, "who": "the test"}
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.cells import cell_len
 
+from backhaul.alerting.problem import Problem, Severity
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
-from backhaul.cli.problems import problems
+from backhaul.cli.problems import lines
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS
@@ -112,7 +113,7 @@ def test_into_a_pipe_everything_goes_whole_and_plain(troubled: Office) -> None:
 def test_what_is_wrong_stands_above_what_is_well(troubled: Office) -> None:
     piped = in_process("status", config=troubled.config).out
     heads = [line.split()[0] for line in piped.splitlines()]
-    worst = [heads.index(name) for name in ("daemon", "parked", "counts", "quarantine")]
+    worst = [heads.index(name) for name in ("daemon", "counts", "quarantine", "parked")]
     assert worst == sorted(worst)
     assert max(worst) < min(heads.index(name) for name in ("store", "disk", "mirror"))
 
@@ -161,97 +162,24 @@ async def _walk_twice(office: Office) -> None:
                 await store.passes.end(at.pass_id, 0, note if kind == "orders" else "")
 
 
-LIVE: dict[str, Any] = {
-    "stores": {"main": {"stopped": {"fulfill": "403"}}, "other": {"stopped": {}}},
-    "connectors": {"erp": {"up": False, "reason": "x"}, "ok": {"up": True}},
-    "news": {"erp": {"up": False, "reason": "x"}},
-    "subscriptions": {"main": "PAUSED", "other": ""},
-}
-PAUSE = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
-PAUSED = {
-    **LIVE,
-    "stores": {"main": {"stopped": {}, "paused": PAUSE}},
-    "connectors": {},
-    "news": {},
-    "subscriptions": {},
-}
-CALM: dict[str, Any] = {
-    "daemon": None,
-    "targets_stopped": {},
-    "parked": [],
-    "commands": {"applied": 3},
-    "quarantined": 0,
-    "unreadable_orders": [],
-    "incidents": [],
-    "unknown_statuses": [],
-    "unknown_topics": {},
-    "connectors": {"erp": {"deliveries_parked": 0}},
-    "jobs": [{"job": "prune", "store": "", "paused_at": None}],
-    "disk": {"free_bytes": 10**12},
-}
-PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reason": ""}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "typed"),
-    [
-        ({}, []),
-        (
-            {"daemon": LIVE},
-            [
-                *("backhaul doctor", "backhaul connectors check erp"),
-                *("backhaul connectors deliveries erp", "backhaul doctor"),
-            ],
-        ),
-        ({"daemon": PAUSED}, ["backhaul doctor"]),
-        (
-            {"incidents": [{"id": 4, "says": "order #1 was cancelled"}]},
-            ["backhaul incidents resolve 4 --reason …"],
-        ),
-        (
-            {
-                "unknown_statuses": [
-                    {"store": "main", "status": "ODD", "orders": 3, "example": "#9"}
-                ]
-            },
-            ["backhaul why order 9"],
-        ),
-        ({"targets_stopped": {"b": "x"}}, ["backhaul stock resume b"]),
-        (
-            {"parked": [PARKED], "commands": {"parked": 4}},
-            [
-                "backhaul commands show abababab",
-                "backhaul commands list --state parked",
-            ],
-        ),
-        ({"quarantined": 2}, ["backhaul quarantine list"]),
-        (
-            {"unreadable_orders": [{"event": 9, "name": "#7", "commands": 1}] * 4},
-            [*["backhaul why order 7"] * 3, "backhaul quarantine list"],
-        ),
-        (
-            {"unknown_topics": {"orders/edited": 4, "": 3}},
-            ["backhaul events list --state unhandled"],
-        ),
-        (
-            {"daemon": {"refused": {"unknown": {"refused": 9}, "b": {"slow": 1}}}},
-            ["backhaul doctor"],
-        ),
-        (
-            {"connectors": {"erp": {"deliveries_parked": 2}}},
-            ["backhaul connectors deliveries erp --state parked"],
-        ),
-        (
-            {"jobs": [{"job": "audit", "store": "main", "paused_at": "2026"}]},
-            ["backhaul jobs resume audit --store main"],
-        ),
-        ({"disk": {"free_bytes": 10**8}}, ["backhaul doctor"]),
-    ],
-)
-def test_for_everything_that_is_wrong_there_is_something_to_type(
-    wrong: dict[str, Any], typed: list[str]
-) -> None:
-    assert [line.type for line in problems(CALM | wrong)] == typed
+def test_many_problems_of_one_kind_are_a_list_with_a_command() -> None:
+    parked = [
+        Problem(
+            f"parked {number}",
+            f"reason {number}",
+            subject="parked",
+            command=f"backhaul commands show {number}",
+            severity=Severity.PARKED,
+        )
+        for number in range(5)
+    ]
+    down = [Problem(f"down {n}", "x", subject=n, command=n) for n in "abcde"]
+    shown = [line.type for line in lines([*down, *parked])]
+    assert shown == [
+        *"abcde",
+        *(f"backhaul commands show {number}" for number in range(3)),
+        "backhaul commands list --state parked",
+    ]
 
 
 def test_what_is_to_be_typed_is_never_cut() -> None:
@@ -276,16 +204,3 @@ def test_text_is_cut_by_columns_not_by_characters() -> None:
     assert cut("abcd", 3) == "ab…"
     assert cell_len(cut("注文注文", 6)) <= 6
     assert packed(["a" * 4, "b" * 4, "c" * 4], 10) == ["aaaa; bbbb", "cccc"]
-
-
-def test_unknown_topics_and_refused_deliveries_are_told_with_their_reason() -> None:
-    wrong = {
-        "unknown_topics": {"orders/edited": 4, "": 3},
-        "daemon": {"refused": {"main": {"encoded": 1200, "slow": 1}}},
-    }
-    says = [line.says for line in problems(CALM | wrong)]
-    assert says == [
-        "7 deliveries of unknown topics in the last hour (orders/edited, no topic)",
-        "1,201 deliveries refused in the last hour: 1,200 compressed (415), 1 too slow"
-        " (408)",
-    ]

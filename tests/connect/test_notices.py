@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli.connectors import _reason
-from backhaul.cli.problems import problems
 from backhaul.connect.health import (
     MAX_CHARACTERS,
     MAX_NOTICES,
@@ -112,22 +111,5 @@ async def test_notices_that_fail_are_a_failure_of_the_connector(
         await host_of(desk, store).once()
 
 
-def test_status_and_the_list_show_a_notice_of_one_that_is_up() -> None:
-    live = {"drop": {"up": True, "reason": None, "notices": [NOTICE]}}
-    found = {
-        "incidents": [],
-        "unknown_statuses": [],
-        "unreadable_orders": [],
-        "unknown_topics": {},
-        "daemon": {"connectors": live},
-        "parked": [],
-        "commands": {},
-        "targets_stopped": {},
-        "quarantined": 0,
-        "connectors": {},
-        "jobs": [],
-        "disk": {"free_bytes": 10**12},
-    }
-    (line,) = problems(found)
-    assert NOTICE in str(line)
-    assert _reason(live["drop"]) == NOTICE
+def test_the_list_of_connections_shows_a_notice_of_one_that_is_up() -> None:
+    assert _reason({"up": True, "reason": None, "notices": [NOTICE]}) == NOTICE

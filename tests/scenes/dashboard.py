@@ -13,6 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from backhaul.admin import routes
 from backhaul.admin.accounts import Passwords
 from backhaul.admin.context import Services
+from backhaul.alerting.problem import Facts, Problem
+from backhaul.alerting.problems import find_problems
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.jobs import Jobs
 from backhaul.core.clock import to_text
@@ -195,10 +197,23 @@ async def open_office(
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
         async def tell() -> dict[str, Any]:
-            return shown | jobs.status()
+            return {"refused": {}, "news": {}} | shown | jobs.status()
 
         async def numbers() -> bytes:
             return b""
+
+        async def problems() -> list[Problem]:
+            conditions = await store.alert_conditions.current([])
+            facts = Facts(
+                status=await tell(),
+                conditions=conditions,
+                drift_rows=settings.alerts.drift_rows,
+                silence={},
+                now=clock.now().timestamp(),
+                backups_missed=lambda _: False,
+                free_bytes=10**12,
+            )
+            return find_problems(facts)
 
         sampler = Sampler(
             store.metric_samples,
@@ -211,6 +226,7 @@ async def open_office(
             settings,
             clock,
             tell,
+            problems,
             actions(parts),
             store,
             sampler,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.admin.accounts import Session
+    from backhaul.alerting.problem import Problem
     from backhaul.core.clock import Clock
     from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
@@ -37,6 +38,7 @@ class Services(Struct, frozen=True):
     settings: Settings
     clock: Clock
     status: Callable[[], Awaitable[dict[str, Any]]]
+    problems: Callable[[], Awaitable[list[Problem]]]
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]
     store: Store
     sampler: Sampler

@@ -426,6 +426,7 @@ class Daemon:
         own_app = admin_site.build_app(
             self.ready.is_set, self._status, changing, metrics
         )
+        own_app.router.add_get("/api/problems", self._monitoring.list_problems)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}

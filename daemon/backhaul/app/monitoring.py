@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from aiohttp import web
+
 from backhaul.admin import routes
 from backhaul.admin.context import Services
-from backhaul.alerting.conditions import BACKUP, causes
 from backhaul.alerting.notifications import Notifier
+from backhaul.alerting.operation_problems import BACKUP
+from backhaul.alerting.problem import Facts
+from backhaul.alerting.problems import find_alerts, find_problems
+from backhaul.errors import Busy
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, readings
 from backhaul.observe.metrics import GaugeValue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from aiohttp import web
-
+    from backhaul.alerting.problem import Problem
     from backhaul.app.actions import Action
     from backhaul.app.schedule import Schedule
     from backhaul.app.wiring import Shop
@@ -74,7 +80,7 @@ class Monitoring:
         )
         self._heartbeat = Heartbeat(store.kv, caught_up, metrics, clock)
         self._notifier = Notifier(
-            wanted, store.alerts, self.causes, clock, socket.gethostname()
+            wanted, store.alerts, self.alerts, clock, socket.gethostname()
         )
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
@@ -95,6 +101,7 @@ class Monitoring:
             self._settings,
             self._clock,
             self._status,
+            self.problems,
             changes,
             self._store,
             self._sampler,
@@ -113,15 +120,31 @@ class Monitoring:
         live = readings(await self._status(), self._heartbeat.last_beat)
         return self._metrics.render([*(GaugeValue(*gauge) for gauge in gauges), *live])
 
-    async def causes(self) -> dict[str, Alert]:
-        """Return the present problems as alerts, by key. May raise Busy."""
+    async def alerts(self) -> dict[str, Alert]:
+        """Return the alerts about present problems, by key. May raise Busy."""
+        return find_alerts(await self._facts())
+
+    async def problems(self) -> list[Problem]:
+        """Return all present problems, the worst first. May raise Busy."""
+        return find_problems(await self._facts())
+
+    async def list_problems(self, _: web.Request) -> web.Response:
+        """Answer with the problems. Only for the daemon's own user: no login."""
+        try:
+            found = msgspec.to_builtins(await self.problems())
+        except Busy as error:
+            return web.json_response({"error": str(error)}, status=503)
+        return web.json_response(found)
+
+    async def _facts(self) -> Facts:
         instances = [name for name in self._instances() if name in self._silence]
-        found = await self._conditions.current(instances)
-        return causes(
-            self._wanted,
-            await self._status(),
-            found,
-            self._silence,
-            self._clock.now().timestamp(),
-            partial(self._schedule.missed_twice, BACKUP),
+        database = self._settings.database_file
+        return Facts(
+            status=await self._status(),
+            conditions=await self._conditions.current(instances),
+            drift_rows=self._wanted.drift_rows,
+            silence=self._silence,
+            now=self._clock.now().timestamp(),
+            backups_missed=partial(self._schedule.missed_twice, BACKUP),
+            free_bytes=shutil.disk_usage(database.parent).free,
         )

@@ -9,11 +9,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from backhaul.admin.accounts import TOKEN_FILE
-from backhaul.cli import context, output
+from backhaul.cli import context, output, problems
 from backhaul.cli.context import ConfigOption, JsonOption, reader
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
-from backhaul.cli.problems import problems
 from backhaul.core.clock import SystemClock
 from backhaul.core.lifecycle import State
 from backhaul.core.text import ago
@@ -35,7 +34,7 @@ PACKED_WIDTH = 60
 
 def sections(found: Mapping[str, Any], now: datetime, *, exact: bool) -> list[Section]:
     """Return all sections, worst first; `exact` shows times as stored."""
-    wrong = [*problems(found)]
+    wrong = [*problems.lines(found["problems"])]
     calm = [] if wrong or not found["daemon"] else [Line("needs you", "nothing")]
     whole = "backhaul status | less"
     view = _View(found, now, exact=exact)
@@ -210,9 +209,10 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     live, silence = ask(settings)
     with reader(config) as known:
         found = {"daemon": live, **_read(settings, known, live)}
+        found["problems"] = problems.current(settings, known, live)
         token = _token(settings, known)
     if as_json:
-        output.json(found)
+        output.json({**found, "problems": msgspec.to_builtins(found["problems"])})
         return
     said = {**found, "silence": silence, "token": token}
     said["dry_run_of"] = live["dry_run"] if live else settings.dry_run_connections

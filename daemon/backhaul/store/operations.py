@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from backhaul.store.inbox import UnreadableOrder
+    from backhaul.store.mirror import UnknownStatus
 
 
 class AuditEntry(Struct, frozen=True):
@@ -137,6 +138,8 @@ class AlertConditions(Struct, frozen=True):
     lists open commands that were sent several times without a conclusive response.
     `foreign_webhooks` has for each store the time of the last webhook of another store,
     and that store's id. `unreadable` lists orders whose commands wait for a refetch.
+    `quarantined` counts the open rows of the quarantine, and `unknown_topics` the
+    events of the last hour by their unknown topic, the most frequent first.
     """
 
     parked: Sequence[CommandProblem]
@@ -152,6 +155,10 @@ class AlertConditions(Struct, frozen=True):
     foreign_webhooks: Mapping[str, str] = field(default_factory=dict)
     unreadable: Sequence[UnreadableOrder] = ()
     incidents: Sequence[OpenIncident] = ()
+    quarantined: int = 0
+    unknown_statuses: Sequence[UnknownStatus] = ()
+    unknown_topics: Mapping[str, int] = field(default_factory=dict)
+    paused_jobs: Sequence[JobKey] = ()
 
 
 class AlertConditionReads(Protocol):

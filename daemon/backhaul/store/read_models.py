@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import Arrival
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
-    from backhaul.store.operations import MetricSample
+    from backhaul.store.operations import AlertConditions, MetricSample
     from backhaul.store.read_records import (
         ChangedObject,
         CommandDetail,
@@ -164,6 +164,10 @@ class Reader(Protocol):
 
     def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
         """Return the last records of a connection."""
+        ...
+
+    def conditions(self, instances: Iterable[str]) -> AlertConditions:
+        """Return what may be a problem, as the tables are now."""
         ...
 
     def stores(self) -> list[str]:

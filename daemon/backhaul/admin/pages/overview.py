@@ -10,15 +10,18 @@ from backhaul.store.operations import Role
 from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
+    from backhaul.alerting.problem import Problem
     from backhaul.store.operations import Gauge
     from backhaul.store.read_models import Reader
 
 MAX_ROWS = 8
+LISTED_BELOW = frozenset({"incident", "parked"})
+"""The kinds of problems that have a list of their own on the page."""
 
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -38,7 +41,8 @@ async def _facts(context: PageContext) -> dict[str, Any]:
     by_name = _by_name(gauges)
     return {
         "status": status,
-        "problems": list(_problems(status)),
+        "problems": _shown(await context.services.problems()),
+        "dry_run": list(status["dry_run"]),
         "rates": context.services.sampler.rates(),
         "mirrored": context.services.sampler.mirrored,
         "open": _by_state(by_name["commands_open"]),
@@ -72,22 +76,9 @@ def _read(reader: Reader) -> dict[str, Any]:
     }
 
 
-def _problems(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield each problem that stops traffic: what happened, and why."""
-    for held in status["dry_run"]:
-        who = "any connector" if held == "*" else f"connector {held}"
-        yield "Dry run", f"commands of {who} are planned but not sent"
-    for name, store in status["stores"].items():
-        for kind, reason in store["stopped"].items():
-            yield f"Sending to store {name} has stopped", f"{kind}: {reason}"
-        if pause := store.get("paused"):
-            yield f"Store {name} is paused until {pause['until']}", pause["reason"]
-    for name, problem in status["subscriptions"].items():
-        if problem:
-            yield f"Webhooks of {name}", problem
-    for name, connector in status["connectors"].items():
-        if not connector["up"]:
-            yield f"Connector {name} is down", connector["reason"]
+def _shown(found: Sequence[Problem]) -> list[Problem]:
+    """Return what is not listed elsewhere on the page, in the order of severity."""
+    return [problem for problem in found if problem.kind not in LISTED_BELOW]
 
 
 def _by_name(gauges: Iterable[Gauge]) -> dict[str, list[Gauge]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from backhaul.core.clock import earlier
 from backhaul.errors import Busy, ReadFailed
 from backhaul.store.operations import (
     AlertConditions,
@@ -17,6 +19,7 @@ from backhaul.store.sql.dialect import contains, elements, greatest, least
 from backhaul.store.sql.family import Family, read
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.fold import FOREIGN
+from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.operations import kv, orphaned_work
 from backhaul.store.sql.operations.gauges import last_records, unrepaired
 from backhaul.store.sql.operations.job_runs import FAILED, RUNNING
@@ -102,6 +105,23 @@ _BACKUP_STATE = f"""
 """  # noqa: S608 - constants
 
 
+HOUR = timedelta(hours=1)
+_QUARANTINED = "SELECT count(*) FROM quarantine WHERE state = 'open'"
+_PAUSED = """
+    SELECT job, store FROM job_state WHERE paused_at IS NOT NULL ORDER BY job, store
+"""
+RECENT_EVENTS = 20_000
+"""How many of the newest events are searched for unknown topics."""
+_UNKNOWN_TOPICS = f"""
+    SELECT topic, count(*) AS n FROM (
+        SELECT topic, state, detail, folded_at FROM event_outcomes
+        ORDER BY id DESC LIMIT {RECENT_EVENTS}) AS newest
+    WHERE state = 'unhandled' AND detail NOT LIKE 'belongs to%'
+      AND folded_at >= :since
+    GROUP BY topic ORDER BY n DESC, topic
+"""  # noqa: S608 - constants
+
+
 class SqlAlertConditions(Family):
     """What may raise an alert, in one read."""
 
@@ -115,23 +135,39 @@ class SqlAlertConditions(Family):
     def _read(
         self, connection: Connection, instances: tuple[str, ...]
     ) -> AlertConditions:
-        return AlertConditions(
-            parked=[CommandProblem(*row) for row in connection.execute(_PARKED)],
-            unrepaired=unrepaired(connection),
-            last_records=last_records(connection, instances),
-            doubled=_doubled(connection),
-            counts_stopped=kv.with_prefix(connection, STOPPED),
-            backup=_backup(connection),
-            open_stores=orphaned_work.open_stores(connection),
-            parked_deliveries=[
-                ParkedDelivery(*row) for row in _sorted(connection, _PARKED_DELIVERIES)
-            ],
-            deliveries_since=_deliveries_since(connection),
-            repeated=_repeated(connection),
-            foreign_webhooks=kv.with_prefix(connection, FOREIGN),
-            unreadable=unreadable_orders.list_all(connection),
-            incidents=[OpenIncident(*row) for row in connection.execute(_INCIDENTS)],
-        )
+        return conditions(connection, instances, earlier(self._now(), HOUR))
+
+
+def conditions(
+    connection: Connection, instances: Iterable[str], since: str
+) -> AlertConditions:
+    """Return what may be a problem; unknown topics are counted since a time."""
+    return AlertConditions(
+        parked=[CommandProblem(*row) for row in connection.execute(_PARKED)],
+        unrepaired=unrepaired(connection),
+        last_records=last_records(connection, instances),
+        doubled=_doubled(connection),
+        counts_stopped=kv.with_prefix(connection, STOPPED),
+        backup=_backup(connection),
+        open_stores=orphaned_work.open_stores(connection),
+        parked_deliveries=[
+            ParkedDelivery(*row) for row in _sorted(connection, _PARKED_DELIVERIES)
+        ],
+        deliveries_since=_deliveries_since(connection),
+        repeated=_repeated(connection),
+        foreign_webhooks=kv.with_prefix(connection, FOREIGN),
+        unreadable=unreadable_orders.list_all(connection),
+        incidents=[OpenIncident(*row) for row in connection.execute(_INCIDENTS)],
+        quarantined=int(connection.execute(_QUARANTINED).fetchone()[0]),
+        unknown_statuses=payment_states.unknown_statuses(connection),
+        unknown_topics=unknown_topics(connection, since),
+        paused_jobs=[(job, store) for job, store in connection.execute(_PAUSED)],
+    )
+
+
+def unknown_topics(connection: Connection, since: str) -> dict[str, int]:
+    """Count recent events by their unknown topic, the most frequent first."""
+    return dict(connection.execute(_UNKNOWN_TOPICS, {"since": since}).fetchall())
 
 
 def _repeated(connection: Connection) -> list[CommandProblem]:

@@ -24,7 +24,7 @@ from backhaul.store.sql.inbox import quarantine_rows, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
-from backhaul.store.sql.operations import kv
+from backhaul.store.sql.operations import alert_conditions, kv
 from backhaul.store.sql.read_models import timeline
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import unused_of_order
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from backhaul.store.mirror import SyncState
+    from backhaul.store.operations import AlertConditions
     from backhaul.store.sql.family import Connection
 
 Search: TypeAlias = (
@@ -70,15 +71,6 @@ _CONFIRMATIONS = f"""
     FROM echoes e JOIN commands c ON c.id = e.command_id
     WHERE c.sent_at IS NOT NULL AND e.at >= :since ORDER BY seconds
 """  # noqa: S608 - fragments
-RECENT_EVENTS = 20_000
-"""The newest events, which are searched for unknown topics."""
-_UNKNOWN_TOPICS = f"""
-    SELECT topic, count(*) AS events FROM (
-        SELECT topic, state, detail, folded_at FROM event_outcomes
-        ORDER BY id DESC LIMIT {RECENT_EVENTS}) latest
-    WHERE state = 'unhandled' AND detail NOT LIKE 'belongs to%' AND folded_at >= :since
-    GROUP BY topic ORDER BY events DESC, topic
-"""  # noqa: S608 - constants
 _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,
            (SELECT coalesce(max(id), 0) FROM inbox)
@@ -204,7 +196,6 @@ class SqlReader(SqlLists, Reader):
         return int(self._rows(_UNINDEXED, {"cursor": SEARCH_CURSOR})[0][0])
 
     def counts(self) -> Counts:
-        topics = self._rows(_UNKNOWN_TOPICS, {"since": self._hour_ago})
         (row,) = self._rows(_COUNTS)
         return Counts(
             **dict(zip(_COUNTED, row, strict=True)),
@@ -212,8 +203,13 @@ class SqlReader(SqlLists, Reader):
             unreadable_orders=unreadable_orders.list_all(self._connection),
             incidents=self.incidents(),
             unknown_statuses=payment_states.unknown_statuses(self._connection),
-            unknown_topics=dict(map(tuple, topics)),
+            unknown_topics=alert_conditions.unknown_topics(
+                self._connection, self._hour_ago
+            ),
         )
+
+    def conditions(self, instances: Iterable[str]) -> AlertConditions:
+        return alert_conditions.conditions(self._connection, instances, self._hour_ago)
 
     def overview(self, stores: Iterable[str], instances: Iterable[str]) -> Overview:
         behind = {store: rest for store, *rest in self._rows(_TO_FOLD)}
