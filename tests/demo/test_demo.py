@@ -27,7 +27,7 @@ pytestmark = pytest.mark.programs
 
 Demo = subprocess.Popen[str]
 WRONG = ("lost", "doubled", "unexpected", "differing", "parked")
-PLACES = ("the shop, where", "the store's dashboard", "the daemon's dashboard")
+PLACES = ("the store's shop page", "the store's dashboard", "the daemon's dashboard")
 ROW = re.compile(r"^ *(\S.*?) {2,}(\S.*?) *$", re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
 from backhaul.store import database_at
-from backhaul.store.read_models import Followed
+from backhaul.store.read_models import IndexProgress
 from scenes import payloads
 from scenes.clock import VirtualClock, settle_down
 from scenes.databases import append, rows, started_store, take
@@ -106,9 +106,9 @@ async def test_folding_writes_nothing_of_the_index(store: SqliteStore) -> None:
 async def test_a_slice_says_whether_events_wait(store: SqliteStore) -> None:
     orders = [payloads.order(f"ord_{n}", number=n) for n in range(70)]
     await take(store, *(payloads.envelope("orders/create", o) for o in orders))
-    assert await store.search.follow(describe, 1.0) == Followed(64, True, False)
+    assert await store.search.follow(describe, 1.0) == IndexProgress(64, True, False)
     await append(store, [payloads.envelope("orders/create", payloads.order())])
-    assert await store.search.follow(describe, 1.0) == Followed(6, False, True)
+    assert await store.search.follow(describe, 1.0) == IndexProgress(6, False, True)
 
 
 async def test_made_anew_it_is_the_same(store: SqliteStore) -> None:
@@ -145,10 +145,10 @@ class Endless:
         self.folding = folding
         self.left = slices
 
-    async def follow(self, describe: Describe, slice_seconds: float) -> Followed:
+    async def follow(self, describe: Describe, slice_seconds: float) -> IndexProgress:
         assert slice_seconds <= 0.005
         self.left -= 1
-        return Followed(1, self.left > 0, self.folding)
+        return IndexProgress(1, self.left > 0, self.folding)
 
     async def rebuild(self) -> None: ...
 

@@ -10,7 +10,7 @@ from loguru import logger
 from backhaul.core import strict_json
 from backhaul.errors import Unusable
 from backhaul.runtime.loop import Loop
-from backhaul.store.read_models import Words
+from backhaul.store.read_models import SearchText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,13 +37,13 @@ _TOLD = {
 }
 
 
-def describe(kind: str, document: str) -> Words:
+def describe(kind: str, document: str) -> SearchText:
     """Return what an object can be found by."""
     tree = msgspec.json.decode(document)
     title = tree.get(_TITLES[kind]) or tree.get("number") or tree.get("email") or ""
     # Each word once: an order of ten shirts is not ten times as much about shirts.
     words = dict.fromkeys(_words(tree, is_searched=False))
-    return Words(str(title), "\n".join(words))
+    return SearchText(str(title), "\n".join(words))
 
 
 def detail_of(entry: TimelineEntry) -> str:

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     )
 
 
-class Words(Struct, frozen=True):
+class SearchText(Struct, frozen=True):
     """What an object can be found by: its title, and everything else."""
 
     title: str
     words: str
 
 
-Describe: TypeAlias = Callable[[str, str], Words]
+Describe: TypeAlias = Callable[[str, str], SearchText]
 """From kind (`order`, `product`, `customer`) and document to words."""
 
 
-class Followed(Struct, frozen=True):
+class IndexProgress(Struct, frozen=True):
     """One slice of indexing.
 
     `more` where changes wait to be indexed, `folding` where events wait to be folded.
@@ -67,7 +67,7 @@ class Followed(Struct, frozen=True):
 class SearchIndex(Protocol):
     """The search index: follows the change feed by a cursor of its own."""
 
-    async def follow(self, describe: Describe, slice_seconds: float) -> Followed:
+    async def follow(self, describe: Describe, slice_seconds: float) -> IndexProgress:
         """Index what changed, for about `slice_seconds`. May raise Busy."""
         ...
 

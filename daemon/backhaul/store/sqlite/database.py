@@ -90,7 +90,6 @@ class SqliteStore(Store):
         self.metric_samples = SqlMetricSamples(engine)
 
     def start(self) -> None:
-        """Start the writer. Call from the running event loop."""
         self._writer.start()
 
     async def read(self, query: Callable[[Reader], T]) -> T:

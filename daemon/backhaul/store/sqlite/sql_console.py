@@ -1,4 +1,4 @@
-"""Answers an operator's SQL, and reads whole tables page by page; cannot write."""
+"""Runs an operator's SQL, and reads whole tables page by page; it cannot write."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 500
 _STEPS = 10_000
-"""Steps of SQLite's machine between two looks at the clock: below a millisecond."""
+"""Steps of SQLite's machine between two checks of the clock: below a millisecond."""
 _NUMBER_BYTES = 8
 MEMORY_BYTES = 256 << 20
-"""What SQLite may use in a process that answers an operator."""
+"""The memory that SQLite can use in the process of a query."""
 
 Values = tuple[Any, ...]
 
@@ -42,8 +42,8 @@ class SqliteConsole(SqlConsole):
         self._connection = connection
         self._connection.row_factory = None
         self._connection.execute("PRAGMA query_only=ON")
-        # Of the whole process, and it can only be lowered: this is for a program that
-        # answers one question, never for the daemon.
+        # The limit is for the whole process and cannot be raised again: this class is
+        # for a program that runs one query, not for the daemon.
         self._connection.execute(f"PRAGMA hard_heap_limit={MEMORY_BYTES}")
         self._guard = Guard(self._connection)
 
@@ -65,7 +65,6 @@ class SqliteConsole(SqlConsole):
         return QueryResult(names, rows, tuple(sorted(self._guard.withheld)))
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """Return the published columns of a table or view, and refuse any other."""
         if table not in PUBLISHED:
             raise BackhaulError(
                 f"there is no table {table!r} to export; the tables are: "
@@ -76,11 +75,6 @@ class SqliteConsole(SqlConsole):
         return tuple(name for name in names if name not in INTERNAL)
 
     def pages(self, table: str) -> Iterator[list[Values]]:
-        """Yield all rows in order of their key, each page a read of its own.
-
-        So memory stays small, and no read lasts; what changes meanwhile is shown as it
-        is when its page comes.
-        """
         columns, key = self.columns(table), PUBLISHED[table]
         places = [columns.index(name) for name in key]
         page = self._page(_first(table, columns, key), ())
@@ -98,7 +92,7 @@ class SqliteConsole(SqlConsole):
         self._connection.set_progress_handler(
             lambda: self._clock.monotonic() > until, _STEPS
         )
-        # A row that takes long is many steps: the timer interrupts after each of them.
+        # One row can take many steps: the timer interrupts after each step.
         timer = threading.Timer(LONGEST_SECONDS, self._connection.interrupt)
         timer.daemon = True
         timer.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.read_models import Followed
+from backhaul.store.read_models import IndexProgress
 from backhaul.store.sql.documents import is_document
 from backhaul.store.sql.family import Family, background
 from backhaul.store.sql.inbox.fold import CURSOR as FOLD_CURSOR
@@ -50,7 +50,7 @@ class SqlSearchIndex(Family):
     @background
     def follow(
         self, connection: Connection, describe: Describe, slice_seconds: float
-    ) -> Followed:
+    ) -> IndexProgress:
         until = self._clock.monotonic() + slice_seconds
         values = {"cursor": CURSOR, "most": BATCH}
         changes = connection.execute(_CHANGES, values).fetchall()
@@ -65,7 +65,7 @@ class SqlSearchIndex(Family):
             kv.put(connection, CURSOR, str(changes[done - 1][0]))
         (folding,) = connection.execute(_FOLDING, {"cursor": FOLD_CURSOR}).fetchone()
         more = done < len(changes) or len(changes) == BATCH
-        return Followed(done, more, bool(folding))
+        return IndexProgress(done, more, bool(folding))
 
 
 def index_objects(
