@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.app.daemon import Daemon
+from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.opening import open_store
@@ -31,7 +31,7 @@ async def test_a_store_met_before_is_not_waited_for(office: Office) -> None:
     store.start()
     await store.kv.put("facts:main", '{"store_id":"sto_1","currency":"INR"}')
     await store.stop()
-    daemon = Daemon(context.settings(office.config), transport=Hanging())
+    daemon = Daemon(context.settings(office.config), Environment(transport=Hanging()))
     running = asyncio.create_task(daemon.run())
     async with asyncio.timeout(HANG_SECONDS):
         await daemon.ready.wait()
@@ -41,7 +41,7 @@ async def test_a_store_met_before_is_not_waited_for(office: Office) -> None:
 
 async def test_the_first_contact_can_be_stopped(office: Office) -> None:
     hanging = Hanging()
-    daemon = Daemon(context.settings(office.config), transport=hanging)
+    daemon = Daemon(context.settings(office.config), Environment(transport=hanging))
     running = asyncio.create_task(daemon.run())
     async with asyncio.timeout(HANG_SECONDS):
         await hanging.asked.wait()

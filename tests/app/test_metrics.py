@@ -73,7 +73,7 @@ async def test_what_waits_for_a_person_is_told(shop: Shop) -> None:
     async with connected(shop) as (office, daemon):
         office.put("fulfillments-1.csv", COLUMNS, ",DHL,T1")
         await until(lambda: count(office.database, "quarantine") == 1, "the bad row")
-        daemon._shops["main"].sender.dispatcher.stop_sending("for this test")
+        daemon._shops["main"].sender.dispatcher.switch.block_all("for this test")
         found = await told(daemon)
     assert found["backhaul_quarantine_rows courier"] == 1
     assert [found[n] for n in found if n.startswith("backhaul_sending_stopped")] == [1]

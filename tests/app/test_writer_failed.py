@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.app.daemon import Daemon
+from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.errors import WriterFailed
@@ -35,7 +35,7 @@ class FailingClock(SystemClock):
 async def test_the_daemon_ends_with_its_writer(tmp_path: Path) -> None:
     clock = FailingClock()
     with reference(tmp_path) as platform, office_of(platform) as office:
-        daemon = Daemon(context.settings(office.config), clock=clock)
+        daemon = Daemon(context.settings(office.config), Environment(clock=clock))
         running = asyncio.create_task(daemon.run())
         async with asyncio.timeout(HANG_SECONDS):
             await daemon.ready.wait()

@@ -55,7 +55,7 @@ async def backfill(client: PlatformClient, path: Path) -> tuple[float, float, in
     store = open_store(path, CLOCK)
     store.start()
     facts = {STORE: StoreFacts(currency="INR")}
-    drain = FoldWorker(store.inbox, CLOCK, facts, lambda: None)
+    drain = FoldWorker(store.inbox, CLOCK, facts)
     repair = MirrorRepair(
         STORE, store.mirror, store.inbox, lambda: "INR", drain.wake, drain.caught_up
     )

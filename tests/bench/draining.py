@@ -68,7 +68,7 @@ async def fold_all(store: SqliteStore) -> tuple[float, float]:
     watched = _Watched(store.inbox)
     timer = Timer()
     async with asyncio.TaskGroup() as tasks:
-        drain = FoldWorker(watched, SystemClock(), {}, lambda: None)
+        drain = FoldWorker(watched, SystemClock(), {})
         running = tasks.create_task(drain.run())
         await watched.emptied.wait()
         running.cancel()

@@ -22,6 +22,8 @@ from backhaul.platform.client import PlatformClient
 from backhaul.platform.requests import Dialect
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.send_switch import SendSwitch
+from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Push
 from backhaul.store.commands import Attempt, Sendable, Transition
 from backhaul.store.matching import Command, NewCommand
@@ -123,18 +125,18 @@ async def dispatch(
     store.start()
     await block(store, range(planned, planned + blocked))
     await plan(store, range(planned))
-    transport = Transport(url, KEY, Limits(5.0, 30.0, 5_000_000), CLOCK)
+    context = StoreContext(STORE, CLOCK, lambda: 0.5)
+    limits, signals = Limits(5.0, 30.0, 5_000_000), context.signals
+    transport = Transport(url, KEY, limits, CLOCK, None, signals)
     client = PlatformClient(transport)
     dispatcher = Dispatcher(
-        STORE,
+        context,
         store.commands,
         store.uncertain,
         client,
-        transport,
         Dialect(),
         Push(),
-        CLOCK,
-        lambda: 0.5,
+        SendSwitch(context, client),
     )
     done = "SELECT count(*) FROM commands WHERE effect_id IS NOT NULL"
     watch = Stopwatch()

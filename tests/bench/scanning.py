@@ -17,8 +17,10 @@ from loguru import logger
 
 from backhaul.app import gc_tuning
 from backhaul.connect.host import Host
+from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
+from backhaul.runtime.signals import StoreContext
 from backhaul.store.sqlite.opening import open_store
 from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.settings import Settings
@@ -80,9 +82,8 @@ async def _ours(database: Path, count: int) -> tuple[float, float]:
     store.start()
     scanner = Scanner("bench", Settings.model_validate(LINES))
     matcher = Matcher(clock, 600.0)
-    host = Host(
-        scanner, "main", 60.0, store.records, matcher, clock, lambda: None, lambda: 0.5
-    )
+    context, polls = StoreContext("main", clock, lambda: 0.5), PollSchedule(clock, 60.0)
+    host = Host(scanner, context, polls, store.records, matcher)
     try:
         await host.listen(60)
         return await _load(scanner.lines.address, count)

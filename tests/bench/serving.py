@@ -63,7 +63,7 @@ async def _routes(kind: Kind, database: Path) -> AsyncIterator[list[web.RouteDef
     clock = SystemClock()
     store = open_store(database, clock)
     store.start()
-    drain = FoldWorker(store.inbox, clock, {}, lambda: None)
+    drain = FoldWorker(store.inbox, clock, {})
     signers = SecretRegistry(store.webhook_secrets, clock)
     await signers.load({STORE: [SECRET]})
     receiver = Receiver(store.inbox, clock, signers, drain.wake)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from loguru import logger
 
-from backhaul.app.daemon import Daemon
+from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.database import SqliteStore
@@ -121,7 +121,7 @@ async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
     await store.stop()
     log: list[tuple[str, str, str]] = []
     sink = logger.add(lambda m: log.append(_line(m)), level="INFO")
-    daemon = Daemon(context.settings(office.config), transport=Hanging())
+    daemon = Daemon(context.settings(office.config), Environment(transport=Hanging()))
     running = asyncio.create_task(daemon.run())
     await daemon.ready.wait()
     daemon.stop()

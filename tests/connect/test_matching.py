@@ -9,6 +9,7 @@ import pytest
 
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher, encode
+from backhaul.runtime.signals import SharedSignals
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped
@@ -189,10 +190,12 @@ async def test_a_record_waits_for_its_order(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     planned: list[int] = []
+    signals = SharedSignals()
+    signals.records_accepted.connect(lambda: planned.append(1))
     await hand_in(store, shipped(order="1003"), clock=clock)
     await take(store, envelope("orders/create", payloads.order("ord_3", number=1003)))
     matcher = Matcher(clock, 600)
-    room = UnmatchedRetry(store.records, matcher, clock, lambda: planned.append(1))
+    room = UnmatchedRetry(store.records, matcher, clock, signals)
     await clock.advance(5)
     await look(room)
     query = "SELECT state FROM records"

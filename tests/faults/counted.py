@@ -58,22 +58,20 @@ async def live(
     async with program(on, mortality) as alive:
         way = Stuttering(MortalWire(on.wire, mortality))
         transport, client = build_client(on.settings, STORE, on.clock, way)
-        drain = FoldWorker(alive.store.inbox, on.clock, {STORE: on.facts}, lambda: None)
+        drain = FoldWorker(alive.store.inbox, on.clock, {STORE: on.facts})
 
         async def no_orders() -> None:
             return None
 
         target_worker = build_target_worker(
             on.settings,
-            STORE,
+            alive.sender.context,
             alive.mortal_store,
             client,
             build_repair(STORE, alive.store, drain, lambda: on.facts),
-            on.clock,
-            lambda: 0.5,
             lambda: on.facts,
             no_orders,
-            alive.sender.dispatcher,
+            alive.sender.dispatcher.switch,
         )
         alive.beside += [drain.run, target_worker.run]
         await _hand_in(alive, records)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from backhaul.app.wiring import build_client, build_sender
 from backhaul.core.clock import SystemClock
+from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Settings
 from backhaul.store.sql.commands import planning
 from scenes.databases import started_store
@@ -61,10 +62,10 @@ async def main(path: Path, told: dict[str, Any], store_name: str, moment: str) -
     mortality = arm(moment)
     async with started_store(path, clock) as store:
         mortal = cast("SqliteStore", MortalStore(store, mortality))
-        transport, client = build_client(settings, store_name, clock)
-        sender = build_sender(
-            settings, store_name, mortal, client, transport, clock, lambda: 0.5
-        )
+        context = StoreContext(store_name, clock, lambda: 0.5)
+        signals = context.signals
+        _, client = build_client(settings, store_name, clock, None, signals)
+        sender = build_sender(settings, context, mortal, client)
         # Nothing is sent before the auditor has read the history.
         await asyncio.gather(sender.dispatcher.run(), sender.auditor.run())
 

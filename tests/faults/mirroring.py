@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backhaul.app.wiring import build_client, build_reconciler, build_refetcher
+from backhaul.app.wiring import build_client, build_reconciler
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import FoldWorker
+from backhaul.runtime.signals import SharedSignals, StoreContext
+from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import FULL, KINDS
 from backhaul.sync.store_identity import learn_facts
 from scenes.clock import RunningClock
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store.inbox import Arrival
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul.sync.refetcher import Refetcher
     from backhaul.sync.sync_scheduler import Reconciler
 
 STORE = "main"
@@ -80,15 +81,13 @@ async def mirroring(settings: Settings, path: Path) -> AsyncIterator[Mirror]:
         store = await at_end.enter_async_context(started_store(path, clock))
         base_url = settings.stores[STORE].base_url
         known[STORE] = await learn_facts(STORE, base_url, client, store.kv, path)
-        rereader: Refetcher
-
-        def doubted() -> None:
-            rereader.wake()
-
-        drain = FoldWorker(store.inbox, clock, known, lambda: None, doubted)
-        rereader = build_refetcher(STORE, store, client, drain, clock, _middling)
+        signals, context = SharedSignals(), StoreContext(STORE, clock, _middling)
+        drain = FoldWorker(store.inbox, clock, known, signals)
+        context.signals.events_arrived.connect(drain.wake)
+        rereader = Refetcher(context, client, store.inbox, store.refetch_queue)
+        signals.conflict_found.connect(rereader.wake)
         reconciler = build_reconciler(
-            settings, STORE, store, client, drain, clock, _middling, known, doubted
+            settings, context, store, client, drain, lambda: known[STORE]
         )
         await at_end.enter_async_context(_beside(drain.run(), rereader.run()))
         yield Mirror(store, clock, drain, rereader, reconciler)

@@ -18,6 +18,7 @@ from backhaul.demo.effect_checks import StoreBooks, effects_of
 from backhaul.demo.ledger import compare_effects
 from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.response_classifier import interrupted
+from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Settings
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
@@ -310,16 +311,11 @@ async def program(
     mortality = mortality or Mortality()
     async with started_store(on.path, on.clock) as store:
         way = MortalWire(on.wire, mortality)
-        transport, client = build_client(on.settings, STORE, on.clock, way)
-        sender = build_sender(
-            on.settings,
-            STORE,
-            cast("SqliteStore", MortalStore(store, mortality)),
-            client,
-            transport,
-            on.clock,
-            lambda: 0.5,
-        )
+        context = StoreContext(STORE, on.clock, lambda: 0.5)
+        signals = context.signals
+        transport, client = build_client(on.settings, STORE, on.clock, way, signals)
+        mortal = cast("SqliteStore", MortalStore(store, mortality))
+        sender = build_sender(on.settings, context, mortal, client)
         # As the daemon does at a start; not a step of a command's life.
         await IdempotencySupport(STORE, client, store.kv, on.clock).record(on.facts)
         made = Program(on, store, mortality, sender)

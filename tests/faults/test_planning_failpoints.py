@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.connect.host import Host
+from backhaul.connect.polling import PollSchedule
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher
+from backhaul.runtime.signals import SharedSignals
 from backhaul_sdk import Bad, Batch, StockAdjustment
-from faults.sweeping import STORE, program, stage
+from faults.sweeping import program, stage
 from scenes import payloads
 from scenes.back_office import Desk, shipped
 from scenes.databases import rows, take
@@ -86,13 +88,15 @@ async def prepare(on: Stage, number: int) -> Work:
 async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None:
     """Work until so many commands are planned and done, and the bad row is told of."""
     async with program(on, mortality) as alive:
-        records, wake = alive.mortal_store.records, alive.sender.dispatcher.wake
+        records, signals = alive.mortal_store.records, SharedSignals()
+        context = alive.sender.context
+        for accepted in (signals, context.signals):
+            accepted.records_accepted.connect(alive.sender.dispatcher.wake)
         matcher = Matcher(on.clock, 600)
         clock, pile = on.clock, work.pile
-        room = UnmatchedRetry(records, matcher, clock, wake)
-        host = Host(
-            pile, STORE, EVERY_SECONDS, records, matcher, clock, wake, lambda: 1.0
-        )
+        room = UnmatchedRetry(records, matcher, clock, signals)
+        polls = PollSchedule(clock, EVERY_SECONDS)
+        host = Host(pile, context, polls, records, matcher)
         alive.beside += [host.run, room.run]
         assert await take(alive.store, work.product) == []
         for _ in range(ROUNDS):

@@ -32,7 +32,7 @@ class LastingTraffic:
         self._inbox = inbox
         self._slices = 0
         self.asked: list[float] = []
-        self.drain = FoldWorker(self, SystemClock(), FACTS, lambda: None)
+        self.drain = FoldWorker(self, SystemClock(), FACTS)
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
         return self._inbox.append(arrival)
@@ -84,7 +84,7 @@ async def test_the_further_behind_the_longer_is_a_slice(
 
 
 async def test_nothing_to_fold_is_nothing_to_wait_for(store: SqliteStore) -> None:
-    drain = FoldWorker(store.inbox, SystemClock(), FACTS, lambda: None)
+    drain = FoldWorker(store.inbox, SystemClock(), FACTS)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(drain.run())
         await drain.caught_up()
@@ -99,7 +99,7 @@ async def test_what_was_folded_before_the_start_is_not_waited_for(
 ) -> None:
     await append(store, [body("one")])
     for _ in range(2):
-        drain = FoldWorker(store.inbox, SystemClock(), FACTS, lambda: None)
+        drain = FoldWorker(store.inbox, SystemClock(), FACTS)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(drain.run())
             await drain.caught_up()

@@ -13,6 +13,7 @@ import pytest
 from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.topics import fold_one
 from backhaul.platform.client import StoreFacts
+from backhaul.runtime.signals import SharedSignals
 from backhaul.store.inbox import Selection
 from scenes import payloads
 from scenes.captures import captured
@@ -32,12 +33,10 @@ ALL = Selection()
 def reprocessor(store: SqliteStore, told: list[str] | None = None) -> Reprocessor:
     calls: list[str] = [] if told is None else told
     facts = {"main": StoreFacts(STORE_ID, "INR")}
-    return Reprocessor(
-        store.reprocessing,
-        facts,
-        lambda: calls.append("folded"),
-        lambda: calls.append("doubted"),
-    )
+    signals = SharedSignals()
+    signals.events_folded.connect(lambda: calls.append("folded"))
+    signals.conflict_found.connect(lambda: calls.append("doubted"))
+    return Reprocessor(store.reprocessing, facts, signals)
 
 
 def outcomes(path: Path) -> list[Any]:
@@ -61,9 +60,7 @@ async def test_folding_everything_again_changes_nothing(
         pass
     before, told = list(dump(store.path)), outcomes(store.path)
     changes = count(store.path, "changes")
-    again = Reprocessor(
-        store.reprocessing, {"main": StoreFacts("", "INR")}, lambda: None, lambda: None
-    )
+    again = Reprocessor(store.reprocessing, {"main": StoreFacts("", "INR")})
     for _ in range(2):
         done = await again.reprocess(ALL)
         assert sum(done.values()) == len(told) == len(bodies) + 9

@@ -77,7 +77,7 @@ class Shelf:
         (outcome,) = await self.at.store.records.accept(
             ERP, STORE, [new], None, self.at.matcher
         )
-        self.at.sender.dispatcher.command_changed()
+        self.at.sender.context.signals.command_changed.emit()
         return outcome.state
 
     def kept(self, *levels: StockLevel) -> list[bool]:

@@ -375,7 +375,7 @@ async def test_a_command_that_may_not_leave_gives_its_room_back(
     async with serving(saying(message(200, b"{}", **room))) as server:
         transport = connect(server.url)
         await transport.get("/orders", {})
-        transport.require = refuse
+        transport = transport.guarded(refuse)
         for _ in range(3):
             assert transport.budget.take(9, 0.0) == 1
             with pytest.raises(type(error)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -48,14 +47,9 @@ async def lifted(stage: Scene) -> None:
 
 async def audit(stage: Scene) -> None:
     """Let one more audit pass, from its first read to its end."""
-    ended = asyncio.Event()
-
-    async def end(_began: str, _found: str) -> None:
-        ended.set()
-
-    stage.auditor.audited = end
+    stage.reports.clear()
     stage.auditor.wake()
-    await until(ended.is_set, "an audit")
+    await until(lambda: stage.reports, "an audit")
     await stage.quiet()
 
 

@@ -29,7 +29,7 @@ SAID = (
 
 async def decide(stage: Scene, verb: str, command: str) -> None:
     await stage.store.decisions.decide(Decision(command, verb, "kim", "seen"))
-    stage.dispatcher.command_changed()
+    stage.dispatcher.wake()
 
 
 def earlier(stage: Scene, command: str) -> list[dict[str, Any]]:

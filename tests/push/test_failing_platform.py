@@ -66,6 +66,6 @@ async def test_a_key_refused_while_the_platform_failed_is_told(stage: Scene) -> 
 async def test_a_failing_platform_hides_no_other_reason(stage: Scene) -> None:
     stage.dispatcher.switch.block_failing()
     assert stopped(stage) == FAILING
-    stage.dispatcher.stop_sending("it is another store")
+    stage.dispatcher.switch.block_all("it is another store")
     stage.dispatcher.switch.block_failing()
     assert stopped(stage) == "it is another store"

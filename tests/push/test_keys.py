@@ -115,11 +115,11 @@ async def test_what_is_paused_while_it_waits_for_room_is_not_sent_again(
 
 
 def renew_the_key(stage: Scene) -> None:
-    stage.resolver._resend.transport.use_key("svc_live_replaced_0123456789")
+    stage.resolver._resend.client.transport.use_key("svc_live_replaced_0123456789")
 
 
 def throttle_for_a_day(stage: Scene) -> None:
-    budget, day = stage.resolver._resend.transport.budget, timedelta(days=1)
+    budget, day = stage.resolver._resend.client.transport.budget, timedelta(days=1)
     budget._longest_pause = day.total_seconds()
     budget.throttled(stage.clock.monotonic(), day.total_seconds())
 
@@ -155,7 +155,7 @@ async def test_room_is_given_back_where_a_busy_database_ends_a_look(
     keyed.platform.says(ADJUST, message(500, b"", **room))
     async with working(keyed):
         await until(lambda: "is locked" in keyed.reason(command), "a look")
-    budget = keyed.resolver._resend.transport.budget
+    budget = keyed.resolver._resend.client.transport.budget
     assert budget.take(60, keyed.clock.monotonic()) == 9
 
 
@@ -208,7 +208,7 @@ async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
     keyed: Scene,
 ) -> None:
     async def close_the_door(_: Request, connection: Connection) -> None:
-        keyed.dispatcher.stop_sending("a person said so")
+        keyed.dispatcher.switch.block_all("a person said so")
         await connection.send(FAILED)
 
     command = await doubt(keyed)
@@ -263,7 +263,7 @@ async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -
 async def test_what_is_in_doubt_waits_for_no_quiet_hours(keyed: Scene) -> None:
     async def fall_quiet(_: Request, connection: Connection) -> None:
         all_day = ((time(0), time(12)), (time(12), time(0)))
-        keyed.dispatcher.windows.quiet["adjust"] = QuietHours(all_day, UTC)
+        keyed.dispatcher.windows.set_quiet("adjust", QuietHours(all_day, UTC))
         await connection.send(FAILED)
 
     command = await doubt(keyed)

@@ -64,12 +64,7 @@ async def test_a_history_that_is_refused_for_good_holds_nothing_up(
 
 
 async def test_a_job_does_not_say_that_it_read_what_was_refused(stage: Scene) -> None:
-    ended: list[str] = []
-
-    async def end(_began: str, found: str) -> None:
-        ended.append(found)
-
-    stage.auditor.audited = end
+    ended = stage.reports
     stage.platform.says(HISTORY, REFUSED)
     async with audited(stage):
         await until(lambda: not stage.dispatcher.switch.reasons(), "it has begun")
@@ -78,8 +73,8 @@ async def test_a_job_does_not_say_that_it_read_what_was_refused(stage: Scene) ->
         stage.platform.says(HISTORY, history())
         stage.auditor.wake()
         await until(lambda: len(ended) == 2, "the next has ended")
-    assert "INSUFFICIENT_SCOPE" in ended[0]
-    assert ended[1] == "the history was read"
+    assert "INSUFFICIENT_SCOPE" in ended[0][1]
+    assert ended[1] == ("audit", "the history was read")
 
 
 async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(

@@ -17,11 +17,11 @@ async def test_a_key_that_was_replaced_proves_nothing_until_its_name_is_known(
     stage.platform.says(HISTORY, history(before))
     async with working(stage):
         await stage.reaches(first, "applied")
-        stage.resolver._resend.transport.use_key("svc_live_replaced_0123456789")
+        stage.resolver._resend.client.transport.use_key("svc_live_replaced_0123456789")
         second = await stage.plan("adjust", "prod_1")
         landed = move(2, second, note=None, source=key_named("new"))
         stage.platform.says(HISTORY, history(landed, before))
-        stage.dispatcher.command_changed()
+        stage.dispatcher.wake()
         await stage.parks(second)
     assert len(stage.server.commands) == 2
     assert "our key's name in it is not known" in stage.reason(second)

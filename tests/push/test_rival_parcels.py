@@ -45,7 +45,7 @@ async def decided(stage: Scene, *verbs: str) -> str:
     await stage.reaches(command, "uncertain")
     for verb in ("park", *verbs):
         await stage.store.decisions.decide(Decision(command, verb, "op", "I looked"))
-    stage.dispatcher.command_changed()
+    stage.dispatcher.wake()
     return command
 
 
@@ -93,7 +93,7 @@ async def test_a_box_that_was_refused_has_no_parcel(stage: Scene) -> None:
     async with working(stage):
         first = await sent(stage, problem(422, "VALIDATION_ERROR"))
         await stage.reaches(first, "rejected")
-        stage.dispatcher.command_changed()
+        stage.dispatcher.wake()
         second = await looked_for(stage, "shp_1")
     assert stage.state(second) == "applied"
     assert stage.column("effect_id", second) == "shp_1"

@@ -40,7 +40,7 @@ async def give_up(stage: Scene, **members: Any) -> str:
 async def doubt(stage: Scene) -> str:
     """Return the next command of the lane, whose answer is lost too."""
     command = await stage.plan("adjust", "prod_1")
-    stage.dispatcher.command_changed()
+    stage.dispatcher.wake()
     await stage.reaches(command, "uncertain")
     return command
 

@@ -67,7 +67,7 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         await at.release()
         await until(lambda: rows(at.path, "SELECT * FROM orders"), "it is known")
         await at.store.records.match(at.matcher, 10)
-        at.sender.dispatcher.command_changed()
+        at.sender.context.signals.command_changed.emit()
         await at.reaches(at.command_of("1"), "applied")
         await at.reaches(target, "applied")
         assert await at.stock(lamp) == 10

@@ -15,6 +15,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.stock import ProductStock
 from backhaul.platform.transport import NotSent
 from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, TargetWorker
+from backhaul.runtime.signals import StoreContext
 from backhaul.store.records import NewRecord
 from backhaul_sdk import StockLevel
 from scenes import payloads
@@ -74,15 +75,12 @@ async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
         matcher = Matcher(clock, 600.0)
         await store.records.accept("erp", "main", [new], None, matcher)
         target_worker = TargetWorker(
-            "main",
+            StoreContext("main", clock, lambda: 0.5),
             store.targets,
             reader,
             {},
             lambda: False,
             lambda: made.fenced,
-            clock,
-            lambda: 0.5,
-            lambda: None,
         )
         made = Scene(path, clock, reader, target_worker)
         sink = logger.add(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from backhaul.connect.host import Host
+from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
+from backhaul.runtime.signals import StoreContext, no_report
 from backhaul_sdk import Batch, Capability, Connector, Fulfillment, Spec
 from scenes.clock import RunningClock
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from backhaul.core.clock import Clock
+    from backhaul.store.operations import ReportEnd
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Emit, Rejection, Route
 
@@ -81,19 +84,14 @@ def host_of(
     wait_seconds: float = 600.0,
     clock: Clock | None = None,
     planned: list[str] | None = None,
+    report: ReportEnd = no_report,
 ) -> Host:
     used = clock or RunningClock()
     told: list[str] = [] if planned is None else planned
-    return Host(
-        desk,
-        "main",
-        every_seconds,
-        store.records,
-        Matcher(used, wait_seconds),
-        used,
-        lambda: told.append(desk.instance),
-        lambda: 1.0,
-    )
+    context = StoreContext("main", used, lambda: 1.0)
+    context.signals.records_accepted.connect(lambda: told.append(desk.instance))
+    polls, matcher = PollSchedule(used, every_seconds), Matcher(used, wait_seconds)
+    return Host(desk, context, polls, store.records, matcher, report)
 
 
 def shipped(key: str = "k1", order: str = "1001", **members: Any) -> Fulfillment:

@@ -25,6 +25,7 @@ from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.requests import Dialect
+from backhaul.runtime.signals import SharedSignals
 from backhaul.settings import Settings
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import Role
@@ -182,7 +183,7 @@ async def open_office(
         signers = SecretRegistry(store.webhook_secrets, clock)
         jobs = Jobs(settings, store.job_runs, clock)
         facts = {"main": StoreFacts(STORE_ID, "INR")}
-        refolder = Reprocessor(store.reprocessing, facts, _nothing, _nothing)
+        refolder = Reprocessor(store.reprocessing, facts)
         asked: list[str] = []
         deliveries: Deliveries = {}
 
@@ -192,7 +193,7 @@ async def open_office(
 
         dialects = {"main": Dialect()}
         parts = ActionContext(
-            store, clock, signers, refolder, _nothing, dialects, _nothing, jobs, ask
+            store, clock, signers, refolder, SharedSignals(), dialects, jobs, ask
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
@@ -253,10 +254,6 @@ async def open_office(
             for client in office.clients:
                 await client.close()
             await server.close()
-
-
-def _nothing() -> None:
-    """Nobody waits to be woken."""
 
 
 STATUS: dict[str, Any] = {

@@ -23,6 +23,8 @@ from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import Auditor
 from backhaul.push.idempotency import KEYED_ONCE, IdempotencySupport
 from backhaul.push.resolver import KeyedResend, Resolver
+from backhaul.push.send_switch import SendSwitch
+from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Push
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
@@ -128,6 +130,8 @@ class Scene:
     log: list[tuple[str, str]]
     reading: sqlite3.Connection
     """Opened once: tests ask for a command's state again and again."""
+    reports: list[tuple[str, str]]
+    """Each job whose end was reported, with what it said."""
 
     async def plan(self, kind: str, target: str, **members: Any) -> str:
         """Plan a command as a connector's record does; return its id."""
@@ -253,54 +257,29 @@ async def scene(
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
     limits = Limits(2.0, patience_seconds, LONGEST_ANSWER)
     async with started_store(path, clock) as store, serving(platform) as server:
-        transport = Transport(url or server.url, API_KEY, limits, clock, http)
+        reports: list[tuple[str, str]] = []
+
+        async def report(job: str, _: str, said: str) -> None:
+            reports.append((job, said))
+
+        context = StoreContext("main", clock, lambda: 0.5, report=report)
+        address, signals = url or server.url, context.signals
+        transport = Transport(address, API_KEY, limits, clock, http, signals)
         client, dialect = PlatformClient(transport), Dialect()
+        switch, push = SendSwitch(context, client), push or Push()
+        commands = DryRunCommands(store.commands, rehearsed, dialect)
         dispatcher = Dispatcher(
-            "main",
-            DryRunCommands(store.commands, rehearsed, dialect),
-            store.uncertain,
-            client,
-            transport,
-            dialect,
-            push or Push(),
-            clock,
-            lambda: 0.5,
+            context, commands, store.uncertain, client, dialect, push, switch
         )
         idempotency = IdempotencySupport("main", client, store.kv, clock)
         if keyed:
             platform.says("/store", document({"data": {"features": [KEYED_ONCE]}}))
             await idempotency.record(StoreFacts(features=(KEYED_ONCE,)))
-        replay = KeyedResend(
-            transport,
-            client,
-            dispatcher.switch,
-            dispatcher.windows,
-            idempotency.is_honoured,
-        )
+        honoured = idempotency.is_honoured
+        replay = KeyedResend(client, switch, dispatcher.windows, honoured)
         verifier = EffectVerifier("main", client, store.uncertain, store.kv)
-        resolver = Resolver(
-            "main",
-            store.uncertain,
-            verifier,
-            replay,
-            push or Push(),
-            clock,
-            lambda: 0.5,
-            dispatcher.wake,
-        )
-        dispatcher.on_uncertain = resolver.wake
-        auditor = Auditor(
-            "main",
-            client,
-            store.tags,
-            store.kv,
-            verifier,
-            dispatcher.switch,
-            clock,
-            lambda: 0.5,
-            resolver.wake,
-            push or Push(),
-        )
+        resolver = Resolver(context, store.uncertain, verifier, replay, push)
+        auditor = Auditor(context, client, store.tags, store.kv, verifier, switch, push)
         with closing(opened(path)) as reading:
             yield Scene(
                 path,
@@ -314,6 +293,7 @@ async def scene(
                 dialect,
                 log,
                 reading,
+                reports,
             )
         await transport.close()
     logger.remove(sink)

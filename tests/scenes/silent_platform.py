@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from backhaul.app.daemon import Daemon
+from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.opening import open_store
@@ -55,7 +55,7 @@ async def supervised(office: Office, by: ServiceManager) -> AsyncIterator[Daemon
     """Run the daemon under a service manager."""
     daemon = Daemon(
         context.settings(office.config),
-        transport=Hanging(),
+        Environment(transport=Hanging()),
         read=lambda: context.settings(office.config),
         supervisor=by,
     )

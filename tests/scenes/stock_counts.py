@@ -20,6 +20,7 @@ from backhaul.app.wiring import (
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import FoldWorker
+from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Settings
 from backhaul.store.commands import Decision
 from backhaul.store.inbox import Arrival
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.app.wiring import Sender
+    from backhaul.platform.client import StoreFacts
     from backhaul.platform.transport import Transport
     from backhaul.push.stock_targets import TargetWorker
     from backhaul.store.sqlite.database import SqliteStore
@@ -151,7 +153,7 @@ class House:
     async def hand_in(self, record: Record, by: str = ERP) -> None:
         new = NewRecord(record.key, encode(record), "", "", record.key)
         await self.store.records.accept(by, STORE, [new], None, self.matcher)
-        self.sender.dispatcher.command_changed()
+        self.sender.context.signals.command_changed.emit()
 
     async def mend(self) -> None:
         """Let the platform do from now on what it is asked to."""
@@ -166,7 +168,7 @@ class House:
 
     async def decide(self, command: str, verb: str) -> None:
         await self.store.decisions.decide(Decision(command, verb, "kim", "seen"))
-        self.sender.dispatcher.command_changed()
+        self.sender.context.signals.command_changed.emit()
 
     def command_of(self, key: str) -> str:
         found = rows(self.path, "SELECT command_id FROM records WHERE key = ?", key)
@@ -269,29 +271,27 @@ async def _program(
     path: Path, shop: Shop, store: SqliteStore, settings: Settings
 ) -> House:
     clock = SystemClock()
-    transport, client = build_client(settings, STORE, clock)
+    context = StoreContext(STORE, clock, lambda: 0.5)
+    signals = context.signals
+    transport, client = build_client(settings, STORE, clock, None, signals)
     facts = {STORE: await client.facts()}
-    drain = FoldWorker(store.inbox, clock, facts, lambda: None)
+    drain = FoldWorker(store.inbox, clock, facts)
 
-    def chance() -> float:
-        return 0.5
+    def known() -> StoreFacts:
+        return facts[STORE]
 
-    sender = build_sender(settings, STORE, store, client, transport, clock, chance)
+    sender = build_sender(settings, context, store, client)
     await sender.idempotency.record(facts[STORE])
-    reconciler = build_reconciler(
-        settings, STORE, store, client, drain, clock, chance, facts, lambda: None
-    )
+    reconciler = build_reconciler(settings, context, store, client, drain, known)
     target_worker = build_target_worker(
         settings,
-        STORE,
+        context,
         store,
         client,
         reconciler.repair,
-        clock,
-        chance,
-        lambda: facts[STORE],
+        known,
         lambda: reconciler.poll(["orders"]),
-        sender.dispatcher,
+        sender.dispatcher.switch,
     )
     matcher = Matcher(clock, 600.0)
     return House(path, shop, store, drain, sender, target_worker, matcher, transport)

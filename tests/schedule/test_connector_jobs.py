@@ -16,6 +16,7 @@ from backhaul.connect.polling import PollSchedule
 from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
+from backhaul.settings.jobs import polling_job
 from backhaul_sdk import Batch
 from scenes.back_office import Desk, host_of, shipped
 from scenes.clock import SettableClock, VirtualClock, settle_down
@@ -77,8 +78,9 @@ async def life(
     desk.waiting += batches
     async with started_store(path, clock) as store:
         jobs = Jobs(settings, store.job_runs, clock, schedule)
-        host = host_of(desk, store, every_seconds=None, clock=clock)
-        host.polled = jobs.polls("erp", host.polls)
+        report = jobs.reporter(polling_job("erp"))
+        host = host_of(desk, store, every_seconds=None, clock=clock, report=report)
+        jobs.polls("erp", host.polls)
         await jobs.load()
         if not later:
             schedule.start()
@@ -231,7 +233,7 @@ class TestPolls:
         polls = await self.begun(clock)
         begin = (clock.now() + timedelta(seconds=30)).time()
         end = (clock.now() + timedelta(seconds=330)).time()
-        polls.quiet = QuietHours(((begin, end),), UTC)
+        polls.set_quiet(QuietHours(((begin, end),), UTC))
         polls.fall_due()
         assert await polls.next(lambda: None)
         polls.failed(60.0)

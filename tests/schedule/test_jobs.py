@@ -81,7 +81,8 @@ async def test_an_interval_goes_on_where_the_last_program_ended(path: Path) -> N
 async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
     """Not for the next start: what fails at once would then fail at every one."""
     async with program(path, EACH_HOUR) as life:
-        told = life.jobs.does("backup", "", lambda: None)
+        life.jobs.does("backup", "", lambda: None)
+        told = life.jobs.reporter("backup")
         await life.jobs.run("backup", None, "otto")
         await told(to_text(life.clock.now()), "no space left", failed=True)
         assert life.runs() == [("backup", "person", "failed", "no space left")]
@@ -184,10 +185,12 @@ async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
     settings = settings_of(stores=("main", "other"))
     async with program(path, settings) as life:
         with pytest.raises(
-            BackhaulError, match="known: prune, backup, push_fulfillments"
+            BackhaulError, match="the jobs are prune, backup, push_fulfillments"
         ):
             await life.jobs.run("push_orders", None, "otto")
-        with pytest.raises(BackhaulError, match="no store 'x'; known: main, other"):
+        with pytest.raises(
+            BackhaulError, match="has no store 'x'; its stores are main, other"
+        ):
             await life.jobs.pause("push_fulfillments", "x", "otto")
         with pytest.raises(BackhaulError, match="none, leave --store out"):
             await life.jobs.resume("prune", "main", "otto")

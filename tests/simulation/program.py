@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backhaul.app.daemon import Daemon
+from backhaul.app.daemon import Daemon, Environment
 from backhaul.errors import Busy, ConfigurationError, PlatformUnavailable
 from backhaul.settings import Settings
 from backhaul.store.sqlite import restoring
@@ -124,14 +124,10 @@ class Program:
         self._disk.in_vain = self.nothing_happened
         context = contextvars.copy_context()
         context.run(LIFE.set, self.lives)
-        self._daemon = context.run(
-            Daemon,
-            self.settings,
-            clock=self.clock,
-            chance=self.chance.random,
-            transport=self.network,
-            writer=self._disk.writer,
+        environment = Environment(
+            self.clock, self.chance.random, self.network, self._disk.writer
         )
+        self._daemon = context.run(Daemon, self.settings, environment)
         self._task = context.run(self.loop.create_task, self._live(self._daemon))
 
     async def _live(self, daemon: Daemon) -> None:

@@ -279,14 +279,13 @@ def with_manifests(*names: str) -> list[str]:
 
 async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     clock, folder = VirtualClock(), tmp_path / "backups"
-    backer = BackupWorker(BackupPlan(database, folder, 2), clock)
     told: list[str] = []
 
     async def tell(_: str, said: str, *, failed: bool = False) -> None:
         assert not failed
         told.append(said)
 
-    backer.backed_up = tell
+    backer = BackupWorker(BackupPlan(database, folder, 2), clock, tell)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(backer.run())
         for number in range(1, 4):
@@ -375,13 +374,12 @@ async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
         blocked.mkdir(parents=True)
     else:
         folder.touch()
-    backer = BackupWorker(BackupPlan(database, folder, 1), clock)
     told: list[tuple[str, bool]] = []
 
     async def tell(_: str, text: str, *, failed: bool = False) -> None:
         told.append((text, failed))
 
-    backer.backed_up = tell
+    backer = BackupWorker(BackupPlan(database, folder, 1), clock, tell)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(backer.run())
         backer.wake()

@@ -115,7 +115,7 @@ async def test_a_short_lock_is_waited_for(path: Path) -> None:
 async def test_folding_goes_on_after_a_lock(path: Path) -> None:
     async with started_store(path) as store:
         await store.inbox.append(arrival(BODY))
-        drain = FoldWorker(store.inbox, SystemClock(), {}, lambda: None)
+        drain = FoldWorker(store.inbox, SystemClock(), {})
         with locked(path):
             running = asyncio.create_task(drain.run())
             with pytest.raises(Busy):

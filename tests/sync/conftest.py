@@ -12,9 +12,10 @@ import pytest
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
+from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Reconcile
 from backhaul.sync.diff_repair import MirrorRepair
-from backhaul.sync.sync_scheduler import Reconciler
+from backhaul.sync.sync_scheduler import Reconciler, SyncState, nothing
 from scenes import payloads
 from scenes.clock import RunningClock
 from scenes.databases import started_store
@@ -22,7 +23,7 @@ from scenes.pushing import Platform
 from scenes.scripted_platform import Server, serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
@@ -65,9 +66,11 @@ FACTS = StoreFacts(payloads.STORE_ID, "INR", ("updatedSince",))
 
 
 @asynccontextmanager
-async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
-    """Run the folding beside a reconciler."""
-    drain = FoldWorker(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
+async def reconciling(
+    place: Place, guard: Callable[[], Awaitable[None]] = nothing
+) -> AsyncIterator[Reconciler]:
+    """Run the folding beside a reconciler; `guard` checks the subscription."""
+    drain = FoldWorker(place.store.inbox, place.clock, {"main": FACTS})
     repair = MirrorRepair(
         "main",
         place.store.mirror,
@@ -78,17 +81,15 @@ async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
     )
     folding = asyncio.ensure_future(drain.run())
     try:
+        store = place.store
         yield Reconciler(
+            StoreContext("main", place.clock, lambda: 0.5),
             place.client,
             repair,
-            place.store.passes,
-            place.store.refetch_queue,
-            place.store.kv,
-            place.clock,
-            lambda: 0.5,
+            SyncState(store.passes, store.refetch_queue, store.kv),
             lambda: FACTS,
-            lambda: None,
             Reconcile(),
+            guard,
         )
         await drain.caught_up()
     finally:

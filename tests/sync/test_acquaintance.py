@@ -189,13 +189,12 @@ def guarded(place: Place) -> tuple[Transport, StoreIdentity, list[str]]:
     identity = StoreIdentity(
         "main",
         place.server.url,
-        PlatformClient(transport.unguarded()),
+        PlatformClient(transport),
         place.store.kv,
         DATABASE,
         told.append,
     )
-    transport.require = identity.require
-    return transport, identity, told
+    return transport.guarded(identity.require), identity, told
 
 
 async def leaves(transport: Transport) -> None:

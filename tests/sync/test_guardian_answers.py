@@ -10,14 +10,11 @@ import pytest
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
 from backhaul.platform.secret_files import WebhookSecretFile
-from backhaul.platform.transport import Transport
-from backhaul.sync.webhook_subscriptions import SubscriptionManager
+from backhaul.sync.webhook_subscriptions import AcceptedSecrets, SubscriptionManager
 from scenes import payloads
 from scenes.scripted_platform import document, message
-from sync.conftest import API_KEY, LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from scenes.scripted_platform import Connection, Request
@@ -41,7 +38,7 @@ class Admission:
         self.busy = False
         self.taken: list[list[bytes]] = []
 
-    async def __call__(self, _: str, secrets: list[bytes]) -> None:
+    async def __call__(self, secrets: list[bytes]) -> None:
         if self.busy:
             raise Busy("the disk is full")
         self.taken.append(secrets)
@@ -53,23 +50,17 @@ def admission() -> Admission:
 
 
 @pytest.fixture
-async def guardian(
-    place: Place, tmp_path: Path, admission: Admission
-) -> AsyncIterator[SubscriptionManager]:
-    transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
+def guardian(place: Place, tmp_path: Path, admission: Admission) -> SubscriptionManager:
     keyring = WebhookSecretFile(tmp_path, "main", lambda _: None)
     place.platform.says("/webhooks", document({"data": []}))
-    yield SubscriptionManager(
+    return SubscriptionManager(
         "main",
         URL,
         place.client,
-        transport,
         keyring,
         place.store.kv,
-        admission,
-        lambda: True,
+        AcceptedSecrets(admission, lambda: True),
     )
-    await transport.close()
 
 
 def shows(place: Place, **members: Any) -> None:
@@ -115,18 +106,14 @@ async def test_without_evidence_no_secret_is_replaced(
 
     The subscription is enabled all the same: only a delivery can bring evidence.
     """
-    transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
     why = "the signature header came twice"
     guardian = SubscriptionManager(
         "main",
         URL,
         place.client,
-        transport,
         WebhookSecretFile(tmp_path, "main", lambda _: None),
         place.store.kv,
-        admission,
-        lambda: True,
-        lambda: why,
+        AcceptedSecrets(admission, lambda: True, lambda: why),
     )
     delivered(place, 401, 3)
     for _ in range(3):
@@ -140,7 +127,6 @@ async def test_without_evidence_no_secret_is_replaced(
     shows(place, consecutiveFailures=4)
     await guardian.check()
     assert len(sent(place, "POST")) == 1
-    await transport.close()
 
 
 async def test_a_list_of_strange_rows_is_told(

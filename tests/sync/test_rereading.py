@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import Busy
+from backhaul.runtime.signals import StoreContext
 from backhaul.sync.refetcher import Refetcher
 from scenes import payloads
 from scenes.databases import fold_all, rows
@@ -28,15 +29,10 @@ def rereader(
     inbox: Inbox | None = None,
 ) -> Refetcher:
     told: list[None] = [] if arrived is None else arrived
-    return Refetcher(
-        "main",
-        place.client,
-        inbox or place.store.inbox,
-        place.store.refetch_queue,
-        place.clock,
-        lambda: 0.5,
-        lambda: told.append(None),
-    )
+    context = StoreContext("main", place.clock, lambda: 0.5)
+    context.signals.events_arrived.connect(lambda: told.append(None))
+    queue = place.store.refetch_queue
+    return Refetcher(context, place.client, inbox or place.store.inbox, queue)
 
 
 async def ask(place: Place, kind: str = "order", object_id: str = "ord_1") -> None:

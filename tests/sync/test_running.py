@@ -73,8 +73,7 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
     async def guard() -> None:
         guarded.append(None)
 
-    async with reconciling(place) as reconciler:
-        reconciler.check_subscription = guard
+    async with reconciling(place, guard) as reconciler:
         task = asyncio.ensure_future(reconciler.run())
         await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
         await until(lambda: guarded, "the guard")

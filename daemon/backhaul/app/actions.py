@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.fold_worker import Reprocessor
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.requests import Dialect
+    from backhaul.runtime.signals import SharedSignals
     from backhaul.store import Store
     from backhaul.store.matching import Command
 
@@ -40,17 +41,15 @@ IN_USE = timedelta(days=1)
 class ActionContext(msgspec.Struct, frozen=True):
     """What the actions work on.
 
-    Call `changed` after a change of the mirror, and `decided` after a decision about a
-    command. `dialects` has the request format of each store's platform.
+    `dialects` has the request format of each store's platform.
     """
 
     store: Store
     clock: Clock
     signers: SecretRegistry
     refolder: Reprocessor
-    changed: Callable[[], None]
+    signals: SharedSignals
     dialects: Mapping[str, Dialect]
-    decided: Callable[[], None]
     jobs: Jobs
     ask_connector: Callable[[str], Awaitable[dict[str, int]]]
 
@@ -110,7 +109,7 @@ async def _decide(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     moved = await parts.store.decisions.decide(
         decision, State(shown) if shown else None
     )
-    parts.decided()
+    parts.signals.operator_decided.emit()
     return {"command": moved.id, "state": moved.state}
 
 
@@ -176,7 +175,7 @@ async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> A
     state = await parts.store.deliveries.decide(
         delivery, asked["verb"], asked["who"], asked["reason"]
     )
-    parts.decided()
+    parts.signals.operator_decided.emit()
     return {"delivery": delivery, "state": state}
 
 
@@ -196,7 +195,7 @@ async def _try_again(
 ) -> Answer:
     row, who, reason = asked["row"], asked["who"], asked["reason"]
     state = await parts.store.quarantine.retry(row, payload, who, reason)
-    parts.decided()
+    parts.signals.operator_decided.emit()
     applied = "is applied by its connector in its next round"
     return {
         "row": row,
@@ -209,7 +208,7 @@ async def _correct_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
     row = asked["row"]
     quarantine = parts.store.quarantine
     command = await quarantine.correct(row, asked["who"], asked["reason"])
-    parts.decided()
+    parts.signals.operator_decided.emit()
     state = f"is sent as command {command[:8]}"
     return {"row": row, "state": state, "command": command}
 
@@ -217,13 +216,13 @@ async def _correct_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
 async def _drop_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     row = asked["row"]
     await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
-    parts.decided()
+    parts.signals.operator_decided.emit()
     return {"row": row, "state": "dropped"}
 
 
 async def _rebuild_search(parts: ActionContext, _: Mapping[str, Any]) -> Answer:
     await parts.store.search.rebuild()
-    parts.changed()
+    parts.signals.search_changed.emit()
     return {}
 
 
@@ -242,7 +241,7 @@ async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Ans
     before = f"they were stopped: {reason}" if reason else "they were not stopped"
     entry = AuditEntry(asked["who"], "targets resume", f"{store}: {before}")
     await parts.store.targets.stop(store, None, entry)
-    parts.decided()
+    parts.signals.operator_decided.emit()
     return {"was": reason}
 
 

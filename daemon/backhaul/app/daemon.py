@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
+from msgspec import Struct, field
 
 from backhaul.admin import routes as admin_site
 from backhaul.app import public_http as public_site
@@ -23,13 +24,14 @@ from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
-    build_refetcher,
+    Shared,
     build_secret_files,
     build_shop,
     load_secrets,
 )
 from backhaul.connect import lifecycle, registry
 from backhaul.connect.host import Host
+from backhaul.connect.polling import PollSchedule
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
@@ -43,6 +45,8 @@ from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
 from backhaul.push.dispatcher import end_sending
 from backhaul.runtime.loop import Loop, retry_while_busy
+from backhaul.runtime.signals import SharedSignals, StoreContext, StoreSignals
+from backhaul.settings.jobs import polling_job
 from backhaul.store.sqlite.opening import open_store
 from backhaul.store.sqlite.writer import Writer
 from backhaul.store.state_dir import sole_writer
@@ -68,14 +72,22 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.sqlite.writer import MakeWriter
-    from backhaul.sync.refetcher import Refetcher
 
 LISTENERS = ("public", "admin")
 """The names of the sockets that a service manager may bind for the daemon."""
 
 
+class Environment(Struct, frozen=True):
+    """What the daemon runs on. Tests replace it; `transport` is HTTP to the stores."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    chance: Callable[[], float] = random.SystemRandom().random
+    transport: httpx.AsyncBaseTransport | None = None
+    writer: MakeWriter = Writer
+
+
 class Daemon:
-    """The whole daemon. Tests may pass a clock, chance, HTTP transport and writer.
+    """The whole daemon.
 
     `hide` receives new secrets at run time, so that no log shows them. `read` loads
     the configuration again.
@@ -84,22 +96,20 @@ class Daemon:
     def __init__(
         self,
         settings: Settings,
+        environment: Environment | None = None,
         *,
-        clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        writer: MakeWriter = Writer,
         hide: Callable[[Iterable[str]], None] = lambda _: None,
         read: Callable[[], Settings] | None = None,
         supervisor: ServiceManager | None = None,
     ) -> None:
+        environment = environment or Environment()
         self._settings = settings
         self._read = read or (lambda: settings)
         self._supervisor = supervisor or ServiceManager({}, 0)
-        self._clock = clock or SystemClock()
-        self._chance = chance or random.SystemRandom().random
-        self._http = transport
-        self._writer = writer
+        self._clock = environment.clock
+        self._chance = environment.chance
+        self._http = environment.transport
+        self._writer = environment.writer
         self._stopping = asyncio.Event()
         self._reloading = Loop(self._clock, at_start=False)
         self._facts: dict[str, StoreFacts] = {}
@@ -108,7 +118,7 @@ class Daemon:
         self._shops: dict[str, Shop] = {}
         self._hosts: list[Host] = []
         self._sinks: list[DeliveryWorker] = []
-        self._refetchers: list[Refetcher] = []
+        self._signals = SharedSignals()
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
         self._started_at = to_text(self._clock.now())
@@ -164,13 +174,14 @@ class Daemon:
             for host in self._hosts:
                 await host.close()
             for shop in self._shops.values():
-                await shop.transport.close()
+                await shop.client.transport.close()
             await store.stop()
 
     async def _serve(
         self, store: Store, public: socket.socket, admin: socket.socket
     ) -> None:
         """Start the inner parts first; at the stop, stop the outer parts first."""
+        self._jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
         fold_worker = self._build_shops(store)
         await mark_interrupted(store, self._settings.stores)
         self._first_contact = FirstContact(
@@ -183,11 +194,12 @@ class Daemon:
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
             )
-        self._build_workers(store, fold_worker)
+        self._build_workers(store)
         await lifecycle.subscribe_all(self._sinks, store.deliveries)
         routes = self._receiver(store, fold_worker).routes()
         routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
-        self._jobs = self._known_jobs(store)
+        self._connect_signals()
+        self._connect_jobs()
         await self._jobs.load()
         reloader = Reloader(
             self._settings,
@@ -216,8 +228,7 @@ class Daemon:
             store.inbox,
             self._clock,
             self._facts,
-            self._folded,
-            self._wake_refetchers,
+            self._signals,
             self.metrics,
         )
         self._monitoring = Monitoring(
@@ -225,7 +236,6 @@ class Daemon:
             store,
             fold_worker.caught_up,
             self._status,
-            self._instances,
             self.metrics,
             self._clock,
             self._schedule,
@@ -234,49 +244,50 @@ class Daemon:
         self._signers = SecretRegistry(store.webhook_secrets, self._clock, verified)
         answers = self.metrics.counter("webhooks_total")
         self._answers = ResponseCounter(answers, self._clock, self._signers.known)
-        for name in self._settings.stores:
-            self._shops[name] = self._shop(name, store, fold_worker)
-        return fold_worker
-
-    def _build_workers(self, store: Store, fold_worker: FoldWorker) -> None:
-        """Build the refetchers, the maintenance workers and the connections."""
-        self._refetchers = [
-            build_refetcher(
-                name, store, shop.client, fold_worker, self._clock, self._chance
-            )
-            for name, shop in self._shops.items()
-        ]
-        days = self._settings.database.retention_days
-        self._pruner = Pruner(store.retention, days, self._clock)
-        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
-        self._backer = BackupWorker(BackupPlan(store.path, folder, keep), self._clock)
-        self._indexer = Indexer(store.search, self._clock)
-        self._waiting = UnmatchedRetry(
-            store.records, self._matcher, self._clock, self._planned
-        )
-        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
-        self._sinks = lifecycle.delivery_workers(
-            self._settings, self._hosts, store.deliveries, self._clock, self._chance
-        )
-
-    def _shop(self, name: str, store: Store, fold_worker: FoldWorker) -> Shop:
-        shop = build_shop(
-            self._settings,
-            name,
+        shared = Shared(
             store,
             fold_worker,
-            self._clock,
-            self._chance,
             self._facts,
-            self._wake_refetchers,
             self._signers,
             self._secret_files,
             self._hide,
             self._http,
         )
-        shop.sender.dispatcher.outcome_counts = self.metrics.counter("commands_total")
-        shop.transport.ended = partial(self.metrics.count_request, name)
-        return shop
+        for name in self._settings.stores:
+            context = self._context(name)
+            self._shops[name] = build_shop(self._settings, context, shared)
+        return fold_worker
+
+    def _context(self, name: str) -> StoreContext:
+        signals = StoreSignals()
+        count = self.metrics.counter("commands_total")
+
+        def reached(kind: str, state: str) -> None:
+            count[name, kind, state] += 1
+
+        signals.state_reached.connect(reached)
+        signals.request_ended.connect(partial(self.metrics.count_request, name))
+        report = partial(self._jobs.report, name)
+        return StoreContext(name, self._clock, self._chance, signals, report)
+
+    def _build_workers(self, store: Store) -> None:
+        """Build the maintenance workers and the connections."""
+        jobs = self._jobs
+        days = self._settings.database.retention_days
+        self._pruner = Pruner(
+            store.retention, days, self._clock, jobs.reporter("prune")
+        )
+        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
+        plan = BackupPlan(store.path, folder, keep)
+        self._backer = BackupWorker(plan, self._clock, jobs.reporter("backup"))
+        self._indexer = Indexer(store.search, self._clock)
+        self._waiting = UnmatchedRetry(
+            store.records, self._matcher, self._clock, self._signals
+        )
+        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
+        self._sinks = lifecycle.delivery_workers(
+            self._settings, self._hosts, store.deliveries, self._clock, self._chance
+        )
 
     def _enabled_connectors(self) -> list[str]:
         connectors = self._settings.connectors
@@ -286,13 +297,11 @@ class Daemon:
         settings = self._settings.connectors[name]
         return Host(
             registry.build(name, settings.type, settings.options),
-            settings.store,
-            None,
+            self._shops[settings.store].sender.context,
+            PollSchedule(self._clock, None),
             store.records,
             self._matcher,
-            self._clock,
-            self._planned,
-            self._chance,
+            self._jobs.reporter(polling_job(name)),
         )
 
     async def _ask_connector(self, name: str) -> dict[str, int]:
@@ -313,25 +322,41 @@ class Daemon:
             if shop.subscription is None and not live.get(name)
         }
 
-    def _known_jobs(self, store: Store) -> Jobs:
+    def _connect_jobs(self) -> None:
         """Connect each scheduled job with the part that does its work."""
-        jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
-        self._pruner.pruned = jobs.does("prune", "", self._pruner.wake)
-        self._backer.backed_up = jobs.does("backup", "", self._backer.wake)
+        jobs = self._jobs
+        jobs.does("prune", "", self._pruner.wake)
+        jobs.does("backup", "", self._backer.wake)
         for name, shop in self._shops.items():
             reading = shop.reconciler
             jobs.sends(name, shop.sender.dispatcher)
-            reading.polled = jobs.does(
-                "reconcile_incremental", name, reading.request_poll
-            )
-            reading.fully_synced = jobs.does(
-                "reconcile_full", name, reading.request_full_sync
-            )
-            auditor = shop.sender.auditor
-            auditor.audited = jobs.does("audit", name, auditor.wake)
+            jobs.does("reconcile_incremental", name, reading.request_poll)
+            jobs.does("reconcile_full", name, reading.request_full_sync)
+            jobs.does("audit", name, shop.sender.auditor.wake)
         for host in self._hosts:
-            host.polled = jobs.polls(host.connector.instance, host.polls)
-        return jobs
+            jobs.polls(host.connector.instance, host.polls)
+
+    def _connect_signals(self) -> None:
+        """Let what one part does wake the parts that have work after it."""
+        signals = self._signals
+        signals.search_changed.connect(self._indexer.wake)
+        signals.events_folded.connect(self._indexer.wake)
+        sinks = [sink.wake for sink in self._sinks]
+        signals.events_folded.connect(*sinks)
+        signals.operator_decided.connect(*sinks)
+        # A command that an order or variant was missing for may be planned now.
+        planning = signals.events_folded, signals.records_accepted
+        for signal in (*planning, signals.operator_decided):
+            signal.connect(self._waiting.wake)
+        for shop in self._shops.values():
+            changed = shop.sender.context.signals.command_changed.emit
+            for signal in (*planning, signals.operator_decided):
+                signal.connect(changed)
+            signals.operator_decided.connect(shop.sender.resolver.wake)
+            signals.conflict_found.connect(shop.refetcher.wake)
+            shop.sender.context.signals.records_accepted.connect(
+                self._waiting.wake, changed
+            )
 
     @contextlib.asynccontextmanager
     async def _tasks(
@@ -346,10 +371,9 @@ class Daemon:
             loops.append(partial(self._supervisor.feed, store, self._clock))
         loops += [host.run for host in self._hosts]
         self._matcher.hold(self._shops)
-        for name, refetcher in zip(self._shops, self._refetchers, strict=True):
-            loops.append(partial(self._catch_up, name, refetcher, fold_worker))
+        loops += [partial(self._catch_up, name, fold_worker) for name in self._shops]
         loops += [partial(self._first_contact.again, name) for name in self._shops]
-        loops += [refetcher.run for refetcher in self._refetchers]
+        loops += [shop.refetcher.run for shop in self._shops.values()]
         loops += [shop.reconciler.run for shop in self._shops.values()]
         loops += [shop.target_worker.run for shop in self._shops.values()]
         looks = [shop.sender.resolver.run for shop in self._shops.values()]
@@ -385,14 +409,12 @@ class Daemon:
                 with contextlib.suppress(Busy):
                     await asyncio.gather(self._jobs.close(), self._signers.save())
 
-    async def _catch_up(
-        self, name: str, refetcher: Refetcher, fold_worker: FoldWorker
-    ) -> None:
+    async def _catch_up(self, name: str, fold_worker: FoldWorker) -> None:
         """Let waiting records expire only after the mirror is up to date."""
         await self._shops[name].reconciler.filled.wait()
         await fold_worker.caught_up()
         self._matcher.release(name)
-        refetcher.release()
+        self._shops[name].refetcher.release()
 
     @contextlib.asynccontextmanager
     async def _listeners(
@@ -412,12 +434,9 @@ class Daemon:
             store,
             self._clock,
             self._signers,
-            Reprocessor(
-                store.reprocessing, self._facts, self._folded, self._wake_refetchers
-            ),
-            self._indexer.wake,
+            Reprocessor(store.reprocessing, self._facts, self._signals),
+            self._signals,
             {name: shop.sender.dialect for name, shop in self._shops.items()},
-            self._decided,
             self._jobs,
             self._ask_connector,
         )
@@ -463,30 +482,3 @@ class Daemon:
             },
             "news": {sink.instance: sink.state() for sink in self._sinks},
         }
-
-    def _instances(self) -> list[str]:
-        return [host.connector.instance for host in self._hosts]
-
-    def _folded(self) -> None:
-        self._indexer.wake()
-        self._wake_sinks()
-        self._planned()
-
-    def _wake_sinks(self) -> None:
-        for sink in self._sinks:
-            sink.wake()
-
-    def _wake_refetchers(self) -> None:
-        for refetcher in self._refetchers:
-            refetcher.wake()
-
-    def _decided(self) -> None:
-        self._planned()
-        self._wake_sinks()
-        for shop in self._shops.values():
-            shop.sender.resolver.wake()
-
-    def _planned(self) -> None:
-        self._waiting.wake()
-        for shop in self._shops.values():
-            shop.sender.dispatcher.command_changed()

@@ -68,13 +68,20 @@ class Jobs:
         self._paused: set[JobKey] = set()
         self._begun: set[JobKey] = set()
 
-    def does(self, name: str, store: str, start: Callable[[], None]) -> ReportEnd:
-        """Set what a job starts; return the function that reports its end."""
+    def does(self, name: str, store: str, start: Callable[[], None]) -> None:
+        """Set what a job starts; its end is reported by `reporter` or `report`."""
         self._works[name, store] = JobWork(lambda _: start())
+
+    def reporter(self, name: str, store: str = "") -> ReportEnd:
+        """Return the function that reports the end of a job's run."""
         return partial(self._ended, (name, store))
 
-    def polls(self, connector: str, polls: PollSchedule) -> ReportEnd:
-        """Let a job poll a connector; return the function that reports a poll's end."""
+    async def report(self, store: str, name: str, before: str, detail: str) -> None:
+        """Report that the run of a store's job has ended, which began before a time."""
+        await self._ended((name, store), before, detail)
+
+    def polls(self, connector: str, polls: PollSchedule) -> None:
+        """Let a job poll a connector; `reporter(polling_job(…))` reports its end."""
         key = (polling_job(connector), "")
         job = self._jobs[key]
         self._works[key] = JobWork(
@@ -83,8 +90,7 @@ class Jobs:
             start_now=lambda _: polls.wake(),
         )
         if job.quiet and self._schedule is not None:
-            polls.quiet = QuietHours(job.quiet, self._schedule.zone)
-        return partial(self._ended, key)
+            polls.set_quiet(QuietHours(job.quiet, self._schedule.zone))
 
     def sends(self, store: str, dispatcher: Dispatcher) -> None:
         """Let the jobs of a store open the send windows of its dispatcher."""
@@ -109,8 +115,7 @@ class Jobs:
         start = schedule.on_demand(label(key), run)
         record = partial(self._record, key)
         burst = Burst(kind, dispatcher.windows, self._clock, start, record)
-        dispatcher.bursts[kind] = burst
-        dispatcher.windows.on_demand.add(kind)
+        dispatcher.send_in_runs(kind, burst)
 
     async def _record(self, key: JobKey, began: str, ended: str, sent: int) -> bool:
         """Record a run on demand; return False if the database was busy."""
@@ -138,9 +143,10 @@ class Jobs:
         job, windows = self._jobs[key], self._dispatchers[store].windows
         windows.set_enabled(JOBS[name], job.enabled)
         windows.set_send_at_once(JOBS[name], key in self._at_once)
-        windows.quiet.pop(JOBS[name], None)
+        quiet = None
         if job.quiet and self._schedule is not None:
-            windows.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
+            quiet = QuietHours(job.quiet, self._schedule.zone)
+        windows.set_quiet(JOBS[name], quiet)
         self._dispatchers[store].wake()
 
     async def load(self) -> None:

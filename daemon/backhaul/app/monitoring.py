@@ -21,7 +21,7 @@ from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, readings
 from backhaul.observe.metrics import GaugeValue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from backhaul.alerting.problem import Problem
     from backhaul.app.actions import Action
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
     from backhaul.store import Store
-    from backhaul.store.operations import Alert
+    from backhaul.store.operations import Alert, Gauge
 
 OF_READING = frozenset(
     {
@@ -52,7 +52,6 @@ class Monitoring:
         store: Store,
         caught_up: Callable[[], Awaitable[None]],
         status: Callable[[], Awaitable[dict[str, Any]]],
-        instances: Callable[[], list[str]],
         metrics: Metrics,
         clock: Clock,
         schedule: Schedule,
@@ -68,13 +67,12 @@ class Monitoring:
         self._gauges = store.gauges
         self._conditions = store.alert_conditions
         self._status = status
-        self._instances = instances
         self._metrics = metrics
         self._clock = clock
         self._schedule = schedule
         self._sampler = Sampler(
             store.metric_samples,
-            lambda: self._gauges.current(self._instances()),
+            self._current_gauges,
             metrics,
             clock,
         )
@@ -82,6 +80,13 @@ class Monitoring:
         self._notifier = Notifier(
             wanted, store.alerts, self.alerts, clock, socket.gethostname()
         )
+
+    async def _connections(self) -> list[str]:
+        """Return the names of the connections that run."""
+        return list((await self._status())["connectors"])
+
+    async def _current_gauges(self) -> Sequence[Gauge]:
+        return await self._gauges.current(await self._connections())
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the loops that run as long as the daemon."""
@@ -113,7 +118,7 @@ class Monitoring:
         """Return the metrics in the text format of Prometheus."""
         gauges = [
             gauge
-            for gauge in await self._gauges.current(self._instances())
+            for gauge in await self._current_gauges()
             # A store that was removed from the settings is no longer compared.
             if gauge[0] not in OF_READING or gauge[2][0] in self._settings.stores
         ]
@@ -137,7 +142,8 @@ class Monitoring:
         return web.json_response(found)
 
     async def _facts(self) -> Facts:
-        instances = [name for name in self._instances() if name in self._silence]
+        running = await self._connections()
+        instances = [name for name in running if name in self._silence]
         database = self._settings.database_file
         return Facts(
             status=await self._status(),

@@ -14,23 +14,25 @@ from backhaul.app.wiring import (
     build_client,
     build_dialect,
     build_reconciler,
-    build_refetcher,
     build_secret_files,
     guard_identity,
     load_secrets,
 )
 from backhaul.connect import registry
 from backhaul.connect.host import Host
+from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
+from backhaul.runtime.signals import SharedSignals, StoreContext
 from backhaul.store import database_at, open_store
 from backhaul.store.state_dir import sole_writer
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
+from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.store_identity import known_facts, learn_facts, require_same
 
 if TYPE_CHECKING:
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from backhaul.platform.client import PlatformClient
     from backhaul.settings import Settings
     from backhaul.store import Store
-    from backhaul.sync.refetcher import Refetcher
     from backhaul.sync.sync_scheduler import Reconciler
 
 CLOCK = SystemClock()
@@ -63,9 +64,9 @@ async def open_sync(
         facts = {}
         try:
             for name in stores:
-                transport, clients[name] = build_client(settings, name, CLOCK)
+                transport, free = build_client(settings, name, CLOCK)
                 transports.append(transport)
-                free = guard_identity(settings, name, transport, store.kv)
+                clients[name] = guard_identity(settings, name, free, store.kv)
                 facts[name] = await learn_facts(
                     name,
                     settings.stores[name].base_url,
@@ -95,9 +96,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 name: await known_facts(name, store.kv) or StoreFacts()
                 for name in settings.stores
             }
-            refolder = Reprocessor(
-                store.reprocessing, facts, lambda: None, lambda: None
-            )
+            refolder = Reprocessor(store.reprocessing, facts)
             dialects = {name: build_dialect(settings, name) for name in settings.stores}
             jobs = Jobs(settings, store.job_runs, CLOCK)
             parts = ActionContext(
@@ -105,9 +104,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 CLOCK,
                 signers,
                 refolder,
-                _nothing_to_wake,
+                SharedSignals(),
                 dialects,
-                _nothing_to_wake,
                 jobs,
                 partial(_ask_connector, settings, store),
             )
@@ -125,22 +123,15 @@ async def _ask_connector(settings: Settings, store: Store, name: str) -> dict[st
     matcher.hold(settings.stores)
     host = Host(
         registry.build(name, own.type, own.options),
-        own.store,
-        own.every,
+        StoreContext(own.store, CLOCK, CHANCE),
+        PollSchedule(CLOCK, own.every),
         store.records,
         matcher,
-        CLOCK,
-        _nothing_to_wake,
-        CHANCE,
     )
     try:
         return await host.once()
     finally:
         await host.close()
-
-
-def _nothing_to_wake() -> None:
-    """Do nothing: no worker runs, and the next start finds the changes."""
 
 
 @asynccontextmanager
@@ -151,31 +142,21 @@ async def _working(
     facts: Mapping[str, StoreFacts],
 ) -> AsyncIterator[dict[str, Reconciler]]:
     """Run the fold worker and the refetchers while the context is open."""
-    refetchers: list[Refetcher] = []
-
-    def wake_refetchers() -> None:
-        for refetcher in refetchers:
-            refetcher.wake()
-
-    fold_worker = FoldWorker(store.inbox, CLOCK, facts, lambda: None, wake_refetchers)
+    signals = SharedSignals()
+    fold_worker = FoldWorker(store.inbox, CLOCK, facts, signals)
+    loops = [fold_worker.run]
     reconcilers = {}
     for name, client in clients.items():
-        refetchers.append(
-            build_refetcher(name, store, client, fold_worker, CLOCK, CHANCE),
-        )
+        context = StoreContext(name, CLOCK, CHANCE)
+        refetcher = Refetcher(context, client, store.inbox, store.refetch_queue)
+        context.signals.events_arrived.connect(fold_worker.wake)
+        signals.conflict_found.connect(refetcher.wake)
+        loops.append(refetcher.run)
+        known = partial(facts.__getitem__, name)
         reconcilers[name] = build_reconciler(
-            settings,
-            name,
-            store,
-            client,
-            fold_worker,
-            CLOCK,
-            CHANCE,
-            facts,
-            wake_refetchers,
+            settings, context, store, client, fold_worker, known
         )
     async with asyncio.TaskGroup() as group:
-        loops = [fold_worker.run, *(refetcher.run for refetcher in refetchers)]
         tasks = [group.create_task(run()) for run in loops]
         try:
             yield reconcilers

@@ -84,8 +84,8 @@ class Reloader:
         self._backer.keep_in(wanted.backup_folder, wanted.jobs.backup.keep)
         for name, shop in self._shops.items():
             key = wanted.stores[name].api_key.get_secret_value()
-            if fingerprint(key) != shop.transport.key_fingerprint:
-                shop.transport.use_key(key)
+            if fingerprint(key) != shop.client.transport.key_fingerprint:
+                shop.client.transport.use_key(key)
 
 
 def taken_over(running: Settings, found: Settings) -> Settings:

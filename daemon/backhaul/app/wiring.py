@@ -17,14 +17,16 @@ from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import Auditor
 from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.resolver import KeyedResend, Resolver
+from backhaul.push.send_switch import SendSwitch
 from backhaul.push.stock_targets import TargetWorker
+from backhaul.runtime.signals import StoreSignals
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import ORDERS
 from backhaul.sync.stock_reader import StockReader
 from backhaul.sync.store_identity import StoreIdentity
-from backhaul.sync.sync_scheduler import Reconciler
-from backhaul.sync.webhook_subscriptions import SubscriptionManager
+from backhaul.sync.sync_scheduler import Reconciler, SyncState, nothing
+from backhaul.sync.webhook_subscriptions import AcceptedSecrets, SubscriptionManager
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.fold_worker import FoldWorker
     from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.decoding import Tracking
+    from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.operations import KeyValues
@@ -49,6 +52,7 @@ def build_client(
     name: str,
     clock: Clock,
     http: httpx.AsyncBaseTransport | None = None,
+    signals: StoreSignals | None = None,
 ) -> tuple[Transport, PlatformClient]:
     """Build the way to one store's platform; the transport is to be closed."""
     shop, push = settings.stores[name], settings.push
@@ -59,7 +63,7 @@ def build_client(
         longest_pause_seconds=push.longest_pause,
     )
     key = shop.api_key.get_secret_value()
-    transport = Transport(shop.base_url, key, limits, clock, http)
+    transport = Transport(shop.base_url, key, limits, clock, http, signals)
     return transport, PlatformClient(transport, _tracking(settings, name))
 
 
@@ -71,6 +75,7 @@ def _tracking(settings: Settings, name: str) -> Tracking:
 class Sender(Struct, frozen=True):
     """What sends one store's commands, resolves uncertain ones, and audits them."""
 
+    context: StoreContext
     dispatcher: Dispatcher
     resolver: Resolver
     dialect: Dialect
@@ -90,90 +95,59 @@ def build_dialect(settings: Settings, name: str) -> Dialect:
 
 def build_sender(
     settings: Settings,
-    name: str,
+    context: StoreContext,
     store: Store,
     client: PlatformClient,
-    transport: Transport,
-    clock: Clock,
-    chance: Callable[[], float],
     hide: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> Sender:
     """Build the parts that send one store's commands."""
-    shop, push = settings.stores[name], settings.push
+    name, push = context.name, settings.push
     dialect = build_dialect(settings, name)
+    reload_key = None
+    if (file := settings.key_files.get(name)) is not None:
+        reload_key = ApiKeyFile(name, file, client.transport, hide).reload
+    switch = SendSwitch(context, client, reload_key)
     dry_run = settings.dry_run_connections
     commands = DryRunCommands(store.commands, dry_run, dialect)
     dispatcher = Dispatcher(
-        name, commands, store.uncertain, client, transport, dialect, push, clock, chance
+        context, commands, store.uncertain, client, dialect, push, switch
     )
-    if (file := settings.key_files.get(name)) is not None:
-        dispatcher.switch.reload_key = ApiKeyFile(name, file, transport, hide).reload
 
     # In a dry run, a resend with any key would send.
-    configured = False if dry_run else shop.idempotency
-    idempotency = IdempotencySupport(name, client, store.kv, clock, configured)
-    resend = KeyedResend(
-        transport,
-        client,
-        dispatcher.switch,
-        dispatcher.windows,
-        idempotency.is_honoured,
-    )
+    configured = False if dry_run else settings.stores[name].idempotency
+    idempotency = IdempotencySupport(name, client, store.kv, context.clock, configured)
+    resend = KeyedResend(client, switch, dispatcher.windows, idempotency.is_honoured)
     verifier = EffectVerifier(name, client, store.uncertain, store.kv)
-    resolver = Resolver(
-        name,
-        store.uncertain,
-        verifier,
-        resend,
-        push,
-        clock,
-        chance,
-        dispatcher.command_changed,
-    )
-    dispatcher.on_uncertain = resolver.wake
-
-    def wake() -> None:
-        resolver.wake()
-        dispatcher.command_changed()
-
-    auditor = Auditor(
-        name,
-        client,
-        store.tags,
-        store.kv,
-        verifier,
-        dispatcher.switch,
-        clock,
-        chance,
-        wake,
-        push,
-    )
+    resolver = Resolver(context, store.uncertain, verifier, resend, push)
+    auditor = Auditor(context, client, store.tags, store.kv, verifier, switch, push)
     auditor.hold_for_audit()
-    return Sender(dispatcher, resolver, dialect, auditor, idempotency)
+    return Sender(context, dispatcher, resolver, dialect, auditor, idempotency)
 
 
 def guard_identity(
     settings: Settings,
     name: str,
-    transport: Transport,
+    free: PlatformClient,
     marks: KeyValues,
-    refused: Callable[[str], None] = lambda _: None,
+    signals: StoreSignals | None = None,
 ) -> PlatformClient:
-    """Limit a transport to the mirrored store; return a client without that limit.
+    """Return a client that only reads and sends if it reaches the mirror's store.
 
-    `refused` is called once with the reason if the platform is another store.
+    `free` is a client without that limit.
     """
-    free = PlatformClient(transport.unguarded(), _tracking(settings, name))
     identity = StoreIdentity(
         name,
         settings.stores[name].base_url,
         free,
         marks,
         settings.database_file,
-        refused,
+        (signals or StoreSignals()).other_store_found.emit,
     )
-    transport.require = identity.require
-    return free
+    return PlatformClient(free.transport.guarded(identity.require), free.tracking)
+
+
+def _currency(facts: Callable[[], StoreFacts]) -> str:
+    return facts().currency
 
 
 def build_repair(
@@ -187,7 +161,7 @@ def build_repair(
         name,
         store.mirror,
         store.inbox,
-        lambda: facts().currency,
+        partial(_currency, facts),
         fold_worker.wake,
         fold_worker.caught_up,
     )
@@ -195,169 +169,123 @@ def build_repair(
 
 def build_target_worker(
     settings: Settings,
-    name: str,
+    context: StoreContext,
     store: Store,
     client: PlatformClient,
     repair: MirrorRepair,
-    clock: Clock,
-    chance: Callable[[], float],
     facts: Callable[[], StoreFacts],
     read_orders: Callable[[], Awaitable[object]],
-    dispatcher: Dispatcher,
+    switch: SendSwitch,
 ) -> TargetWorker:
     """Build the worker of stock targets; it and the dispatcher wake each other."""
-    reader = StockReader(client, repair, clock, lambda: facts().currency, read_orders)
-    target_worker = TargetWorker(
-        name,
+    currency = partial(_currency, facts)
+    reader = StockReader(client, repair, context.clock, currency, read_orders)
+    return TargetWorker(
+        context,
         store.targets,
         reader,
         {name: each.counts.policy() for name, each in settings.connectors.items()},
         lambda: EXPECTS_STOCK in facts().features,
-        lambda: dispatcher.switch.on_hold,
-        clock,
-        chance,
-        dispatcher.wake,
+        lambda: switch.on_hold,
     )
-    dispatcher.on_resolved = target_worker.wake
-    return target_worker
 
 
 def build_reconciler(
     settings: Settings,
-    name: str,
+    context: StoreContext,
     store: Store,
     client: PlatformClient,
     fold_worker: FoldWorker,
-    clock: Clock,
-    chance: Callable[[], float],
-    known: Mapping[str, StoreFacts],
-    wake_refetchers: Callable[[], None],
+    facts: Callable[[], StoreFacts],
+    check_subscription: Callable[[], Awaitable[None]] = nothing,
 ) -> Reconciler:
     """Build the syncs that keep one store's mirror equal to the platform."""
-
-    def facts() -> StoreFacts:
-        return known.get(name, StoreFacts())
-
-    repair = build_repair(name, store, fold_worker, facts)
+    repair = build_repair(context.name, store, fold_worker, facts)
+    state = SyncState(store.passes, store.refetch_queue, store.kv)
+    reading = settings.reconcile
     return Reconciler(
-        client,
-        repair,
-        store.passes,
-        store.refetch_queue,
-        store.kv,
-        clock,
-        chance,
-        facts,
-        wake_refetchers,
-        settings.reconcile,
+        context, client, repair, state, facts, reading, check_subscription
     )
-
-
-def build_refetcher(
-    name: str,
-    store: Store,
-    client: PlatformClient,
-    fold_worker: FoldWorker,
-    clock: Clock,
-    chance: Callable[[], float],
-) -> Refetcher:
-    """Build the part that fetches one store's conflicting objects again."""
-    inbox, queue = store.inbox, store.refetch_queue
-    return Refetcher(name, client, inbox, queue, clock, chance, fold_worker.wake)
 
 
 class Shop(Struct, frozen=True):
     """The parts of one store; `free` is a client without the store identity check."""
 
-    transport: Transport
     client: PlatformClient
     free: PlatformClient
     sender: Sender
     reconciler: Reconciler
+    refetcher: Refetcher
     target_worker: TargetWorker
     subscription: SubscriptionManager | None
 
 
-def build_shop(
-    settings: Settings,
-    name: str,
-    store: Store,
-    fold_worker: FoldWorker,
-    clock: Clock,
-    chance: Callable[[], float],
-    known: Mapping[str, StoreFacts],
-    wake_refetchers: Callable[[], None],
-    signers: SecretRegistry,
-    secret_files: Mapping[str, WebhookSecretFile],
-    hide: Callable[[Iterable[str]], None],
-    http: httpx.AsyncBaseTransport | None,
-) -> Shop:
-    """Build all parts of one store. Close the transport at the end."""
-    transport, client = build_client(settings, name, clock, http)
-    sender = build_sender(settings, name, store, client, transport, clock, chance, hide)
-    free = guard_identity(
-        settings, name, transport, store.kv, sender.dispatcher.stop_sending
-    )
+class Shared(Struct, frozen=True):
+    """What the parts of all stores use."""
+
+    store: Store
+    fold_worker: FoldWorker
+    facts: Mapping[str, StoreFacts]
+    secrets: SecretRegistry
+    secret_files: Mapping[str, WebhookSecretFile]
+    hide: Callable[[Iterable[str]], None]
+    http: httpx.AsyncBaseTransport | None
+
+
+def build_shop(settings: Settings, context: StoreContext, shared: Shared) -> Shop:
+    """Build all parts of one store. Close the transport of its client at the end."""
+    name, store, signals = context.name, shared.store, context.signals
+
+    def facts() -> StoreFacts:
+        return shared.facts.get(name, StoreFacts())
+
+    _, free = build_client(settings, name, context.clock, shared.http, signals)
+    client = guard_identity(settings, name, free, store.kv, signals)
+    sender = build_sender(settings, context, store, client, shared.hide)
+    subscription = _subscription_manager(settings, name, client, shared)
+    check = nothing if subscription is None else subscription.check
+    worker = shared.fold_worker
     reconciler = build_reconciler(
-        settings,
-        name,
-        store,
-        client,
-        fold_worker,
-        clock,
-        chance,
-        known,
-        wake_refetchers,
+        settings, context, store, client, worker, facts, check
     )
+    refetcher = Refetcher(context, client, store.inbox, store.refetch_queue)
+    signals.events_arrived.connect(worker.wake)
     target_worker = build_target_worker(
         settings,
-        name,
+        context,
         store,
         client,
         reconciler.repair,
-        clock,
-        chance,
-        lambda: known.get(name, StoreFacts()),
+        facts,
         partial(reconciler.poll, [ORDERS.name]),
-        sender.dispatcher,
+        sender.dispatcher.switch,
     )
-    subscription = _subscription_manager(
-        settings, name, store, client, transport, signers, secret_files
-    )
-    if subscription is not None:
-        reconciler.check_subscription = subscription.check
     return Shop(
-        transport, client, free, sender, reconciler, target_worker, subscription
+        client,
+        free,
+        sender,
+        reconciler,
+        refetcher,
+        target_worker,
+        subscription,
     )
 
 
 def _subscription_manager(
-    settings: Settings,
-    name: str,
-    store: Store,
-    client: PlatformClient,
-    transport: Transport,
-    signers: SecretRegistry,
-    secret_files: Mapping[str, WebhookSecretFile],
+    settings: Settings, name: str, client: PlatformClient, shared: Shared
 ) -> SubscriptionManager | None:
-    url = settings.public.url
+    url, secrets = settings.public.url, shared.secrets
     if url is None:
         return None
 
-    async def admit(name: str, given: list[bytes]) -> None:
-        await signers.admit(name, given, GIVEN)
+    async def admit(given: list[bytes]) -> None:
+        await secrets.admit(name, given, GIVEN)
 
-    return SubscriptionManager(
-        name,
-        url,
-        client,
-        transport,
-        secret_files[name],
-        store.kv,
-        admit,
-        lambda: bool(signers.live().get(name)),
-        lambda: signers.why_kept(name),
+    accepted = AcceptedSecrets(
+        admit, lambda: bool(secrets.live().get(name)), partial(secrets.why_kept, name)
     )
+    file = shared.secret_files[name]
+    return SubscriptionManager(name, url, client, file, shared.store.kv, accepted)
 
 
 def build_secret_files(

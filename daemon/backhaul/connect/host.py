@@ -19,19 +19,20 @@ from backhaul.connect.health import (
     guarded,
     with_timeout,
 )
-from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
 from backhaul.core.text import storable
 from backhaul.errors import BackhaulError, Busy
+from backhaul.runtime.signals import no_report
 from backhaul.store.records import NewRecord
 from backhaul_sdk import Bad, Capability, Receipt, Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from backhaul.connect.polling import PollSchedule
     from backhaul.connect.record_matching import Matcher
-    from backhaul.core.clock import Clock
+    from backhaul.runtime.signals import StoreContext
     from backhaul.store.operations import ReportEnd
     from backhaul.store.records import RecordOutcome, Records
     from backhaul_sdk import (
@@ -158,33 +159,30 @@ _RECEIPT_TEXTS = {
 class Host:
     """Runs one connection in its own task; its failures stay its own.
 
-    `every_seconds` is None if a job polls the connection through `polls`; `polled` then
-    receives the result of each poll.
+    `polls` decides when it is polled; `report` stores the result of each poll.
     """
 
     def __init__(
         self,
         connector: Connector[Any],
-        store: str,
-        every_seconds: float | None,
+        context: StoreContext,
+        polls: PollSchedule,
         records: Records,
         matcher: Matcher,
-        clock: Clock,
-        planned: Callable[[], None],
-        chance: Callable[[], float],
+        report: ReportEnd = no_report,
     ) -> None:
         self.connector = connector
-        self._store = store
-        self.polls = PollSchedule(clock, every_seconds)
-        self.polled: ReportEnd | None = None
+        self._store = context.name
+        self.polls = polls
+        self._report = report
         self._records = records
         self._matcher = matcher
-        self._clock = clock
-        self._planned = planned
+        self._clock = context.clock
+        self._accepted = context.signals.records_accepted
         self._opening = ConnectorOpener(connector)
         self._rounds = asyncio.Lock()
         self._counts: Counter[str] = Counter()
-        self._health = Health(connector.instance, "", clock, chance)
+        self._health = Health(connector.instance, "", context.clock, context.chance)
         self._listen_error: str | None = None
         self._batcher = RecordBatcher(self._accept)
         self._notices = Notices(connector)
@@ -298,8 +296,8 @@ class Host:
             self.polls.succeeded(polled=does_poll)
             if not self.polls.is_owed:
                 self._health.worked()
-        if does_poll and self.polled is not None:
-            await self.polled(began, reason or self._result(), failed=bool(reason))
+        if does_poll:
+            await self._report(began, reason or self._result(), failed=bool(reason))
 
     async def _poll(self) -> None:
         await guarded(self._apply())
@@ -343,7 +341,7 @@ class Host:
         )
         every = [each for outcome in outcomes for each in (outcome, *outcome.also)]
         if any(outcome.state in {"accepted", "waiting"} for outcome in every):
-            self._planned()
+            self._accepted.emit()
         for outcome in every:
             self._counts[outcome.state] += 1
             log_outcome(outcome)

@@ -32,7 +32,7 @@ class PollSchedule:
         self._is_paused = False
         self._is_failing = False
         self.is_owed = False
-        self.quiet: QuietHours | None = None
+        self._quiet: QuietHours | None = None
 
     def fall_due(self) -> None:
         """Poll now, or after the wait that a failure asked for."""
@@ -44,6 +44,10 @@ class PollSchedule:
     def wake(self) -> None:
         """Poll now, regardless of failures, quiet hours and pauses."""
         self._due.set()
+
+    def set_quiet(self, quiet: QuietHours) -> None:
+        """Set the hours in which a failed poll is not retried."""
+        self._quiet = quiet
 
     def pause(self, since: str | None) -> None:
         """Stop retries, and drop an owed poll; None ends the pause."""
@@ -88,10 +92,10 @@ class PollSchedule:
 
     def _quiet_seconds(self) -> float:
         """Return how long quiet hours last from now; 0 outside of them."""
-        if self.quiet is None:
+        if self._quiet is None:
             return 0.0
         now = self._clock.now()
-        return max((self.quiet.over(now) - now).total_seconds(), 0.0)
+        return max((self._quiet.over(now) - now).total_seconds(), 0.0)
 
     async def _due_within(self, seconds: float) -> None:
         """Wait until a poll is due, at most so long."""

@@ -13,10 +13,11 @@ from backhaul.errors import BackhaulError
 from backhaul.runtime.loop import IDLE_SECONDS, Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
+    from backhaul.runtime.signals import SharedSignals
     from backhaul.store.inbox import QuarantinedRow
     from backhaul.store.records import Records
 
@@ -118,11 +119,11 @@ class UnmatchedRetry:
         records: Records,
         matcher: Matcher,
         clock: Clock,
-        planned: Callable[[], None],
+        signals: SharedSignals,
     ) -> None:
         self._records = records
         self._matcher = matcher
-        self._planned = planned
+        self._accepted = signals.records_accepted
         self._loop = Loop(clock, _log_busy)
 
     def wake(self) -> None:
@@ -143,7 +144,7 @@ class UnmatchedRetry:
         """Match one batch; return True if the next one should come soon."""
         outcomes = await self._records.match(self._matcher, BATCH)
         if any(outcome.state == "accepted" for outcome in outcomes):
-            self._planned()
+            self._accepted.emit()
         for outcome in outcomes:
             if outcome.state != "waiting":
                 log_outcome(outcome)

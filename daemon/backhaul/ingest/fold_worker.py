@@ -12,9 +12,10 @@ from loguru import logger
 from backhaul.ingest.topics import fold_for
 from backhaul.observe.metrics import Metrics
 from backhaul.runtime.loop import Loop
+from backhaul.runtime.signals import SharedSignals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
@@ -47,14 +48,12 @@ class FoldWorker:
         inbox: Inbox,
         clock: Clock,
         facts: Mapping[str, StoreFacts],
-        folded: Callable[[], None],
-        on_conflict: Callable[[], None] = lambda: None,
+        signals: SharedSignals | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._inbox = inbox
         self._fold_one = fold_for(facts)
-        self._folded = folded
-        self._on_conflict = on_conflict
+        self._signals = signals or SharedSignals()
         self._metrics = metrics or Metrics()
         self._loop = Loop(clock, _log_busy)
         self._moved = asyncio.Event()
@@ -88,9 +87,9 @@ class FoldWorker:
         self._log_incomplete(report)
         self._count(report)
         if report.folded:
-            self._folded()
+            self._signals.events_folded.emit()
         if report.refetches:
-            self._on_conflict()
+            self._signals.conflict_found.emit()
         self._folded_to = report.folded_to
         self._behind_seconds = report.behind_seconds
         self._moved.set()
@@ -147,13 +146,11 @@ class Reprocessor:
         self,
         stored: Reprocessing,
         facts: Mapping[str, StoreFacts],
-        folded: Callable[[], None],
-        on_conflict: Callable[[], None],
+        signals: SharedSignals | None = None,
     ) -> None:
         self._stored = stored
         self._fold = fold_for(facts)
-        self._folded = folded
-        self._on_conflict = on_conflict
+        self._signals = signals or SharedSignals()
 
     async def reprocess(self, selection: Selection) -> dict[str, int]:
         """Fold the selected events; return how many events ended in each state.
@@ -175,6 +172,6 @@ class Reprocessor:
 
     def _report(self, report: ReprocessReport) -> None:
         log_problems(report.problems)
-        self._folded()
+        self._signals.events_folded.emit()
         if report.refetches:
-            self._on_conflict()
+            self._signals.conflict_found.emit()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from backhaul.core.clock import for_file_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.runtime.loop import Loop
+from backhaul.runtime.signals import no_report
 from backhaul.store import database_at
 from backhaul.store.database import MANIFEST_SUFFIX, manifest_of
 
@@ -45,13 +46,15 @@ class BackupPlan(Struct, frozen=True):
 
 
 class BackupWorker:
-    """Makes a backup whenever it is woken, and reports the result to `backed_up`."""
+    """Makes a backup whenever it is woken, and reports the result."""
 
-    def __init__(self, plan: BackupPlan, clock: Clock) -> None:
+    def __init__(
+        self, plan: BackupPlan, clock: Clock, report: ReportEnd = no_report
+    ) -> None:
         self._plan = plan
         self._clock = clock
         self._loop = Loop(clock, at_start=False)
-        self.backed_up: ReportEnd | None = None
+        self._report = report
 
     def keep_in(self, folder: Path, keep: int) -> None:
         """Use another folder or number of backups from the next backup on."""
@@ -68,8 +71,7 @@ class BackupWorker:
     async def _run_job(self) -> None:
         began = to_text(self._clock.now())
         said, failed = await self._back_up()
-        if self.backed_up is not None:
-            await self.backed_up(began, said, failed=failed)
+        await self._report(began, said, failed=failed)
 
     async def _back_up(self) -> tuple[str, bool]:
         """Return what was made or why it failed, and whether it failed."""

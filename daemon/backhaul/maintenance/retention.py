@@ -10,12 +10,11 @@ from loguru import logger
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul.runtime.loop import Loop
+from backhaul.runtime.signals import no_report
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import Retention
+    from backhaul.store.operations import ReportEnd, Retention
 
 SLICE_SECONDS = 0.005
 REST_SECONDS = 0.05
@@ -25,12 +24,18 @@ REST_SECONDS = 0.05
 class Pruner:
     """Deletes old data at the start and whenever it is woken."""
 
-    def __init__(self, retention: Retention, days: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        retention: Retention,
+        days: int,
+        clock: Clock,
+        report: ReportEnd = no_report,
+    ) -> None:
         self._retention = retention
         self._age = timedelta(days=days)
         self._clock = clock
         self._loop = Loop(clock)
-        self.pruned: Callable[[str, str], Awaitable[None]] | None = None
+        self._report = report
 
     def wake(self) -> None:
         """Start a run now."""
@@ -43,8 +48,8 @@ class Pruner:
     async def _run_job(self) -> None:
         began = to_text(self._clock.now())
         erased = await self._prune()
-        if self.pruned is not None and erased is not None:
-            await self.pruned(began, f"erased {erased}")
+        if erased is not None:
+            await self._report(began, f"erased {erased}")
 
     async def _prune(self) -> int | None:
         """Return how many bodies were erased; None if the database was busy."""

@@ -59,13 +59,13 @@ class PlatformClient:
     def __init__(
         self, transport: Transport, tracking: decoding.Tracking = decoding.TRACKING
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self.tracking = tracking
 
     @property
     def key_fingerprint(self) -> str:
         """A fingerprint of the API key in use."""
-        return self._transport.key_fingerprint
+        return self.transport.key_fingerprint
 
     async def facts(self, priority: Priority = Priority.REREAD) -> StoreFacts:
         """Read the store's own record; empty if the platform has none."""
@@ -112,7 +112,7 @@ class PlatformClient:
     ) -> Response:
         """Read an object or the first row of a list and return any response."""
         params = {"limit": 1} if path in LISTS else {}
-        return await self._transport.get(path, params, priority)
+        return await self.transport.get(path, params, priority)
 
     async def page(
         self,
@@ -169,7 +169,7 @@ class PlatformClient:
         """
         for path in LISTS:
             try:
-                answer = await self._transport.probe(path, {"limit": 1})
+                answer = await self.transport.probe(path, {"limit": 1})
             except (NotSent, OutcomeUnknown):
                 return False
             if answer.status == 429 or answer.status >= 500:
@@ -184,7 +184,7 @@ class PlatformClient:
         params: Mapping[str, str | int],
         priority: Priority = Priority.REREAD,
     ) -> Response:
-        answer = await self._transport.get(path, params, priority)
+        answer = await self.transport.get(path, params, priority)
         if not answer.ok:
             raise ReadRefused(path, answer)
         return answer

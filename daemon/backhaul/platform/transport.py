@@ -38,6 +38,7 @@ from backhaul.core.rate_limit import (
 )
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.observe.redaction import REDACTED, SHORTEST
+from backhaul.runtime.signals import StoreSignals
 from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
@@ -164,10 +165,9 @@ async def _stay(response: httpx.Response) -> None:
 class Transport:
     """The one place where httpx is used.
 
-    `require` is awaited before each request and may raise NotSent, so that nothing is
-    read from, or sent to, another store than the mirror's. Callbacks: `refused` after
-    each 401, `failing` whenever the circuit opens, `ended` after every request with its
-    method, status and seconds, `paused` when a pause of more than a minute begins.
+    It emits the signals `key_refused` after each 401, `platform_failing` whenever the
+    circuit opens, `request_ended` after every request, and `pause_began` when a pause
+    of more than a minute begins.
     """
 
     def __init__(
@@ -177,14 +177,12 @@ class Transport:
         limits: Limits,
         clock: Clock,
         transport: httpx.AsyncBaseTransport | None = None,
+        signals: StoreSignals | None = None,
     ) -> None:
         self.budget = Budget(limits.longest_pause_seconds)
         self.circuit = Circuit()
-        self.require: Callable[[], Awaitable[None]] = _let_through
-        self.refused: Callable[[str], None] = lambda _: None
-        self.failing: Callable[[], None] = lambda: None
-        self.ended: Callable[[str, str, float], None] = lambda *_: None
-        self.paused: Callable[[Pause], None] = lambda _: None
+        self._require: Callable[[], Awaitable[None]] = _let_through
+        self._signals = signals or StoreSignals()
         self._noted = _Noted()
         self._limits = limits
         self._clock = clock
@@ -224,10 +222,14 @@ class Transport:
         for client in (self._reads, self._commands):
             client.headers["Authorization"] = f"Bearer {api_key}"
 
-    def unguarded(self) -> Transport:
-        """Return a copy without `require`, to find out which store it reaches."""
+    def guarded(self, require: Callable[[], Awaitable[None]]) -> Transport:
+        """Return a copy that awaits `require` before each request.
+
+        `require` may raise NotSent, so that nothing is read from, or sent to, another
+        store than the mirror's.
+        """
         other = copy(self)
-        other.require = _let_through
+        other._require = require
         return other
 
     async def close(self) -> None:
@@ -242,7 +244,7 @@ class Transport:
         priority: Priority = Priority.REREAD,
     ) -> Response:
         """Read with retries. Raises NotSent or OutcomeUnknown."""
-        await self.require()
+        await self._require()
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_pass)
             | retry_if_result(lambda answer: answer.status in {502, 503, 504}),
@@ -260,7 +262,7 @@ class Transport:
 
     async def probe(self, path: str, params: Mapping[str, str | int]) -> Response:
         """Read once, even if the circuit is open. Raises NotSent or OutcomeUnknown."""
-        await self.require()
+        await self._require()
         request = self._reads.build_request("GET", path, params=dict(params))
         answered = False
         try:
@@ -321,7 +323,7 @@ class Transport:
         """
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         try:
-            await self.require()
+            await self._require()
             request = self._commands.build_request(
                 method, path, content=body, headers=headers
             )
@@ -362,7 +364,7 @@ class Transport:
     def _fail(self) -> None:
         self.circuit.failed()
         if self.circuit.open:
-            self.failing()
+            self._signals.platform_failing.emit()
 
     def _discreet(self, answer: Response) -> Response:
         """Redact our key in a refusal that repeats it, because refusals are stored."""
@@ -403,7 +405,8 @@ class Transport:
             raise OutcomeUnknown(_words(error)) from None
         finally:
             self._learn(headers)
-            self.ended(request.method, came, self._clock.monotonic() - began)
+            seconds = self._clock.monotonic() - began
+            self._signals.request_ended.emit(request.method, came, seconds)
         received_at = self._clock.now()
         answer = Response(response.status_code, headers, body, received_at)
         if not answer.ok:
@@ -413,7 +416,7 @@ class Transport:
             self.budget.throttled(self._clock.monotonic(), wait)
         self._note_pause(request, answer)
         if answer.status == 401:
-            self.refused(answer.said())
+            self._signals.key_refused.emit(answer.said())
         return answer
 
     def pause(self) -> Pause | None:
@@ -432,7 +435,7 @@ class Transport:
         pause = Pause(until, f"{_limit_of(answer)} to {request.method} {path}")
         self._noted.pause = pause
         if is_new:
-            self.paused(pause)
+            self._signals.pause_began.emit(pause)
 
     def _learn(self, headers: Mapping[str, str]) -> None:
         policy, limit = headers.get("ratelimit-policy"), headers.get("ratelimit")

@@ -32,19 +32,20 @@ from backhaul.push.retry_store import (
     mentioned_customer,
     retry_until_stored,
 )
-from backhaul.push.send_switch import ALL, SendSwitch
+from backhaul.push.send_switch import ALL
 from backhaul.push.send_windows import SendWindows
 from backhaul.runtime.loop import BUSY_SECONDS, IDLE_SECONDS, Loop, seconds_until
 from backhaul.store.commands import Attempt, Sendable, Transition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.requests import Dialect
-    from backhaul.platform.transport import Pause, Transport
+    from backhaul.platform.transport import Pause
+    from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import Burst
+    from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Push
     from backhaul.store.commands import Commands, UncertainCommands
     from backhaul.store.matching import Command, MatchReader
@@ -59,44 +60,43 @@ class Dispatcher:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         commands: Commands,
         uncertain: UncertainCommands,
         client: PlatformClient,
-        transport: Transport,
         dialect: Dialect,
         push: Push,
-        clock: Clock,
-        chance: Callable[[], float],
+        switch: SendSwitch,
     ) -> None:
-        self._store = store
+        self._store = context.name
+        self._clock = context.clock
+        self._chance = context.chance
+        self._signals = context.signals
         self._commands = commands
         self._uncertain = uncertain
         self._client = client
-        self._transport = transport
+        self._transport = client.transport
         self._dialect = dialect
         self._push = push
-        self._clock = clock
-        self._chance = chance
-        self.windows = SendWindows(push.eager, clock)
+        self.switch = switch
+        self.windows = SendWindows(push.eager, context.clock)
         self.bursts: dict[str, Burst] = {}
         """The runs of the jobs that send at once, by kind of command."""
-        self.on_uncertain: Callable[[], None] = lambda: None
-        self.outcome_counts: Counter[tuple[str, ...]] = Counter()
-        self.on_resolved: Callable[[], None] = lambda: None
-        self.switch = SendSwitch(store, client, clock, self._reopened)
-        transport.refused = self.switch.block_refused_key
-        transport.failing = self.switch.block_failing
-        transport.paused = self._log_pause
-        self._loop = Loop(clock)
+        self._loop = Loop(context.clock)
         self._in_flight = 0
         self._checked_at = ""
         self._wants_room = False
+        self._has_rested = False
         self._refused = False
         self._unsent: list[tuple[Command, Transition]] = []
         self._is_running = False
         self._turn = asyncio.Event()
         self._sent: Counter[str] = Counter()
+        signals = context.signals
+        signals.command_changed.connect(self.wake)
+        signals.adjustment_planned.connect(self.wake)
+        signals.sending_resumed.connect(self.wake)
+        signals.pause_began.connect(self._log_pause)
 
     def wake(self) -> None:
         """Check now whether a command is due."""
@@ -107,14 +107,10 @@ class Dispatcher:
         for burst in self.bursts.values():
             burst.request()
 
-    def command_changed(self) -> None:
-        """React to a command's new state: its ordering key may be free now."""
-        self.wake()
-        self.on_resolved()
-
-    def _reopened(self) -> None:
-        self.command_changed()
-        self.on_uncertain()
+    def send_in_runs(self, kind: str, burst: Burst) -> None:
+        """Send commands of a kind in runs, which begin when a command is planned."""
+        self.bursts[kind] = burst
+        self.windows.set_on_demand(kind)
 
     def open(self, kind: str, at: str) -> None:
         """Let commands planned by `at` leave; the scheduled jobs call this."""
@@ -176,10 +172,6 @@ class Dispatcher:
     def _may_send(self, command: Command) -> bool:
         return not self._loop.is_stopped and self.switch.allows(command.kind)
 
-    def stop_sending(self, reason: str) -> None:
-        """Block sending until a read works; the dispatcher keeps running."""
-        self.switch.block(ALL, reason)
-
     def stop(self) -> None:
         """Send nothing new; `run` finishes the requests in flight."""
         self._loop.stop()
@@ -195,7 +187,8 @@ class Dispatcher:
 
     async def _send_due(self, group: asyncio.TaskGroup) -> float:
         """Start to send what may leave now; return the seconds until more may."""
-        self._request_runs()  # also for a command whose wake-up was lost
+        if self._has_rested:
+            self._request_runs()  # also for a command whose wake-up was lost
         for command, sendable in await self._claim():
             self._in_flight += 1
             if command.kind in self.bursts:
@@ -204,7 +197,8 @@ class Dispatcher:
             group.create_task(work(command, sendable))
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
-        return 0.0 if self._loop.is_woken else await self._rest_seconds()
+        self._has_rested = not self._loop.is_woken
+        return await self._rest_seconds() if self._has_rested else 0.0
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._checked_at = to_text(self._clock.now())
@@ -250,7 +244,7 @@ class Dispatcher:
         for command, transition in self._unsent:
             state = next_state(State.PLANNED, transition.causes[0])
             self._log_state(command, state, transition.reason)
-            self.command_changed()
+            self._signals.command_changed.emit()
 
     async def _rest_seconds(self) -> float:
         """Return the seconds until the next command may leave."""
@@ -305,7 +299,7 @@ class Dispatcher:
             await self._record(command, judged, answer)
         finally:
             self._in_flight -= 1
-            self.command_changed()
+            self._signals.command_changed.emit()
 
     async def _give_back(self, command: Command, _: Sendable) -> None:
         """Give back a command that was claimed just before the stop, unsent."""
@@ -373,10 +367,10 @@ class Dispatcher:
         state = await retry_until_stored(write, self._store, self._clock)
         self._log_state(command, state, judged.verdict.reason)
         if state is State.UNCERTAIN:
-            self.on_uncertain()
+            self._signals.command_uncertain.emit()
 
     def _log_state(self, command: Command, state: State, reason: str) -> None:
-        self.outcome_counts[self._store, command.kind, state.value] += 1
+        self._signals.state_reached.emit(command.kind, state.value)
         level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"
         logger.bind(
             action=f"command.{state}", store=self._store, command=command.id

@@ -22,13 +22,13 @@ from backhaul.runtime.loop import Loop
 from backhaul.store.commands import TaggedAdjustment, audited_mark, restored_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
-    from backhaul.core.clock import Clock
     from backhaul.core.effect_proof import Move
     from backhaul.platform.client import PlatformClient
     from backhaul.push.effect_verification import EffectVerifier
     from backhaul.push.send_switch import SendSwitch
+    from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Push
     from backhaul.store.commands import HistoryTags
     from backhaul.store.operations import KeyValues
@@ -88,34 +88,31 @@ class Auditor:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         client: PlatformClient,
         tags: HistoryTags,
         marks: KeyValues,
         verifier: EffectVerifier,
-        door: SendSwitch,
-        clock: Clock,
-        chance: Callable[[], float],
-        on_resolved: Callable[[], None],
+        switch: SendSwitch,
         push: Push,
     ) -> None:
-        self._store = store
+        self._store = context.name
+        self._clock = context.clock
+        self._chance = context.chance
+        self._signals = context.signals
+        self._report = context.report
         self._client = client
         self._tags = tags
         self._marks = marks
         self._verifier = verifier
-        self._switch = door
-        self._clock = clock
-        self._chance = chance
-        self._on_resolved = on_resolved
+        self._switch = switch
         self._in_flight_seconds = push.check_after[-1]
         self._longest_seconds = max(push.check_after[-1], push.retry_cap)
-        self._loop = Loop(clock)
+        self._loop = Loop(context.clock)
         self._is_requested = False
         self._foreign = ""
         self._unavailable = ""
         self._reported: set[str] = set()
-        self.audited: Callable[[str, str], Awaitable[None]] | None = None
         self._offset = self._wall_offset()
         self._back_seconds = 0.0
         self._is_caught_up = False
@@ -154,9 +151,9 @@ class Auditor:
         self._is_requested = False
         began = to_text(self._clock.now())
         done = await self._try(starting=False)
-        if done and self.audited is not None:
+        if done:
             found = self._foreign or self._unavailable or "the history was read"
-            await self.audited(began, found)
+            await self._report("audit", began, found)
 
     def _wall_offset(self) -> float:
         return self._clock.now().timestamp() - self._clock.monotonic()
@@ -197,7 +194,7 @@ class Auditor:
             back, longest = self._back_seconds, self._longest_seconds
             await self._tags.shift(self._store, back, longest)
             self._back_seconds = 0.0
-            self._on_resolved()
+            self._wake_others()
 
     async def _audit_until_done(self, *, starting: bool) -> None:
         """Audit until it succeeds."""
@@ -212,6 +209,11 @@ class Auditor:
             )
             await self._loop.rest(wait)
             self._is_requested = False
+
+    def _wake_others(self) -> None:
+        """Let commands be checked and sent: the history changed what is known."""
+        self._signals.command_uncertain.emit()
+        self._signals.command_changed.emit()
 
     def _release(self) -> None:
         """End the hold, unless another daemon sends under this name."""
@@ -298,7 +300,7 @@ class Auditor:
         if adopted:
             self._log_restored()
         if adopted or BECOMES_EFFECT & set(meanings):
-            self._on_resolved()
+            self._wake_others()
         if (await self._verifier.observe(moves)).keeps_notes is False:
             self._log_unavailable("notes", "the platform keeps no notes")
         return adopted

@@ -31,12 +31,11 @@ from backhaul.store.commands import Check, Transition
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.platform.transport import Transport
     from backhaul.push.effect_verification import EffectVerifier
     from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import SendWindows
+    from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Push
     from backhaul.store.commands import UncertainCommand, UncertainCommands
 
@@ -58,7 +57,6 @@ class KeyedResend(Struct, frozen=True):
     safe. It may raise as a read does.
     """
 
-    transport: Transport
     client: PlatformClient
     switch: SendSwitch
     windows: SendWindows
@@ -70,26 +68,26 @@ class Resolver:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         uncertain: UncertainCommands,
         verifier: EffectVerifier,
         resend: KeyedResend,
         push: Push,
-        clock: Clock,
-        chance: Callable[[], float],
-        on_resolved: Callable[[], None],
     ) -> None:
-        self._store = store
+        self._store = context.name
+        self._clock = context.clock
+        self._chance = context.chance
+        self._command_changed = context.signals.command_changed
         self._uncertain = uncertain
         self._verifier = verifier
         self._resend = resend
+        self._transport = resend.client.transport
         self._push = push
-        self._clock = clock
-        self._chance = chance
-        self._on_resolved = on_resolved
         self._reported: set[str] = set()
         self._offset = self._wall_offset()
-        self._loop = Loop(clock)
+        self._loop = Loop(context.clock)
+        context.signals.command_uncertain.connect(self.wake)
+        context.signals.sending_resumed.connect(self.wake)
 
     def wake(self) -> None:
         """Check now whether a command became uncertain."""
@@ -114,7 +112,7 @@ class Resolver:
         if self._resend.switch.is_failing:
             return 0
         await self._postpone_after_jump()
-        most = 1 if self._resend.transport.circuit.half_open else AT_ONCE
+        most = 1 if self._transport.circuit.half_open else AT_ONCE
         due = await self._uncertain.due(self._store, most)
         if self._has_jumped():
             return 1  # the due commands were read with the new time: adjust it first
@@ -162,7 +160,7 @@ class Resolver:
         self._log_state(uncertain, state, proof.reason)
         if proof.doubled:
             report_double_effect(self._store, uncertain.command.id, proof.doubled)
-        self._on_resolved()
+        self._command_changed.emit()
 
     async def _store_check(
         self, uncertain: UncertainCommand, check: Check, transition: Transition
@@ -201,7 +199,7 @@ class Resolver:
         age = now - from_text(uncertain.first_sent_at)
         return (
             not uncertain.is_superseded
-            and uncertain.key_fingerprint == self._resend.transport.key_fingerprint
+            and uncertain.key_fingerprint == self._transport.key_fingerprint
             and from_text(uncertain.sent_at) <= now
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )
@@ -224,9 +222,9 @@ class Resolver:
         try:
             await self._require_uncertain(uncertain)
         except BaseException:
-            self._resend.transport.budget.give_back(1)
+            self._transport.budget.give_back(1)
             raise
-        answer = await self._resend.transport.send(
+        answer = await self._transport.send(
             requests.path(command),
             uncertain.request,
             idempotency_key(command.id),
@@ -254,7 +252,7 @@ class Resolver:
 
     async def _await_room(self) -> None:
         """Wait for room in the platform's rate budget, as every command does."""
-        budget, clock = self._resend.transport.budget, self._clock
+        budget, clock = self._transport.budget, self._clock
         while not budget.take(1, clock.monotonic()):
             wait = budget.wait_seconds(Priority.COMMAND, clock.monotonic())
             await clock.sleep(wait)

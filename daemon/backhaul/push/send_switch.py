@@ -13,9 +13,9 @@ from backhaul.runtime.loop import Loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul.core.clock import Clock
     from backhaul.core.outcome import Verdict
     from backhaul.platform.client import PlatformClient
+    from backhaul.runtime.signals import StoreContext
 
 PROBE_SECONDS = 30.0
 KEY_SECONDS = 2.0
@@ -35,21 +35,24 @@ class SendSwitch:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         client: PlatformClient,
-        clock: Clock,
-        opened: Callable[[], None],
+        reload_key: Callable[[], bool] | None = None,
     ) -> None:
-        self._store = store
+        self._store = context.name
         self._client = client
-        self._clock = clock
-        self._opened = opened
+        self._clock = context.clock
+        self._reload_key = reload_key
+        signals = context.signals
+        self._resumed = signals.sending_resumed
+        signals.key_refused.connect(self.block_refused_key)
+        signals.platform_failing.connect(self.block_failing)
+        signals.other_store_found.connect(self.block_all)
         self._blocked: dict[str, str] = {}
         self._reported: dict[str, str] = {}
         self._hold = ""
         self._probe_seconds = PROBE_SECONDS
-        self._loop = Loop(clock, at_start=False)
-        self.reload_key: Callable[[], bool] | None = None
+        self._loop = Loop(context.clock, at_start=False)
 
     def allows(self, kind: str) -> bool:
         """Return True if commands of this kind may be sent now."""
@@ -74,7 +77,7 @@ class SendSwitch:
     def release(self) -> None:
         """End the hold for audit."""
         self._hold = ""
-        self._opened()
+        self._resumed.emit()
 
     def block_refused_key(self, reason: str) -> None:
         """Stop sending because the platform refused the API key, even if for a read."""
@@ -93,6 +96,10 @@ class SendSwitch:
         """
         if ALL not in self._blocked or self.is_failing:
             self.block(ALL, FAILING, FAILING_PROBE_SECONDS)
+
+    def block_all(self, reason: str) -> None:
+        """Stop sending until a read works."""
+        self.block(ALL, reason)
 
     def block(
         self, what: str, reason: str, probe_seconds: float = PROBE_SECONDS
@@ -130,13 +137,13 @@ class SendSwitch:
             await self._pause()
             if await self._client.probe():
                 self._blocked.clear()
-                self._opened()
+                self._resumed.emit()
 
     async def _pause(self) -> None:
         """Wait until the next probe is due, or until there is another key to try."""
-        if self.reload_key is None:
+        if self._reload_key is None:
             await self._clock.sleep(self._probe_seconds)
             return
         ends = self._clock.monotonic() + self._probe_seconds
-        while not self.reload_key() and self._clock.monotonic() < ends:
+        while not self._reload_key() and self._clock.monotonic() < ends:
             await self._clock.sleep(KEY_SECONDS)

@@ -38,15 +38,14 @@ class SendWindows:
     def __init__(self, eager: bool, clock: Clock) -> None:
         self._clock = clock
         self._at_once = set(KINDS) if eager else set()
-        self.on_demand: set[str] = set()
-        """Kinds that leave in runs which begin when a command is planned."""
+        self._on_demand: set[str] = set()
         self._expected: set[str] = set()
         self._runs: dict[str, str] = {}
         self._opened: dict[str, str] = {}
         self._paused: dict[str, str] = {}
         self._opened_in_pause: set[str] = set()
         self._disabled: set[str] = set()
-        self.quiet: dict[str, QuietHours] = {}
+        self._quiet: dict[str, QuietHours] = {}
 
     def set_enabled(self, kind: str, enabled: bool) -> None:
         """Set whether the job of a kind is enabled; a disabled job sends nothing."""
@@ -58,17 +57,27 @@ class SendWindows:
         if not at_once:
             self._drop_run(kind)
 
+    def set_on_demand(self, kind: str) -> None:
+        """Let a kind leave in runs, which begin when a command is planned."""
+        self._on_demand.add(kind)
+
+    def set_quiet(self, kind: str, quiet: QuietHours | None) -> None:
+        """Set the quiet hours of a kind, in which no run begins; None for no hours."""
+        self._quiet.pop(kind, None)
+        if quiet is not None:
+            self._quiet[kind] = quiet
+
     def may_run(self, kind: str) -> bool:
         """Return True if a run on demand could send commands now."""
-        on_demand = kind in self._at_once and kind in self.on_demand
+        on_demand = kind in self._at_once and kind in self._on_demand
         return on_demand and kind not in self._paused and not self._is_closed(kind)
 
     def quiet_until(self, kind: str) -> datetime | None:
         """Return when quiet hours end, if nothing else prevents a run."""
-        quiet = self.quiet.get(kind)
+        quiet = self._quiet.get(kind)
         if quiet is None or kind in self._disabled or kind in self._paused:
             return None
-        on_demand = kind in self._at_once and kind in self.on_demand
+        on_demand = kind in self._at_once and kind in self._on_demand
         return quiet.over(self._clock.now()) if on_demand else None
 
     def expect_run(self, kind: str) -> None:
@@ -144,14 +153,14 @@ class SendWindows:
         if kind in self._at_once and paused is None and not self._is_closed(kind):
             if kind in self._expected:
                 return ""
-            if kind in self._runs or kind not in self.on_demand:
+            if kind in self._runs or kind not in self._on_demand:
                 return _ALWAYS
         opened = self._opened.get(kind, "")
         passes = paused is None or kind in self._opened_in_pause or opened > paused
         return opened if passes else ""
 
     def _is_closed(self, kind: str) -> bool:
-        quiet = self.quiet.get(kind)
+        quiet = self._quiet.get(kind)
         is_quiet = quiet is not None and quiet.holds(self._clock.now())
         return is_quiet or kind in self._disabled
 

@@ -31,8 +31,8 @@ from backhaul.store.stock_targets import Adjust, Wait
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from backhaul.core.clock import Clock
     from backhaul.core.stock import Computation, ProductStock, StockSnapshot
+    from backhaul.runtime.signals import StoreContext
     from backhaul.store.matching import Command
     from backhaul.store.stock_targets import Reading, Target, Targets
 
@@ -64,30 +64,29 @@ class TargetWorker:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         targets: Targets,
         reader: StockReader,
         policies: Mapping[str, Policy],
         sends_expected_stock: Callable[[], bool],
         on_hold: Callable[[], bool],
-        clock: Clock,
-        chance: Callable[[], float],
-        planned: Callable[[], None],
     ) -> None:
-        self._store = store
+        self._store = context.name
+        self._clock = context.clock
+        self._chance = context.chance
+        self._adjustment_planned = context.signals.adjustment_planned
         self._targets = targets
         self._reader = reader
         self._policies = policies
         self._sends_expected_stock = sends_expected_stock
         self._on_hold = on_hold
-        self._clock = clock
-        self._chance = chance
-        self._planned = planned
         self._failures: dict[str, int] = {}
         self._bugs: dict[str, int] = {}
         self._stopped = False
         self._checked_at = ""
-        self._loop = Loop(clock)
+        self._loop = Loop(context.clock)
+        context.signals.command_changed.connect(self.wake)
+        context.signals.sending_resumed.connect(self.wake)
 
     def wake(self) -> None:
         """Check now for a new stock count, or for a command that ended."""
@@ -178,7 +177,7 @@ class TargetWorker:
         write = partial(self._targets.decide, target, level, since, studied_at, decide)
         state, reason = await retry_until_stored(write, self._store, self._clock)
         self._log_state(target, state, reason)
-        self._planned()
+        self._adjustment_planned.emit()
 
     async def _see(self, product: str, since: str, tries: int) -> ProductStock:
         if tries:

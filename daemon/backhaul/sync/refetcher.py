@@ -22,8 +22,8 @@ from backhaul.store.inbox import LONGEST_REST_SECONDS, Arrival
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
+    from backhaul.runtime.signals import StoreContext
     from backhaul.store.inbox import Inbox, Refetch, RefetchQueue
 
 BATCH = 50
@@ -68,22 +68,20 @@ class Refetcher:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         client: PlatformClient,
         inbox: Inbox,
         refetch_queue: RefetchQueue,
-        clock: Clock,
-        chance: Callable[[], float],
-        arrived: Callable[[], None],
     ) -> None:
-        self._store = store
+        self._store = context.name
+        self._clock = context.clock
+        self._chance = context.chance
+        self._events_arrived = context.signals.events_arrived
         self._client = client
         self._inbox = inbox
         self._refetch_queue = refetch_queue
-        self._clock = clock
-        self._chance = chance
-        self._arrived = arrived
-        self._loop = Loop(clock)
+        self._loop = Loop(context.clock)
+        context.signals.refetch_queued.connect(self.wake)
         self._mirror_is_whole = False
         self._failures = 0
         self._closed_until: dict[str, float] = {}
@@ -160,7 +158,7 @@ class Refetcher:
             for body in found.bodies
         ]
         await asyncio.gather(*(self._inbox.append(arrival) for arrival in arrivals))
-        self._arrived()
+        self._events_arrived.emit()
 
     async def _keep(self, refetch: Refetch, found: _Read, began: str) -> None:
         await self._append(found, began)

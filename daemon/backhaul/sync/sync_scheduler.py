@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
@@ -32,8 +33,8 @@ from backhaul.sync.resource_types import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
 
-    from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
+    from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Reconcile
     from backhaul.store.inbox import RefetchQueue
     from backhaul.store.mirror import Pass, Passes
@@ -49,38 +50,49 @@ LATE_SECONDS = 600.0
 FEATURE = "updatedSince"
 
 
+class SyncState(Struct, frozen=True):
+    """Where the syncs of a store keep what they have read, and what they still read."""
+
+    passes: Passes
+    refetch_queue: RefetchQueue
+    marks: KeyValues
+
+
+async def nothing() -> None:
+    """Do nothing: no subscription is to be checked."""
+
+
 class Reconciler:
     """Runs backfill, polls and full syncs of one store."""
 
     def __init__(
         self,
+        context: StoreContext,
         client: PlatformClient,
         repair: MirrorRepair,
-        passes: Passes,
-        refetch_queue: RefetchQueue,
-        marks: KeyValues,
-        clock: Clock,
-        chance: Callable[[], float],
+        state: SyncState,
         facts: Callable[[], StoreFacts],
-        wake_refetcher: Callable[[], None],
         settings: Reconcile,
+        check_subscription: Callable[[], Awaitable[None]] = nothing,
     ) -> None:
-        self._store = repair.store
+        self._store = context.name
+        self._clock = clock = context.clock
+        self._chance = context.chance
+        self._refetch_queued = context.signals.refetch_queued
+        self._report = context.report
         self._client = client
         self.repair = repair
-        self._passes = passes
-        self._refetch_queue = refetch_queue
-        self._marks = marks
-        self._clock = clock
-        self._chance = chance
+        self._passes = state.passes
+        self._refetch_queue = state.refetch_queue
+        self._marks = state.marks
         self._facts = facts
-        self._wake_refetcher = wake_refetcher
         self._settings = settings
+        self._check_subscription = check_subscription
         self._incremental = Poll(
             client,
             repair,
-            passes,
-            marks,
+            state.passes,
+            state.marks,
             clock,
             settings.grace,
             settings.overlap,
@@ -93,9 +105,6 @@ class Reconciler:
         self._failures = FailureLog(repair.store)
         self._awaited = set(KINDS)
         self.filled = asyncio.Event()
-        self.check_subscription: Callable[[], Awaitable[None]] | None = None
-        self.polled: Callable[[str, str], Awaitable[None]] | None = None
-        self.fully_synced: Callable[[str, str], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
             asyncio.Lock
         )
@@ -135,9 +144,8 @@ class Reconciler:
 
     async def run(self) -> None:
         """Backfill, then poll and fully sync on request. Runs until cancelled."""
-        if self.check_subscription is not None:
-            # First: webhooks have to report what changes during a long backfill.
-            await self.check_subscription()
+        # First: webhooks have to report what changes during a long backfill.
+        await self._check_subscription()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._backfill_first())
             group.create_task(self._poll_loop.run(self._run_poll))
@@ -163,11 +171,9 @@ class Reconciler:
 
     async def _run_poll(self) -> None:
         began = to_text(self._clock.now())
-        if self.check_subscription is not None:
-            await self.check_subscription()
+        await self._check_subscription()
         ended = await self.poll([n for n in KINDS if self._read[n].is_set()])
-        if self.polled is not None:
-            await self.polled(began, _summary(ended))
+        await self._report("reconcile_incremental", began, _summary(ended))
 
     async def _sync_fully(self, name: str) -> None:
         """Read a list on each request, after it was read for the first time."""
@@ -187,10 +193,8 @@ class Reconciler:
         left.discard(name)
         if not left:
             self._full_sync = None
-            if self.fully_synced is not None:
-                await self.fully_synced(
-                    began, f"read {len(KINDS)} of {len(KINDS)} lists"
-                )
+            said = f"read {len(KINDS)} of {len(KINDS)} lists"
+            await self._report("reconcile_full", began, said)
 
     async def backfill(self) -> None:
         """Read every list that was never read completely; then request a full sync.
@@ -327,7 +331,7 @@ class Reconciler:
             self.repair,
             self._passes,
             self._refetch_queue,
-            self._wake_refetcher,
+            self._refetch_queued.emit,
             self._clock,
             priority,
         )

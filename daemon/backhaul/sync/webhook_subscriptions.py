@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.core.rate_limit import Priority
@@ -21,13 +22,25 @@ if TYPE_CHECKING:
 
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.secret_files import WebhookSecretFile
-    from backhaul.platform.transport import Response, Transport
+    from backhaul.platform.transport import Response
     from backhaul.store.operations import KeyValues
 
 HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
 REFUSED = 401
 MOST_PAGES = 100
+
+
+class AcceptedSecrets(Struct, frozen=True):
+    """The webhook secrets that the receiver accepts for one store.
+
+    `admit` accepts the platform's secrets, `accepts_any` returns whether there is one,
+    and `why_kept` why a refused delivery is no reason to replace it.
+    """
+
+    admit: Callable[[list[bytes]], Awaitable[None]]
+    accepts_any: Callable[[], bool]
+    why_kept: Callable[[], str] = lambda: ""
 
 
 class SubscriptionManager:
@@ -38,22 +51,17 @@ class SubscriptionManager:
         store: str,
         public_url: str,
         client: PlatformClient,
-        transport: Transport,
         keyring: WebhookSecretFile,
         marks: KeyValues,
-        admit: Callable[[str, list[bytes]], Awaitable[None]],
-        accepts_any: Callable[[], bool],
-        why_kept: Callable[[], str] = lambda: "",
+        accepted: AcceptedSecrets,
     ) -> None:
         self._store = store
         self.address = f"{public_url}/webhooks/{store}"
         self._client = client
-        self._transport = transport
+        self._transport = client.transport
         self._keyring = keyring
         self._marks = marks
-        self._admit = admit
-        self._accepts_any = accepts_any
-        self._why_kept = why_kept
+        self._accepted = accepted
         self._attention = ""
 
     def state(self) -> str:
@@ -143,7 +151,7 @@ class SubscriptionManager:
                 " resume it in the platform's dashboard"
             )
         kept = ""
-        if not self._accepts_any():
+        if not self._accepted.accepts_any():
             await self._replace_secret(_path(hook))
         elif hook.consecutive_failures:
             kept = await self._check_secret(hook)
@@ -191,7 +199,7 @@ class SubscriptionManager:
         refused_at = await self._refused_last(path)
         if refused_at <= (await self._marks.get(mark) or ""):
             return ""
-        if why := self._why_kept():
+        if why := self._accepted.why_kept():
             return f"a delivery was refused with 401, and its secret is kept: {why}"
         await self._replace_secret(path)
         await self._marks.put(mark, refused_at)
@@ -222,7 +230,7 @@ class SubscriptionManager:
         if not secret:
             raise Unusable("the platform's response has no secret")
         self._keyring.keep(secret)
-        await self._admit(self._store, self._keyring.secrets())
+        await self._accepted.admit(self._keyring.secrets())
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Response:
         key = f"guardian-{secrets.token_hex(16)}"
@@ -239,13 +247,13 @@ class SubscriptionManager:
 
     def _manual_text(self) -> str:
         said = "the platform's API does not offer webhook subscriptions"
-        if not self._accepts_any():
+        if not self._accepted.accepts_any():
             return said
         return f"{said}: in its dashboard, enter {_entry(self.address)}"
 
     def _report(self, said: str) -> None:
         """Set what an operator should know, and log it once."""
-        if said and not self._accepts_any():
+        if said and not self._accepted.accepts_any():
             said = f"{said}; {no_secret_text(self._store, self.address)}"
         if said and said != self._attention:
             logger.bind(action="subscription.attention", store=self._store).warning(

@@ -1,0 +1,101 @@
+"""Signals: how one part of the daemon lets others react, without knowing them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeAlias
+
+    from backhaul.core.clock import Clock
+
+    Report: TypeAlias = "Callable[..., Awaitable[None]]"
+
+P = ParamSpec("P")
+
+
+class Signal(Generic[P]):
+    """An event that any number of handlers react to.
+
+    `emit` calls the handlers at once, in the order in which they were connected, and
+    returns after the last one. A handler must not wait: most wake a worker.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: list[Callable[P, object]] = []
+
+    def connect(self, *handlers: Callable[P, object]) -> None:
+        """Call these handlers too, after those that are connected already."""
+        self._handlers += handlers
+
+    def emit(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call all handlers."""
+        for handler in self._handlers:
+            handler(*args, **kwargs)
+
+
+class StoreSignals:
+    """What the parts of one store tell each other."""
+
+    def __init__(self) -> None:
+        self.command_changed = Signal[[]]()
+        """Commands were planned or have a new state: their ordering key may be free."""
+        self.adjustment_planned = Signal[[]]()
+        """The target worker planned a command; it needs no wake itself."""
+        self.command_uncertain = Signal[[]]()
+        self.state_reached = Signal[[str, str]]()
+        """A command of a kind reached a state."""
+        self.records_accepted = Signal[[]]()
+        """Records of a connection were accepted, or wait for their order."""
+        self.events_arrived = Signal[[]]()
+        """A read of the platform is in the inbox."""
+        self.refetch_queued = Signal[[]]()
+        self.sending_resumed = Signal[[]]()
+        """The send switch opened, or the history audit released its hold."""
+        self.other_store_found = Signal[[str]]()
+        """The platform is another store than the mirror's; with the reason."""
+        self.key_refused = Signal[[str]]()
+        """The platform answered 401; with its words."""
+        self.platform_failing = Signal[[]]()
+        """A request failed while the circuit is open."""
+        self.pause_began = Signal[[Any]]()
+        """The platform's rate limit lets nothing through for more than a minute."""
+        self.request_ended = Signal[[str, str, float]]()
+        """A request ended: its method, status and seconds."""
+
+
+class SharedSignals:
+    """What the parts that serve all stores tell the others."""
+
+    def __init__(self) -> None:
+        self.events_folded = Signal[[]]()
+        """The mirror has changed."""
+        self.conflict_found = Signal[[]]()
+        """Objects wait to be fetched again."""
+        self.records_accepted = Signal[[]]()
+        """Records that had waited for their order were accepted."""
+        self.operator_decided = Signal[[]]()
+        """An operator decided about a command, a delivery or a quarantined row."""
+        self.search_changed = Signal[[]]()
+        """The search index is to be built again."""
+
+
+async def no_report(*_: object, **__: object) -> None:
+    """Report nothing: no job waits for the end of the work."""
+
+
+class StoreContext(Struct, frozen=True):
+    """What every part of one store is given.
+
+    `report` stores the end of a job's run: it takes the job, when the run began, and
+    what it did.
+    """
+
+    name: str
+    clock: Clock
+    chance: Callable[[], float]
+    signals: StoreSignals = field(default_factory=StoreSignals)
+    report: Report = no_report

@@ -1,0 +1,175 @@
+"""Parts are given what they need at construction, and little of it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.app.daemon import Daemon, Environment
+from backhaul.app.wiring import Shared, build_shop
+from backhaul.ingest.fold_worker import FoldWorker
+from backhaul.ingest.webhook_secrets import SecretRegistry
+from backhaul.runtime.signals import StoreContext, StoreSignals
+from backhaul.settings import Settings
+from scenes.clock import VirtualClock
+from scenes.databases import started_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from backhaul.app.wiring import Shop
+
+DAEMON = Path(__file__).resolve().parents[2] / "daemon/backhaul"
+BUILDERS = ("daemon", "jobs", "monitoring", "offline", "wiring")
+MOST_ARGUMENTS = 7
+
+
+def assigned(tree: ast.AST) -> Iterator[str]:
+    """Yield each attribute that is assigned on anything but `self`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            target = ast.unparse(node)
+            if target != f"self.{node.attr}":
+                yield target
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_what_builds_the_parts_assigns_nothing_to_them(name: str) -> None:
+    source = (DAEMON / f"app/{name}.py").read_text(encoding="utf-8")
+    assert list(assigned(ast.parse(source))) == []
+
+
+def test_an_assignment_from_outside_is_found() -> None:
+    tree = ast.parse("self.a = 1\nself.b.done = c.wake\nd.done, self.e = f, g\n")
+    assert list(assigned(tree)) == ["self.b.done", "d.done"]
+
+
+def constructors(source: str) -> Iterator[tuple[str, int]]:
+    """Yield each class that has a constructor, with the number of its arguments."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for inner in node.body:
+            if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
+                given = inner.args
+                yield node.name, len(given.args) + len(given.kwonlyargs) - 1
+
+
+def test_no_constructor_takes_more_than_seven_arguments() -> None:
+    found = [
+        (path.name, *one)
+        for path in DAEMON.rglob("*.py")
+        for one in constructors(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 100
+    assert [one for one in found if one[-1] > MOST_ARGUMENTS] == []
+
+
+STORE = {"base_url": "http://localhost:1", "api_key": "svc_live_nobody_listens"}
+SETTINGS = Settings.model_validate({"stores": {"main": STORE}})
+WAKES = {
+    "command_changed": {"dispatcher", "target_worker"},
+    "adjustment_planned": {"dispatcher"},
+    "command_uncertain": {"resolver"},
+    "sending_resumed": {"dispatcher", "resolver", "target_worker"},
+    "refetch_queued": {"refetcher"},
+    "events_arrived": {"fold_worker"},
+}
+"""What each signal of a store wakes: work that nothing wakes waits half a minute."""
+
+
+@pytest.fixture
+async def built(tmp_path: Path) -> AsyncIterator[tuple[Shop, FoldWorker]]:
+    """The parts of a store, as the daemon builds them, and the fold worker."""
+    clock = VirtualClock()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        fold_worker = FoldWorker(store.inbox, clock, {})
+        secrets = SecretRegistry(store.webhook_secrets, clock)
+        shared = Shared(store, fold_worker, {}, secrets, {}, lambda _: None, None)
+        context = StoreContext("main", clock, lambda: 0.5)
+        shop = build_shop(SETTINGS, context, shared)
+        yield shop, fold_worker
+        await shop.client.transport.close()
+
+
+@pytest.mark.parametrize("name", WAKES)
+async def test_a_signal_wakes_who_has_work_after_it(
+    name: str, built: tuple[Shop, FoldWorker]
+) -> None:
+    shop, fold_worker = built
+    parts: dict[str, Any] = {
+        "dispatcher": shop.sender.dispatcher,
+        "resolver": shop.sender.resolver,
+        "auditor": shop.sender.auditor,
+        "target_worker": shop.target_worker,
+        "refetcher": shop.refetcher,
+        "fold_worker": fold_worker,
+    }
+    getattr(shop.sender.context.signals, name).emit()
+    woken = {part for part, one in parts.items() if one._loop.is_woken}
+    assert woken == WAKES[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("key_refused", "401 no"), ("other_store_found", "it is sto_2")],
+)
+async def test_what_a_request_finds_blocks_sending(
+    name: str, reason: str, built: tuple[Shop, FoldWorker]
+) -> None:
+    sender = built[0].sender
+    sender.dispatcher.switch.release()
+    getattr(sender.context.signals, name).emit(reason)
+    assert sender.dispatcher.state()["stopped"] == {"everything": reason}
+
+
+PLANNED = {"retry", "commands of main", "commands of other"}
+SHARED_WAKES = {
+    "events_folded": {"indexer", "sink", *PLANNED},
+    "records_accepted": PLANNED,
+    "operator_decided": {"sink", "resolver of main", "resolver of other", *PLANNED},
+    "conflict_found": {"refetcher of main", "refetcher of other"},
+    "search_changed": {"indexer"},
+}
+
+
+def connected(woken: set[str]) -> Daemon:
+    """Return a daemon whose parts only say that they were woken."""
+
+    def part(name: str) -> Any:
+        return SimpleNamespace(wake=lambda: woken.add(name))
+
+    daemon = Daemon(SETTINGS, Environment(VirtualClock()))
+    daemon._indexer, daemon._waiting = part("indexer"), part("retry")
+    daemon._sinks = [part("sink")]
+    for store in ("main", "other"):
+        signals = StoreSignals()
+        signals.command_changed.connect(part(f"commands of {store}").wake)
+        context = StoreContext(store, VirtualClock(), lambda: 0.5, signals)
+        sender: Any = SimpleNamespace(
+            context=context, resolver=part(f"resolver of {store}")
+        )
+        shop: Any = SimpleNamespace(
+            sender=sender, refetcher=part(f"refetcher of {store}")
+        )
+        daemon._shops[store] = shop
+    daemon._connect_signals()
+    return daemon
+
+
+@pytest.mark.parametrize("name", SHARED_WAKES)
+async def test_a_shared_signal_wakes_the_parts_of_every_store(name: str) -> None:
+    woken: set[str] = set()
+    getattr(connected(woken)._signals, name).emit()
+    assert woken == SHARED_WAKES[name]
+
+
+async def test_records_of_a_connection_wake_their_own_store() -> None:
+    woken: set[str] = set()
+    daemon = connected(woken)
+    daemon._shops["other"].sender.context.signals.records_accepted.emit()
+    assert woken == {"retry", "commands of other"}
