@@ -373,10 +373,12 @@ def _whole_text(text: str, decimal: DecimalSign) -> int | None:
 def _ambiguous(value: object, decimal: DecimalSign) -> str:
     if decimal != "auto" or not isinstance(value, str):
         return ""
-    readings = {_whole_text(without_text_mark(value), sign) for sign in SIGNS}
-    if readings == {None}:
-        return ""
-    return "; is that thousands or decimals? set decimal to ',' or '.'"
+    readings = {s: _whole_text(without_text_mark(value), s) for s in SIGNS}
+    return "".join(
+        f". If it means {number}, set decimal = {sign!r}"
+        for sign, number in readings.items()
+        if number is not None
+    )
 
 
 def _shown(value: object) -> str:

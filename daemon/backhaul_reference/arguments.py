@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
         "--fixture",
         choices=FIXTURES,
         default="demo",
-        help="data in a new DIR",
+        help="sample data that the server writes to DIR if DIR is new",
     )
     add(
         "--limits",
@@ -130,8 +130,8 @@ def _add_mail_options(made: argparse.ArgumentParser) -> None:
         "--mails",
         choices=get_args(Mails),
         default="files",
-        help="where mails go without --smtp: to files in DIR/mails, or to stdout (which"
-        " omits the buyers' links)",
+        help="where the server writes mails if --smtp is not set: to files in"
+        " DIR/mails, or to stdout. On stdout the personal links of buyers are removed",
     )
     add(
         "--smtp",

@@ -166,8 +166,8 @@ def test_no_mistake_hides_another(
         ":17: connectors.elsewhere.store: there is no such store (did you mean main?)",
         ":18: connectors.elsewhere.every: must be a duration",
         ":19: connectors.elsewhere.pth: unknown setting (did you mean path?)",
-        f"{file}: holds secrets, but other users have access to it (mode 0640)"
-        f" (chmod 600 {file}",
+        f"{file}: contains secrets, but its mode 0640 gives other users access"
+        f" (run: chmod 600 {file}",
     ):
         assert expected in said, said
 
@@ -200,7 +200,7 @@ def test_a_file_that_shows_its_secrets_is_told_whether_it_is_valid_or_not(
     for more in ("", "[publik]\n"):
         file.write_text(file.read_text() + more)
         check(monkeypatch, "--config", str(file))
-        assert ("other users have access to it" in capsys.readouterr().err) is is_told
+        assert ("gives other users access" in capsys.readouterr().err) is is_told
 
 
 def test_warnings_leave_the_exit_code_and_are_in_json_too(
@@ -210,7 +210,7 @@ def test_warnings_leave_the_exit_code_and_are_in_json_too(
     assert check(monkeypatch, "--config", str(file), "--json") == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     shown, plain = warnings
-    assert shown.startswith(f"{file} holds secrets, but other users have access to it")
+    assert shown.startswith(f"{file} contains secrets, but its mode 0644 gives other")
     assert plain.startswith("stores.main.base_url is http://shop.example")
 
 

@@ -46,10 +46,10 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
     (
         planted.open_secret_file,
         "fail config",
-        "other users have access to",
+        "gives other users access",
         "chmod 600",
     ),
-    (planted.open_config, "warn secret files", "holds secrets", "chmod 600"),
+    (planted.open_config, "warn secret files", "contains secrets", "chmod 600"),
     (planted.open_folder, "warn state_dir", "open to all users", "chmod 700"),
     (
         planted.state_in_a_file,

@@ -337,7 +337,8 @@ async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
         (
             shipped("k2", "9999"),
             "waiting",
-            "stored, but order '9999' is not known; Backhaul tries it again",
+            "order '9999' is not known. The record is stored, and Backhaul will try"
+            " again",
         ),
         (Bad(key="k3", raw="", reason="no order"), "quarantined", "no order"),
     ]

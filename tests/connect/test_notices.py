@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.cli.connectors import _reason
+from backhaul.cli.connectors import _notice_lines
 from backhaul.connect.health import (
     MAX_CHARACTERS,
     MAX_NOTICES,
@@ -112,4 +112,5 @@ async def test_notices_that_fail_are_a_failure_of_the_connector(
 
 
 def test_the_list_of_connections_shows_a_notice_of_one_that_is_up() -> None:
-    assert _reason({"up": True, "reason": None, "notices": [NOTICE]}) == NOTICE
+    rows = [{"name": "drop", "up": True, "reason": None, "notices": [NOTICE]}]
+    assert _notice_lines(rows) == [f"drop: {NOTICE}"]

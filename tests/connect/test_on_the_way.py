@@ -199,7 +199,7 @@ async def test_a_parcel_waits_while_another_is_being_sent(
     receipt = await pick(twins, "k2")
     assert (receipt.state, receipt.what) == (
         "waiting",
-        f"stored, but {IN_DOUBT}; Backhaul tries it again",
+        f"{IN_DOUBT}. The record is stored, and Backhaul will try again",
     )
     answer = Attempt(payloads.instant(0), "x", 422, "why", b"{}")
     await twins.commands.record_attempt(

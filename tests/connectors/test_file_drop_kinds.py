@@ -315,4 +315,6 @@ async def test_a_file_that_no_pattern_takes_is_said_by_check(drop: Drop) -> None
     connector = drop.connector()
     await connector.open()
     await connector.check()
-    assert ["versand-0331.csv is not read" in n for n in connector.notices()] == [True]
+    assert ["'versand-0331.csv' is not read" in n for n in connector.notices()] == [
+        True
+    ]

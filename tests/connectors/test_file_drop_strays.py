@@ -102,7 +102,7 @@ async def test_check_says_what_no_pattern_takes(drop: Drop) -> None:
     await connector.check()
     (notice,) = connector.notices()
     assert notice.startswith(
-        "versand-0331.csv is not read: no pattern matches this name"
+        "'versand-0331.csv' is not read: no pattern matches this name"
     )
     assert "set a pattern" in notice
     await connector.close()
@@ -146,7 +146,7 @@ def test_many_names_are_one_sentence() -> None:
     ]
     (said,) = sentences(listed(entries, names(), ()).strays)
     assert said.startswith(
-        "versand-0.csv, versand-1.csv, versand-2.csv and 6 more are not read: "
+        "'versand-0.csv', 'versand-1.csv', 'versand-2.csv' and 6 more are not read: "
     )
 
 

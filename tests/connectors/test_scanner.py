@@ -196,8 +196,8 @@ async def test_the_answer_is_built_from_the_receipt(dock: Dock) -> None:
     assert answer.status == 200
     assert answer.body == {
         "accepted": True,
-        "what": "waiting, not done yet: kept until the order is known "
-        "(order 1001 packed)",
+        "what": "not done yet: kept until the order is known. "
+        "Expected result: order 1001 packed",
     }
 
 

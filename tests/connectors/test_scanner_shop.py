@@ -286,7 +286,7 @@ async def test_packing_what_is_no_order_is_refused_at_once(
 
 async def test_an_order_that_is_not_known_yet_waits_and_says_so(dock: Dock) -> None:
     answer = await said(dock, "1099", mode="pack")
-    assert answer.startswith("200 waiting, not done yet: stored, but order '1099'")
+    assert answer.startswith("200 not done yet: order '1099' is not known")
 
 
 async def test_an_order_may_have_the_form_of_an_article(

@@ -53,15 +53,15 @@ the variable is `BACKHAUL_` and the full name of the setting, in capital letters
 with commas between the entries, or as JSON. If all settings are in variables, you need
 no file. A variable `BACKHAUL_*` that is not a setting is an error.
 
-**Secrets.** You can give a secret in three places. If a secret is in more than one
-place, Backhaul uses the place that is lowest in this list:
+**Secrets.** You can give a secret in three places. Backhaul searches them in this
+order, and uses the first secret that it finds:
 
-1. the configuration file: the setting itself (such as `api_key`), or a setting with
-   `_file` (such as `api_key_file`) that contains the path of a file with the secret;
+1. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or
+   `BACKHAUL_STORES__MAIN__API_KEY_FILE` with the path of a file;
 2. a systemd credential: the file `$CREDENTIALS_DIRECTORY/stores_main_api_key`. Its name
    is the full name of the setting with `_` in place of each dot;
-3. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or
-   `BACKHAUL_STORES__MAIN__API_KEY_FILE` with the path of a file.
+3. the configuration file: the setting itself (such as `api_key`), or a setting with
+   `_file` (such as `api_key_file`) that contains the path of a file with the secret.
 
 Rules for secrets:
 

@@ -43,8 +43,8 @@ def test_a_list_of_secrets_stands_one_a_line(tmp_path: Path) -> None:
 def test_a_file_that_others_may_open_is_refused(mode: int, tmp_path: Path) -> None:
     secret(tmp_path, "canary-file", mode)
     assert complaints(tmp_path, KEY_FILE) == [
-        "backhaul.toml:4: stores.main.api_key_file: other users have access to"
-        f" secret (mode 0{mode:o}) (chmod 600 secret)"
+        f"backhaul.toml:4: stores.main.api_key_file: the mode 0{mode:o} of secret"
+        " gives other users access (run: chmod 600 secret)"
     ]
 
 

@@ -183,8 +183,8 @@ class FileDrop(Connector["Settings"]):
         return Bad(
             key=key_of("undeclared", [file.name, str(file.fingerprint.modified_ns)]),
             raw=file.name,
-            reason=f"{file.name} is not read: {done} is missing, or older than it; "
-            f"write {done} now, or set require_done_file = false",
+            reason=f"{file.name!r} is not read: {done!r} is missing, or older than "
+            f"this file. Write {done!r} now, or set require_done_file = false",
             locator=file.name,
         )
 

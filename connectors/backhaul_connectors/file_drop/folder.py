@@ -26,24 +26,27 @@ STRAY_SECONDS, UNFINISHED_SECONDS = 60.0, 3_600.0
 MOST_NAMED = 3
 """Most names in one sentence; it gives the number of the others."""
 NO_PATTERN = (
-    "no pattern matches this name; rename the file, or set a pattern for it "
+    "no pattern matches this name. Rename the file, or set a pattern for it "
     "(fulfillments, cancellations, stock_deltas or stock_levels)"
 )
-EMPTY = "the file is empty; write it again, or delete it"
+EMPTY = "the file is empty. Write it again, or delete it"
 UNFINISHED = (
-    "the name says that the file is still written; when its upload has failed, upload "
-    "it again, or rename it when it is complete"
+    "the name says that the file is not complete yet. If its upload failed, upload it "
+    "again. If it is complete, rename it"
 )
-ELSEWHERE = "the name has a slash, a backslash or a NUL character; rename the file"
+ELSEWHERE = "the name has a slash, a backslash or a NUL character. Rename the file"
 _NOT_FILES = (
-    (stat.S_ISLNK, "a link is never followed; put the file itself into the folder"),
-    (stat.S_ISDIR, "folders are not read; move their files into the drop folder"),
-    (stat.S_ISFIFO, "a named pipe is never opened; write a file, and remove the pipe"),
-    (stat.S_ISSOCK, "a socket is never opened; remove it from the drop folder"),
-    (stat.S_ISBLK, "a device is never opened; remove it from the drop folder"),
-    (stat.S_ISCHR, "a device is never opened; remove it from the drop folder"),
+    (stat.S_ISLNK, "a link is never followed. Put the file itself into the folder"),
+    (
+        stat.S_ISDIR,
+        "folders are not read. Move the files of the folder into the drop folder",
+    ),
+    (stat.S_ISFIFO, "a named pipe is never opened. Write a file, and remove the pipe"),
+    (stat.S_ISSOCK, "a socket is never opened. Remove it from the drop folder"),
+    (stat.S_ISBLK, "a device is never opened. Remove it from the drop folder"),
+    (stat.S_ISCHR, "a device is never opened. Remove it from the drop folder"),
 )
-_UNKNOWN = "the server does not say that this is a file; put a regular file there"
+_UNKNOWN = "the server does not say that this is a file. Put a regular file there"
 
 
 class FolderEntry(NamedTuple):
@@ -116,7 +119,7 @@ def sentences(strays: Iterable[IgnoredEntry]) -> list[str]:
     """Return one sentence for each reason, with the names of the first entries."""
     by_reason: dict[str, list[str]] = {}
     for stray in sorted(strays):
-        by_reason.setdefault(stray.why, []).append(shown(stray.name))
+        by_reason.setdefault(stray.why, []).append(repr(shown(stray.name)))
     return [f"{_named(names)} not read: {why}" for why, names in by_reason.items()]
 
 

@@ -195,8 +195,9 @@ class Settings(BaseModel):
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
-        description="What several rows of one article in one stock list mean: `sum` "
-        "adds them up, as parts of its stock; `refuse` takes none of them.",
+        description="What several rows of one article in one stock list mean. `sum`: "
+        "each row is one part of the stock, and Backhaul adds up the rows. `refuse`: "
+        "Backhaul uses none of these rows.",
     )
     absent: Literal["keep", "zero"] = Field(
         default="keep",

@@ -177,10 +177,11 @@ class ArticleIndex:
     def _why_not(self, rows: list[_Row]) -> str:
         where = f"{_lines(rows)} count the same article at the same time"
         if self._adds_up:
-            return f"{where}, and one of them cannot be used; correct it"
+            return f"{where}, but one of these lines cannot be used. Correct this line"
         return (
-            f"{where}, so none of them is taken; make them one row, or set same_sku = "
-            '"sum" if they are parts of its stock'
+            f"{where}, so Backhaul uses none of these lines. If each line is one part"
+            ' of the stock (such as one warehouse), set same_sku = "sum". Otherwise'
+            " keep only one of the lines"
         )
 
 

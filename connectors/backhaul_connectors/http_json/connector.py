@@ -60,7 +60,10 @@ if TYPE_CHECKING:
 
 
 MOST_NAMED = 5
-ADVICE = 'make them one item, or set same_sku = "sum" if they are parts of its stock'
+ADVICE = (
+    "If each item is one part of the stock (such as one warehouse), set same_sku ="
+    ' "sum". Otherwise keep only one of the items'
+)
 MOST_SEEN = 10_000
 BATCH_RECORDS = 1_000
 """Items of a full stock list that are submitted and committed together."""
@@ -114,7 +117,7 @@ class StockListItems:
         if not self._adds_up:
             named = [self._read[each][0].locator for each in places[:MOST_NAMED]]
             more = "" if len(places) <= MOST_NAMED else ", …"
-            return _refused(record, f"{', '.join(named)}{more} count it too; {ADVICE}")
+            return _refused(record, f"{', '.join(named)}{more} count it too. {ADVICE}")
         return self._sum(record, places) if place == places[0] else None
 
     def _sum(self, record: StockLevel, places: list[int]) -> StockLevel:
@@ -131,8 +134,8 @@ def _refused(record: StockLevel, why: str) -> Bad:
     return Bad(
         key=f"{record.key}:several",
         raw=record.raw,
-        reason=f"several items count the article {record.sku!r}, so none of them is "
-        f"taken: {why}",
+        reason=f"several items count the article {record.sku!r}, so Backhaul uses none "
+        f"of these items: {why}",
         locator=record.locator,
     )
 

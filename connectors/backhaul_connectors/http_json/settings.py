@@ -81,8 +81,9 @@ class List(BaseModel):
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
-        description="What several items of one article in one list mean: `sum` adds "
-        "them up, as parts of its stock; `refuse` takes none of them.",
+        description="What several items of one article in one list mean. `sum`: each "
+        "item is one part of the stock, and Backhaul adds up the items. `refuse`: "
+        "Backhaul uses none of these items.",
     )
     negative_is_zero: bool = Field(
         default=True,

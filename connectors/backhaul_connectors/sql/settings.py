@@ -338,7 +338,8 @@ class Settings(BaseModel):
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
         description="What several rows of one article mean where the whole list is "
-        "read: `sum` adds them up, as parts of its stock; `refuse` takes none of them.",
+        "read. `sum`: each row is one part of the stock, and Backhaul adds up the "
+        "rows. `refuse`: Backhaul uses none of these rows.",
     )
     absent: Literal["keep", "zero"] = Field(
         default="keep",

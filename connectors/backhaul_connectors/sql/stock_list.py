@@ -107,10 +107,11 @@ class StockListRows(Struct, frozen=True):
 
 def _refused(record: StockLevel, rows: list[_Row], same_sku: str) -> Bad:
     why = (
-        "one of them cannot be used"
+        "but one of these rows cannot be used. Correct this row"
         if same_sku == "sum"
-        else 'so none of them is taken; make them one row, or set same_sku = "sum" if '
-        "they are parts of its stock"
+        else "so Backhaul uses none of these rows. If each row is one part of the stock"
+        ' (such as one warehouse), set same_sku = "sum". Otherwise keep only one of the'
+        " rows"
     )
     return Bad(
         key=f"same-sku:{record.sku}:{record.locator}",

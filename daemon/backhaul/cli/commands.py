@@ -211,7 +211,7 @@ def resend(
 
     Caution: if the command already took effect, it takes effect twice.
     `--restock-unshipped` first cancels the order without a restock. After that,
-    Backhaul adds the units that did not ship to the stock.
+    Backhaul puts the unshipped units back into stock.
     """
     found = known_command(command, config)
     if restock_unshipped:
@@ -317,7 +317,7 @@ def resume_targets(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply the stock counts of a store again, after Backhaul stopped them.
+    """Allow the stock counts of a store again, after Backhaul stopped applying them.
 
     Backhaul stops stock counts when the adjustment of one variant also changes another
     variant; the log then shows `target.stopped`. Correct the cause first. Otherwise the

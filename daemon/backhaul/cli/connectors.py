@@ -49,6 +49,9 @@ def list_connectors(config: ConfigOption = None, as_json: JsonOption = False) ->
     rows = [_listed(settings, name, live) for name in settings.connectors]
     columns = ("name", "type", "store", "state", "reason")
     print_list(rows, columns, "the settings have no connector", as_json)
+    if not as_json:
+        for line in _notice_lines(rows):
+            typer.echo(line)
 
 
 def _live(settings: Settings) -> dict[str, Any] | None:
@@ -65,7 +68,7 @@ def _live(settings: Settings) -> dict[str, Any] | None:
 
 def _listed(
     settings: Settings, name: str, live: dict[str, Any] | None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     own = settings.connectors[name]
     seen = (live or {}).get(name)
     if not own.enabled:
@@ -79,13 +82,14 @@ def _listed(
         "type": own.type,
         "store": own.store,
         "state": state,
-        "reason": _reason(seen) if seen else None,
+        "reason": seen["reason"] if seen else None,
+        "notices": list(seen.get("notices", ())) if seen else [],
     }
 
 
-def _reason(seen: dict[str, Any]) -> str | None:
-    """Return why the connection is down, or else the notices of its connector."""
-    return seen["reason"] or "; ".join(seen.get("notices", ())) or None
+def _notice_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return one line for each notice of each connection."""
+    return [f"{row['name']}: {notice}" for row in rows for notice in row["notices"]]
 
 
 @connectors.command("check", epilog=example("connectors check erp"))

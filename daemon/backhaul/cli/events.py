@@ -136,8 +136,8 @@ def reprocess(
 ) -> None:
     """Fold stored events again, after an upgrade or a corrected setting.
 
-    Events that were already folded change nothing. A quarantined event leaves the
-    quarantine if Backhaul can fold it now.
+    If the mirror already contains an event, folding the event again changes nothing. A
+    quarantined event leaves the quarantine if Backhaul can fold it now.
     """
     selection = Selection(tuple(ids or ()), state, since)
     if everything == (selection != Selection()):

@@ -19,7 +19,8 @@ jobs = typer.Typer(
 )
 
 NameArgument = Annotated[
-    str, typer.Argument(help="Name of the job, as in: backhaul jobs list")
+    str,
+    typer.Argument(help="Name of the job. `backhaul jobs list` shows the names."),
 ]
 StoreOption = Annotated[
     str | None,

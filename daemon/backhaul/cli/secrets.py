@@ -27,7 +27,7 @@ secrets = typer.Typer(no_args_is_help=True, help="Webhook signing secrets.")
 
 @secrets.command("list")
 def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the webhook secrets, with the time of the last delivery that each signed.
+    """List the webhook secrets; show when each secret last signed a webhook.
 
     A fingerprint is the beginning of the secret's SHA-256 hash. To compute the hash:
     printf %s "$SECRET" | sha256sum
@@ -55,7 +55,7 @@ def revoke_secret(
         bool,
         typer.Option(
             "--force",
-            help="Revoke the secret even if it signed a delivery in the last 24 hours.",
+            help="Revoke the secret even if it signed a webhook in the last 24 hours.",
         ),
     ] = False,
     undo: Annotated[

@@ -153,7 +153,8 @@ def trigger(
     store: Annotated[
         str | None,
         typer.Option(
-            help="Send the event as this store's; required if there are several."
+            help="The store to which the event belongs. Required if the settings have"
+            " several stores."
         ),
     ] = None,
     to: Annotated[

@@ -22,9 +22,9 @@ EARLIEST_COUNT = "2000-01-01"
 MAX_AHEAD = timedelta(days=1)
 """A clock or a time zone may be wrong by this much."""
 AHEAD = (
-    "the time of the count, {}, is more than a day in the future, so no count"
-    " before that time would be newer. Correct the time (of the row, or of its"
-    " file) and send the count again"
+    "the time of the count, {}, is more than a day in the future. Until that time,"
+    " Backhaul would ignore every other count of this SKU as older. Correct the time"
+    " (of the row, or of its file) and send the count again"
 )
 
 

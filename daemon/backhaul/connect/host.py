@@ -149,7 +149,7 @@ MIRROR_LOOKUP_SECONDS = 2.0
 """How long a scan waits for an optional lookup in the mirror."""
 _RECEIPT_TEXTS = {
     "accepted": "on its way to the store",
-    "waiting": "stored, but {}; Backhaul tries it again",
+    "waiting": "{}. The record is stored, and Backhaul will try again",
     "duplicate": "{}",
     "conflict": "{}",
     "quarantined": "{}",

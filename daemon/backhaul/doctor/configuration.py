@@ -116,8 +116,8 @@ def _kept(settings: Settings) -> Iterator[Result]:
     for file in sorted(folder.glob("*")) if folder.is_dir() else ():
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & FORBIDDEN_BITS:
-            said = f"other users have access to {file} (mode {mode:04o})"
-            yield fail("secret files", said, f"chmod 600 {file}")
+            said = f"the mode {mode:04o} of {file} gives other users access"
+            yield fail("secret files", said, f"run: chmod 600 {file}")
 
 
 def _in_the_clear(settings: Settings) -> Iterator[Result]:
@@ -170,7 +170,7 @@ async def check_connector(name: str, own: Connector) -> Result:
         fix = (
             f"see docs/connectors/{own.type}.md, then: backhaul connectors check {name}"
         )
-        return warn("connector", "; ".join(notices), fix, name)
+        return warn("connector", ". ".join(notices), fix, name)
     return ok("connector", f"{own.type} is ready", name)
 
 

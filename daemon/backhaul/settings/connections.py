@@ -108,8 +108,9 @@ class Counts(Section):
     unseen_orders: Duration = Field(
         default=0.0,
         description="Order lag: the longest time that an order takes to reach the "
-        "back office. Backhaul subtracts the units that were sold in this time before "
-        "a count, because perhaps the count does not include these sales. Only for "
+        'back office. Example: with "5m", Backhaul subtracts from each count the units '
+        "that were sold in the 5 minutes before the count, because perhaps the back "
+        "office did not know these sales yet. Only for "
         '`quantity_means = "available"`.',
     )
     max_step: Count | None = Field(

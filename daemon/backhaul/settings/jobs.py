@@ -232,8 +232,9 @@ class StoreJob(PushJob):
     """Settings of a job that apply only to one store.
 
     Settings that you leave out come from `[jobs.NAME]`, with one exception. If you set
-    `trigger`, `every` or `cron` here, Backhaul ignores these three settings and
-    `eager` in `[jobs.NAME]`. Only jobs that send commands have `eager`.
+    `trigger`, `every` or `cron` here, this store uses none of the settings `trigger`,
+    `every`, `cron` and `eager` from `[jobs.NAME]`. Only jobs that send commands have
+    `eager`.
     """
 
 

@@ -93,9 +93,10 @@ class Public(Section):
     )
     max_waiting_bytes: Count = Field(
         default=16_777_216,
-        description="Maximum size, in bytes, of all requests together that are "
-        "arriving or that Backhaul is writing to disk. Above this size Backhaul "
-        "answers with 503. Set a value several times as large as `max_body_bytes`.",
+        description="Maximum total size, in bytes, of the requests that are not "
+        "finished: they are still arriving, or Backhaul is still writing them to "
+        "disk. Above this size Backhaul answers new requests with 503. Set a value "
+        "several times as large as `max_body_bytes`.",
     )
     slow_per_address: Count = Field(
         default=32,
@@ -194,24 +195,24 @@ class Push(Section):
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
         description="When Backhaul checks the outcome of an uncertain command. The "
         "times start at the moment when the command became uncertain. Every check can "
-        "find that the command took effect. Only at the last check Backhaul decides "
-        "that the command did not take effect. So the last time must be longer than a "
-        "request can take to reach the platform and take effect there. `looks` is the "
-        "old name of this setting. The old name still works.",
+        "find that the command took effect. Only the final check can decide that the "
+        "command did not take effect. So make the last duration of the list longer "
+        "than the longest time in which a request can reach the platform and take "
+        "effect. `looks` is the old name of this setting. The old name still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
         default="resend",
-        description="What Backhaul does with an uncertain command if the last check "
+        description="What Backhaul does with an uncertain command if the final check "
         "finds no effect. `resend`: Backhaul sends the command again. `park`: "
         "Backhaul parks the command, and an operator decides.",
     )
     cancel_partly_shipped: Literal["ask", "restock_unshipped"] = Field(
         default="ask",
-        description="What Backhaul does with a cancellation with restock if some "
-        "units of the order were shipped and are not reported as returned. `ask`: "
-        "Backhaul parks the cancellation, and an operator decides. "
-        "`restock_unshipped`: Backhaul cancels the order without restock. Then "
-        "Backhaul puts the unshipped units back into stock.",
+        description="A cancellation can ask Backhaul to put all units of the order "
+        "back into stock. This setting says what Backhaul does if some of these units "
+        "have shipped, and no return is reported. `ask`: Backhaul parks the "
+        "cancellation, and an operator decides. `restock_unshipped`: Backhaul cancels "
+        "the order, and puts only the unshipped units back into stock.",
     )
 
 

@@ -65,8 +65,11 @@ def open_to_others(file: Path, secret_options: SecretOptions) -> Finding | None:
         or not mode & FORBIDDEN_BITS
     ):
         return None
-    problem = f"holds secrets, but other users have access to it (mode {mode:04o})"
-    hint = f"chmod 600 {file}, or move the secrets into files of their own (…_file)"
+    problem = f"contains secrets, but its mode {mode:04o} gives other users access"
+    hint = (
+        f"run: chmod 600 {file}; or move each secret to a separate file, with a setting"
+        " such as api_key_file"
+    )
     return Finding(str(file), "", problem, hint)
 
 
@@ -177,8 +180,8 @@ def read_secret_file(file: Path, *, private: bool) -> str:
     except ValueError as error:
         raise SecretFileError(f"{str(file)!r} is not a path: {error}") from None
     if private and mode & FORBIDDEN_BITS:
-        problem = f"other users have access to {file} (mode {mode:04o})"
-        raise SecretFileError(problem, f"chmod 600 {file}")
+        problem = f"the mode {mode:04o} of {file} gives other users access"
+        raise SecretFileError(problem, f"run: chmod 600 {file}")
     if not text.strip():
         raise SecretFileError(f"{file} is empty")
     return text

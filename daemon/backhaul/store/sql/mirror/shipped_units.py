@@ -116,11 +116,12 @@ def _cancel(
     total = sum(quantities.values())
     other = {**command.payload, "restock": False, "restock_unshipped": True}
     return Hold(
-        f"{out} of {total} units of order {order.name} have shipped and are not"
-        f" reported as returned, but the restock would put back {total}. If the"
-        f" parcels came back: resend (cancel, restock {total}). If not: resend"
-        f" --restock-unshipped (cancel, restock {total - out}). To keep the order:"
-        " discard",
+        f"{out} of {total} units of order {order.name} have shipped, and no return is"
+        f" reported. But this cancellation would put {total} units back into stock."
+        " If the parcels came back, resend the command: this cancels"
+        f" the order and restocks {total} units. If the parcels did not come back,"
+        " resend the command with --restock-unshipped: this cancels the order and"
+        f" restocks {total - out} units. To keep the order, discard the command",
         other,
     )
 
