@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import aiohttp
@@ -42,6 +43,7 @@ from backhaul_reference.mail.transports import (
     Transport,
     login_of,
 )
+from backhaul_reference.openapi.document import document
 from backhaul_reference.platform import quirks, tasks
 from backhaul_reference.platform.clock import Clock, SystemClock, VirtualClock
 from backhaul_reference.platform.context import (
@@ -51,22 +53,113 @@ from backhaul_reference.platform.context import (
     TrackingTokens,
 )
 from backhaul_reference.platform.faults import Faults
-from backhaul_reference.platform.http.endpoint import MAX_BODY_BYTES
+from backhaul_reference.platform.http.endpoint import (
+    MAX_BODY_BYTES,
+    Call,
+    Endpoint,
+    mount,
+)
+from backhaul_reference.platform.http.fault_injection import inject_failure
 from backhaul_reference.platform.http.middleware import (
     DiscreetLogger,
     TemplateAccessLogger,
     answer_problems,
 )
+from backhaul_reference.platform.http.quirk_adapter import LEVERS, answer_by_quirks
+from backhaul_reference.platform.http.responses import (
+    data_answer,
+    json_answer,
+    raw_answer,
+)
 from backhaul_reference.platform.identifiers import IdSource, RandomBytes
+from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.platform.rate_limits import Limits
+from backhaul_reference.platform.state import stores
 from backhaul_reference.platform.state.api_keys import KeyUses
 from backhaul_reference.platform.state.database import open_reader, open_writer
 from backhaul_reference.platform.state.writer import Writer
+from backhaul_reference.platform.v1 import (
+    customers,
+    inventory,
+    orders,
+    products,
+    webhooks,
+)
+from backhaul_reference.platform.v1.auth import admit
 from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
 from backhaul_reference.platform.webhooks.dispatcher import Dispatcher
 from backhaul_reference.platform.webhooks.sender import Sender
 from backhaul_reference.platform.webhooks.ssrf_guard import PublicResolver
-from backhaul_reference.public import public_app
+from backhaul_reference.storefront import quotes, shop_page
+from backhaul_reference.storefront import routes as storefront_routes
+
+
+async def get_store(call: Call) -> web.Response:
+    return data_answer(stores.v1_view(call.store))
+
+
+STORE_ENDPOINTS = (Endpoint("GET", "/api/v1/store", get_store, "store:read"),)
+
+
+ENDPOINTS = (
+    *products.ENDPOINTS,
+    *orders.ENDPOINTS,
+    *inventory.ENDPOINTS,
+    *customers.ENDPOINTS,
+    *STORE_ENDPOINTS,
+    *webhooks.ENDPOINTS,
+    *webhooks.DELIVERY_ENDPOINTS,
+)
+
+
+def add_v1_routes(app: web.Application) -> None:
+    mount(app, ENDPOINTS, admit)
+
+
+ROBOTS = "User-agent: *\nDisallow: /storefront/orders/track/\n"
+OFFERED = (*storefront_routes.ENDPOINTS, quotes.QUOTE, *ENDPOINTS)
+
+
+def public_app(
+    platform: Platform, around: Sequence[Middleware] = ()
+) -> web.Application:
+    app = web.Application(
+        middlewares=[
+            *around,
+            storefront_routes.allow_browsers,
+            inject_failure,
+            answer_by_quirks,
+            answer_problems,
+        ],
+        client_max_size=MAX_BODY_BYTES,
+    )
+    app[PLATFORM] = platform
+    app[LEVERS] = True
+    app.router.add_get("/openapi.json", describe)
+    app.router.add_get("/healthz", health)
+    app.router.add_get("/robots.txt", robots)
+    storefront_routes.add_routes(app)
+    add_v1_routes(app)
+    shop_page.add_routes(app)
+    return app
+
+
+async def describe(request: web.Request) -> web.Response:
+    return raw_answer(_description())
+
+
+@cache
+def _description() -> bytes:
+    """The document, which is the same for the life of the program."""
+    return encode(document(OFFERED))
+
+
+async def health(request: web.Request) -> web.Response:
+    return json_answer({"status": "ok"})
+
+
+async def robots(request: web.Request) -> web.Response:
+    return web.Response(text=ROBOTS)
 
 
 def transport_of(options: Options) -> Transport:

@@ -13,7 +13,7 @@ import pytest
 
 from backhaul.app.systemd import ServiceManager
 from backhaul.errors import Busy, ConfigurationError
-from backhaul.store.sqlite.inbox_append import append_batch
+from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.clock import VirtualClock
 from scenes.service_manager import OURS, handing, kept_socket, manager

@@ -14,12 +14,12 @@ from sqlite_utils import Database
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Decision
+from backhaul.store.database import sole_writer
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.database_file import SqliteDatabase
 from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.opening import open_store
-from backhaul.store.state_dir import sole_writer
 from scenes.commands import plan
 from scenes.daemon import NOBODY, Office, in_process
 from scenes.databases import rows, started_store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.store.state_dir import sole_writer
+from backhaul.store.database import sole_writer
 from scenes.daemon import backhaul, connected_process, in_process
 from scenes.databases import count, rows
 from scenes.shopper import buy

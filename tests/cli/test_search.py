@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.store.state_dir import sole_writer
+from backhaul.store.database import sole_writer
 from scenes import payloads
 from scenes.daemon import connected_process, in_process
 from scenes.databases import rows

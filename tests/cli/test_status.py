@@ -14,7 +14,7 @@ from backhaul.alerting.problem import Problem, Severity
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
-from backhaul.cli.problems import lines
+from backhaul.cli.status import lines
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS

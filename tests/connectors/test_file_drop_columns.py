@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from backhaul.connect import registry
-from backhaul_connectors.file_drop.column_names import SYNONYMS, folded
+from backhaul_connectors.file_drop.columns import SYNONYMS, folded
 from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import Cancellation, Fulfillment, StockAdjustment, StockLevel
 from backhaul_sdk.testing import MemoryHost

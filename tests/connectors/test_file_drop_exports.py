@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.exports import cell_text, content_of, file_name
+from backhaul_connectors.file_drop.output_files import cell_text, content_of, file_name
 from backhaul_sdk import Absent, Applied, Found, Rejected
 from backhaul_sdk.testing import Failure, PushBench, PushContract, sample_change
 from connectors.dropping import Drop

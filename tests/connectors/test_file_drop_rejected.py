@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.rejected_rows import (
+from backhaul_connectors.file_drop.output_files import (
     MARK,
     merge,
     read_sheet,

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.opening import open_store
-from backhaul.store.sqlite.public_schema import INTERNAL, PUBLISHED
+from backhaul.store.sqlite.sql_console import INTERNAL, PUBLISHED
 from scenes.databases import rows
 
 if TYPE_CHECKING:

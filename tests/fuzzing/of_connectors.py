@@ -14,10 +14,10 @@ from pydantic import SecretStr
 from yarl import URL
 
 from backhaul.connect.record_matching import decode, encode
+from backhaul_connectors.courier import connector as courier_signatures
 from backhaul_connectors.courier import parsing as courier_parsing
 from backhaul_connectors.courier import polling as courier_asking
 from backhaul_connectors.courier import settings as courier_settings
-from backhaul_connectors.courier import signatures as courier_signatures
 from backhaul_connectors.courier.records import raw_of, records_of
 from backhaul_connectors.file_drop import cursor as file_cursor
 from backhaul_connectors.file_drop.cells import CellOrigin as FileOrigin

@@ -13,7 +13,7 @@ import pytest
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.store.records import NewRecord
-from backhaul.store.sql.stock_targets.retention import BATCH
+from backhaul.store.sql.operations.retention import COUNT_BATCH
 from backhaul_sdk import Fulfillment, StockLevel
 from scenes.clock import START, VirtualClock
 from scenes.databases import rows, started_store
@@ -213,7 +213,7 @@ async def test_a_slice_ends_when_its_time_is_over(
     clock = VirtualClock()
     async with started_store(tmp_path / "backhaul.db", clock) as store:
         matcher = Matcher(clock, 60)
-        for number in range(3 * BATCH):
+        for number in range(3 * COUNT_BATCH):
             level = StockLevel(
                 key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
             )
@@ -221,7 +221,7 @@ async def test_a_slice_ends_when_its_time_is_over(
             await store.records.accept("erp", "main", told, None, matcher)
         await clock.advance(60)
         step = await store.retention.prune(to_text(clock.now()), slice_seconds)
-        assert step.counts == (3 * BATCH - 1 if slice_seconds else BATCH)
+        assert step.counts == (3 * COUNT_BATCH - 1 if slice_seconds else COUNT_BATCH)
         assert step.more
 
 

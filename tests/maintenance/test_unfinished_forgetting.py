@@ -15,7 +15,7 @@ from backhaul.errors import Busy
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.store.records import NewRecord
 from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.erased_bytes import SqliteErasure
+from backhaul.store.sqlite.full_text import SqliteErasure
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none

@@ -16,7 +16,7 @@ from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
 from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.erased_bytes import SqliteErasure
+from backhaul.store.sqlite.full_text import SqliteErasure
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import (

@@ -5,7 +5,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from backhaul_reference.mail.mime import compose
+from backhaul_reference.mail.outbox_worker import compose
 from backhaul_reference.mail.texts import MailText
 
 SENDER, MAIL_ID, AT_MS = "shop@x.example", "mail_1", 1_700_000_000_123

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_reference.arguments import parse
-from backhaul_reference.mail.mime import compose
+from backhaul_reference.mail.outbox_worker import compose
 from backhaul_reference.mail.texts import MailText
 from backhaul_reference.mail.transports import ComposedMail, StdoutTransport, shown
 from scenes.loop_guard import on_purpose

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from backhaul_reference import public, server
+from backhaul_reference import server
 from backhaul_reference.data_folder import Folder, StoreRegistry
 from reference import route_table
 from reference_dashboard.conftest import Browser
@@ -43,7 +43,7 @@ def applications(shop: Shop, data: Path) -> tuple[web.Application, web.Applicati
     running = shop.running
     roll = StoreRegistry(Folder(data), running.access)
     return (
-        public.public_app(running.platform),
+        server.public_app(running.platform),
         server._control_app(running.platform, roll, "empty"),
     )
 

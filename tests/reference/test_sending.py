@@ -18,8 +18,7 @@ from backhaul_reference.platform.webhooks.delivery_faults import (
     parse_schedule,
     retry_after_seconds,
 )
-from backhaul_reference.platform.webhooks.sender import Sender
-from backhaul_reference.platform.webhooks.signing import service_signature
+from backhaul_reference.platform.webhooks.sender import Sender, service_signature
 
 URL = "https://erp.example/hook"
 

@@ -17,7 +17,7 @@ from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.v1.inventory import Adjust
 from backhaul_reference.platform.v1.orders import NewOrder
 from backhaul_reference.platform.v1.products import NewProduct
-from backhaul_reference.public import OFFERED
+from backhaul_reference.server import OFFERED
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -13,7 +13,7 @@ import pytest
 
 from backhaul_reference.openapi.document import document
 from backhaul_reference.platform.json_codec import encode
-from backhaul_reference.public import OFFERED
+from backhaul_reference.server import OFFERED
 from scenes.reference_shop import ADDRESS, CUSTOMER
 
 if TYPE_CHECKING:

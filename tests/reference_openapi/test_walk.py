@@ -18,7 +18,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from backhaul_reference.openapi import document
 from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.platform.state import events
-from backhaul_reference.public import OFFERED
+from backhaul_reference.server import OFFERED
 from reference_openapi.conflicts import conflict
 from reference_openapi.conversation import Conversation, open_conversation
 from reference_openapi.recording import record, shape

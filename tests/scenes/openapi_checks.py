@@ -16,7 +16,7 @@ from openapi_core.exceptions import OpenAPIError
 from werkzeug.datastructures import Headers, ImmutableMultiDict
 
 from backhaul_reference.openapi.document import document
-from backhaul_reference.public import OFFERED
+from backhaul_reference.server import OFFERED
 from scenes.recorded_exchanges import ACCEPTED
 
 if TYPE_CHECKING:

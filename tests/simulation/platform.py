@@ -26,7 +26,7 @@ from backhaul_reference.platform.state.api_keys import KeyUses
 from backhaul_reference.platform.state.database import Row, open_reader, open_writer
 from backhaul_reference.platform.state.events import TOPICS
 from backhaul_reference.platform.state.writer import Job, Tx, Writer, _notify
-from backhaul_reference.public import public_app
+from backhaul_reference.server import public_app
 from simulation.loop import Served
 from simulation.wire import Answer, request_bytes, talk
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from loguru import logger
 
 from backhaul.store.sqlite.opening import open_store
-from backhaul_reference.platform.webhooks.signing import Envelope
-from backhaul_reference.platform.webhooks.signing import headers as signed
+from backhaul_reference.platform.webhooks.sender import Envelope
+from backhaul_reference.platform.webhooks.sender import headers as signed
 from simulation import platform
 from simulation.clock import SimulatedClock, scheduling_by
 from simulation.loop import VirtualLoop

@@ -22,10 +22,10 @@ from backhaul.errors import (
     ConfigurationError,
     CorruptData,
 )
+from backhaul.store.database import setting_errors, sole_writer
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from backhaul.store.sqlite.opening import open_store, pending
-from backhaul.store.state_dir import setting_errors, sole_writer
 from scenes.databases import count, rows, started_store, take
 from scenes.payloads import envelope, order
 
@@ -203,7 +203,7 @@ def test_a_database_cut_in_half_is_refused(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused_by_the_number_of_the_first(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from backhaul.store.state_dir import sole_writer\n"
+        "from backhaul.store.database import sole_writer\n"
         "with sole_writer(Path(sys.argv[1])):\n"
         "    sys.stdout.write('holds\\n'); sys.stdout.flush(); sys.stdin.read()\n"
     )

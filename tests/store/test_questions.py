@@ -9,7 +9,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at
 from backhaul.store.sqlite.opening import open_store
-from backhaul.store.sqlite.public_schema import PUBLISHED
+from backhaul.store.sqlite.sql_console import PUBLISHED
 from scenes import payloads
 from scenes.databases import rows, started_store, take
 

@@ -13,8 +13,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.sql.inbox.fold import SqlInbox
+from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.inbox_append import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.databases import count, locked, rows, started_store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import Busy
-from backhaul.store.sqlite.inbox_append import append_batch
+from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.databases import count, locked, rows, started_store
 from scenes.payloads import arrival

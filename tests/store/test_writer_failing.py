@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.errors import Busy, WriterFailed
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.inbox_append import append_batch
+from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.databases import count, started_store
 from scenes.payloads import arrival

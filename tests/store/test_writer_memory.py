@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.inbox_append import CHUNK_BYTES, CHUNK_ROWS, append_batch
+from backhaul.store.sqlite.database import CHUNK_BYTES, CHUNK_ROWS, append_batch
 from scenes.databases import count, started_store, write
 from scenes.memory import sqlite_bytes
 from scenes.payloads import arrival

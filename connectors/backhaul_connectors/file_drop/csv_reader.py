@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from msgspec import Struct
 
-from backhaul_connectors.file_drop.column_names import folded
+from backhaul_connectors.file_drop.columns import folded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

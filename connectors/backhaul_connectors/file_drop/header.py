@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.cells import same
-from backhaul_connectors.file_drop.column_names import (
+from backhaul_connectors.file_drop.columns import (
     Ambiguous,
     Column,
     column_name,

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from backhaul_connectors.file_drop.cells import ROUNDED_MARK, number_text
-from backhaul_connectors.file_drop.column_names import folded, known_names, places_of
+from backhaul_connectors.file_drop.columns import folded, known_names, places_of
 from backhaul_connectors.file_drop.csv_reader import (
     MAX_ROW_BYTES,
     CsvRow,
@@ -26,7 +26,7 @@ from backhaul_connectors.file_drop.files import FileUnreadable
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.column_names import Column
+    from backhaul_connectors.file_drop.columns import Column
 
 
 MOST_NAMES = 100

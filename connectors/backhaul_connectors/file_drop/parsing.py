@@ -16,7 +16,7 @@ from backhaul_connectors.file_drop.cells import (
     whole_number,
     yes_or_no,
 )
-from backhaul_connectors.file_drop.column_names import SYNONYMS, column_of
+from backhaul_connectors.file_drop.columns import SYNONYMS, column_of
 from backhaul_connectors.file_drop.settings import zone
 from backhaul_connectors.file_drop.shipments import ShipmentRow
 from backhaul_connectors.file_drop.stock_list import LevelRow, article_of
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from backhaul_connectors.file_drop.cells import CellOrigin, Cells
-    from backhaul_connectors.file_drop.column_names import Column
-    from backhaul_connectors.file_drop.column_settings import RowFilter
+    from backhaul_connectors.file_drop.columns import Column, RowFilter
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
     from backhaul_sdk.fields import DecimalSign

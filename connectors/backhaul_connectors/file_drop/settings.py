@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from backhaul_connectors.file_drop.column_settings import (
+from backhaul_connectors.file_drop.columns import (
     CancellationColumns,
     CancellationValues,
     FulfillmentColumns,

@@ -47,9 +47,9 @@ from backhaul.push.dispatcher import end_sending
 from backhaul.runtime.loop import Loop, retry_while_busy
 from backhaul.runtime.signals import SharedSignals, StoreContext, StoreSignals
 from backhaul.settings.jobs import polling_job
+from backhaul.store.database import sole_writer
 from backhaul.store.sqlite.opening import open_store
 from backhaul.store.sqlite.writer import Writer
-from backhaul.store.state_dir import sole_writer
 from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.webhook_subscriptions import no_secret_text
 

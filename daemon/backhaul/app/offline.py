@@ -29,7 +29,7 @@ from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
 from backhaul.runtime.signals import SharedSignals, StoreContext
 from backhaul.store import database_at, open_store
-from backhaul.store.state_dir import sole_writer
+from backhaul.store.database import sole_writer
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
 from backhaul.sync.refetcher import Refetcher

@@ -10,8 +10,7 @@ from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at, open_store, test_restore
-from backhaul.store.database import manifest_of
-from backhaul.store.state_dir import sole_writer
+from backhaul.store.database import manifest_of, sole_writer
 
 if TYPE_CHECKING:
     from backhaul.store.database import Restored

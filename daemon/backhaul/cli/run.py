@@ -133,7 +133,7 @@ def demo(
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
     from backhaul.demo.screen import Screen
-    from backhaul.demo.tryton_server import keep_database
+    from backhaul.demo.tryton import keep_database
 
     screen, clock = Screen(), SystemClock()
     tryton = keep_database(screen.say) if with_tryton else None

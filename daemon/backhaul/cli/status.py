@@ -3,28 +3,99 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from backhaul.admin.accounts import TOKEN_FILE
-from backhaul.cli import context, output, problems
+from backhaul.alerting.problem import LISTS, Facts, Problem
+from backhaul.alerting.problems import find_problems
+from backhaul.app.control_socket import Control
+from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, reader
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
 from backhaul.core.clock import SystemClock
 from backhaul.core.lifecycle import State
 from backhaul.core.text import ago
+from backhaul.errors import BackhaulError
 from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from backhaul.settings import Settings
     from backhaul.store.mirror import SyncState
     from backhaul.store.read_models import Reader
+
+
+SHOWN = 3
+"""Problems of one kind that are shown if a command lists them all."""
+
+
+def current(
+    settings: Settings, known: Reader, live: Mapping[str, Any] | None
+) -> list[Problem]:
+    """Return the problems the daemon finds; without it, those of the database."""
+    if live is not None:
+        try:
+            found = Control(settings.state_dir).get("/api/problems")
+            return msgspec.convert(found, list[Problem])
+        except (BackhaulError, msgspec.ValidationError):
+            pass  # it has just ended, or is of another version
+    return find_problems(_facts(settings, known))
+
+
+def _facts(settings: Settings, known: Reader) -> Facts:
+    now = SystemClock().now()
+    silence = {
+        name: each.silent_after
+        for name, each in settings.connectors.items()
+        if each.silent_after is not None
+    }
+    return Facts(
+        status=_stopped_daemon(settings),
+        conditions=known.conditions(silence),
+        drift_rows=settings.alerts.drift_rows,
+        silence=silence,
+        now=now.timestamp(),
+        backups_missed=_unknown,
+        free_bytes=shutil.disk_usage(settings.database_file.parent).free,
+    )
+
+
+def _unknown(_: datetime) -> bool:
+    """Only the daemon knows its schedule, and says when a backup is late."""
+    return False
+
+
+def _stopped_daemon(settings: Settings) -> dict[str, Any]:
+    """Return the status of a daemon that does not run."""
+    empty = ("connectors", "news", "jobs", "subscriptions", "refused")
+    return {
+        "stores": {name: {"stopped": {}} for name in settings.stores},
+        "dry_run": settings.dry_run_connections,
+        **{name: {} for name in empty},
+    }
+
+
+def lines(found: Sequence[Problem]) -> Iterator[Line]:
+    """Yield a line for each problem; only the first of many equal ones are shown."""
+    number = Counter(problem.kind for problem in found)
+    seen: Counter[str] = Counter()
+    for problem in found:
+        kind = problem.kind
+        seen[kind] += 1
+        more = number[kind] - SHOWN if kind in LISTS else 0
+        if more <= 0 or seen[kind] <= SHOWN:
+            yield Line(problem.subject, problem.text, problem.command, problem.severity)
+        elif seen[kind] == SHOWN + 1:
+            yield Line(
+                problem.subject, f"and {more} more", LISTS[kind], problem.severity
+            )
 
 
 OPEN = (State.PARKED, State.UNCERTAIN, State.SENDING, State.PLANNED)
@@ -34,7 +105,7 @@ PACKED_WIDTH = 60
 
 def sections(found: Mapping[str, Any], now: datetime, *, exact: bool) -> list[Section]:
     """Return all sections, worst first; `exact` shows times as stored."""
-    wrong = [*problems.lines(found["problems"])]
+    wrong = [*lines(found["problems"])]
     calm = [] if wrong or not found["daemon"] else [Line("needs you", "nothing")]
     whole = "backhaul status | less"
     view = _View(found, now, exact=exact)
@@ -209,7 +280,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     live, silence = ask(settings)
     with reader(config) as known:
         found = {"daemon": live, **_read(settings, known, live)}
-        found["problems"] = problems.current(settings, known, live)
+        found["problems"] = current(settings, known, live)
         token = _token(settings, known)
     if as_json:
         output.json({**found, "problems": msgspec.to_builtins(found["problems"])})

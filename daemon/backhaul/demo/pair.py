@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.tryton_staff import TrytonStaff
+    from backhaul.demo.tryton import TrytonStaff
 
 RETRY_SCHEDULE = "0,0.2,1,5,30"
 """Seconds before each try of a webhook: a demo has no 27 hours."""
@@ -125,7 +125,7 @@ async def open_pair(
         tryton = None
         if tryton_database is not None:
             # What it imports need not be installed.
-            from backhaul.demo.tryton_staff import open_tryton
+            from backhaul.demo.tryton import open_tryton
 
             opened = open_tryton(home, free_port(), tryton_database, clock)
             tryton = await stack.enter_async_context(opened)

@@ -1,13 +1,16 @@
-"""Customers: list, one customer with orders, create and edit."""
+"""Customers, and the mails that the store sent."""
 
 from aiohttp import web
 
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.mail.texts import MailRenderer
+from backhaul_reference.platform.context import TrackingTokens
 from backhaul_reference.platform.json_codec import Document
-from backhaul_reference.platform.problems import Problem
-from backhaul_reference.platform.state import customers, order_views
-from backhaul_reference.platform.state.pagination import Window
+from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.state import customers, mail_outbox, order_views
+from backhaul_reference.platform.state.database import Row, Rows
+from backhaul_reference.platform.state.pagination import Listing, Window
 from backhaul_reference.platform.v1.customers import ChangedCustomer, NewCustomer
 
 RECENT = Window(1, 20)
@@ -119,4 +122,44 @@ ROUTES = (
     Route("GET", ONE + "/edit", edit_customer),
     Route("POST", ONE + "/edit", save, edit_customer),
     Route("POST", ONE + "/delete", delete, show_customer),
+)
+
+
+RENDERER = MailRenderer(TrackingTokens(b""), "", "")
+"""Renders mails without working tracking links: its tokens are fake."""
+MAILS = """SELECT m.*, s.subdomain FROM mail m JOIN store s ON s.id = m.store_id
+WHERE m.store_id = ?"""
+
+
+async def show_mails(context: PageContext) -> web.Response:
+    window, store_id = context.window(), context.store.id
+
+    def find(rows: Rows) -> Listing:
+        total = rows.value("SELECT COUNT(*) FROM mail WHERE store_id = ?", (store_id,))
+        sql = MAILS + " ORDER BY m.seq DESC LIMIT ? OFFSET ?"
+        found = rows.all(sql, (store_id, window.limit, window.offset))
+        shown = [
+            {**mail_outbox.view(row), "text": RENDERER.write(rows, row)}
+            for row in found
+        ]
+        return Listing(shown, total)
+
+    return context.render("mails.html", listing=context.read(find), window=window)
+
+
+async def show_mail(context: PageContext) -> web.Response:
+    def find(rows: Rows) -> Row:
+        row = rows.one(MAILS + " AND m.id = ?", (context.store.id, context.path("id")))
+        if row is None:
+            raise not_found("MAIL")
+        return row
+
+    row = context.read(find)
+    text = context.read(lambda rows: RENDERER.write(rows, row))
+    return context.render("mails_one.html", mail=mail_outbox.view(row), text=text)
+
+
+MAIL_ROUTES = (
+    Route("GET", STORE + "/mails", show_mails),
+    Route("GET", STORE + "/mails/{id}", show_mail),
 )

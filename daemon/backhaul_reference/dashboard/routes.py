@@ -11,7 +11,6 @@ from backhaul_reference.dashboard import (
     customers,
     discounts,
     login,
-    mails,
     menus,
     orders,
     products,
@@ -41,7 +40,7 @@ ROUTES = (
     *shipping_zones.ROUTES,
     *api_settings.ROUTES,
     *webhooks.ROUTES,
-    *mails.ROUTES,
+    *customers.MAIL_ROUTES,
     *test_controls.ROUTES,
 )
 OPEN = (

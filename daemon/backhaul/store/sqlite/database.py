@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from backhaul.core.clock import SystemClock
+from backhaul.core.identity import digest_of
 from backhaul.store import Store
 from backhaul.store.sql.commands.history_tags import SqlHistoryTags
 from backhaul.store.sql.commands.incidents import SqlIncidents
@@ -19,7 +20,7 @@ from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
 from backhaul.store.sql.inbox.refetch_queue import SqlRefetchQueue
 from backhaul.store.sql.inbox.reprocess import SqlReprocessing
 from backhaul.store.sql.mirror.sync_progress import SqlMirror, SqlPasses
-from backhaul.store.sql.operations import orphaned_work
+from backhaul.store.sql.operations import alert_conditions
 from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
 from backhaul.store.sql.operations.alerts import SqlAlerts
 from backhaul.store.sql.operations.gauges import SqlGauges, SqlMetricSamples
@@ -33,19 +34,69 @@ from backhaul.store.sql.records.repository import SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 from backhaul.store.sqlite import connections, full_text
 from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.erased_bytes import SqliteErasure
-from backhaul.store.sqlite.full_text import SqliteSearchIndex
-from backhaul.store.sqlite.inbox_append import append_batch
+from backhaul.store.sqlite.full_text import SqliteErasure, SqliteSearchIndex
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.read_models import Reader
-    from backhaul.store.sqlite.writer import Connect, MakeWriter
+    from backhaul.store.sqlite.writer import Connect, MakeWriter, Row
+
+
+_COLUMNS = "store, kind, topic, received_at, headers, body, digest"
+_BODY = 5
+CHUNK_ROWS = 32
+CHUNK_BYTES = 256 << 10
+"""The most rows (a power of two) and bytes of bodies that one statement inserts."""
+
+
+def append_batch(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+    """Insert rows and return their ids.
+
+    A statement inserts many rows, because the interpreter lock changes hands once for
+    each statement. Beside a busy event loop that costs more than the insert.
+    """
+    ids: list[int] = []
+    for chunk in _chunks(rows):
+        ids += _insert(connection, chunk)
+    return ids
+
+
+def _chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield the rows in order, a power of two at a time; a large body comes alone.
+
+    A cached statement keeps a copy of its last values, and each number of rows has a
+    statement of its own. Few different numbers mean few copies.
+    """
+    start = 0
+    while left := len(rows) - start:
+        number = min(CHUNK_ROWS, 1 << (left.bit_length() - 1))
+        while number > 1 and _bytes(rows[start : start + number]) > CHUNK_BYTES:
+            number //= 2
+        yield rows[start : start + number]
+        start += number
+
+
+def _bytes(rows: Sequence[Row]) -> int:
+    return sum(len(row[_BODY]) for row in rows)
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+    places = ",".join(["(?,?,?,?,?,?,?)"] * len(rows))
+    values = [value for row in rows for value in (*row, digest_of((row[_BODY],)))]
+    cursor = connection.execute(
+        f"INSERT INTO inbox ({_COLUMNS}) VALUES {places}",  # noqa: S608 - constants
+        values,
+    )
+    # With one writer and an INTEGER PRIMARY KEY the ids are consecutive.
+    last = cursor.lastrowid or 0
+    return list(range(last - len(rows) + 1, last + 1))
+
 
 T = TypeVar("T")
 
@@ -100,7 +151,7 @@ class SqliteStore(Store):
 
     async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
         return await self._writer.urgent(
-            lambda connection: orphaned_work.of_other_stores(connection, stores)
+            lambda connection: alert_conditions.of_other_stores(connection, stores)
         )
 
     def heartbeat(self) -> asyncio.Future[None]:

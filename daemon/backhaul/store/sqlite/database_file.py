@@ -140,7 +140,7 @@ class SqliteDatabase(Database):
         return StoredWebhook(event, topic, bool(is_test))
 
     def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-        from backhaul.store.sql.operations.orphaned_work import of_other_stores
+        from backhaul.store.sql.operations.alert_conditions import of_other_stores
 
         try:
             if not self._path.is_file():

@@ -1,16 +1,24 @@
-"""Full-text search with SQLite's FTS5; triggers keep it equal to its table."""
+"""Full-text search in SQLite, and erasing the bytes of erased customers."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.read_records import SearchHit
+from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.family import write
 from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
 from backhaul.store.sqlite.migrations import mirror
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from backhaul.core.clock import Clock
     from backhaul.store.sql.family import Connection
+    from backhaul.store.sqlite.engine import SqliteEngine
 
 
 class SqliteSearchIndex(SqlSearchIndex):
@@ -60,3 +68,46 @@ def _expression(text: str, prefix: str) -> str:
     """Quote each word, so that none of its signs means anything to FTS5."""
     words = (word.replace('"', '""').replace("\0", "") for word in text.split())
     return " ".join(f'"{word}"{prefix}' for word in words)
+
+
+MERGE_PAGES = 64
+NEAREST = 5
+
+
+class SqliteErasure(SqlErasure):
+    """Erases rows, and their bytes in the database file and its log."""
+
+    def __init__(self, engine: SqliteEngine, clock: Clock) -> None:
+        super().__init__(engine, clock)
+        self._path = engine.path
+        self._writer = engine.writer
+
+    def _search(
+        self, connection: Connection, text: str
+    ) -> Iterable[tuple[str, str, str]]:
+        for hit in find(connection, text, "customer", NEAREST):
+            yield hit.store, hit.id, hit.title
+
+    async def compact_search(self, *, begin: bool) -> bool:
+        def unit(connection: sqlite3.Connection) -> bool:
+            # A negative number first puts all segments on one level, to be merged.
+            before = connection.total_changes
+            connection.execute(
+                "INSERT INTO searchable_fts(searchable_fts, rank) VALUES ('merge', ?)",
+                (-MERGE_PAGES if begin else MERGE_PAGES,),
+            )
+            return connection.total_changes - before >= 2
+
+        return await self._writer.background(unit)
+
+    async def empty_log(self) -> bool:
+        return await self._writer.checkpoint()
+
+    async def holds(self, texts: Sequence[str]) -> bool:
+        return await asyncio.to_thread(holds, self._path, spellings(texts))
+
+    async def file_bytes(self) -> int:
+        return self._path.stat().st_size
+
+    async def rewrite(self) -> None:
+        await self._writer.vacuum()

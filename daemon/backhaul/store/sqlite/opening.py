@@ -10,7 +10,7 @@ from loguru import logger
 from sqlite_utils import Database
 
 from backhaul.errors import AlreadyRunning, CorruptData
-from backhaul.store.database import manifest_of
+from backhaul.store.database import OWNER_ONLY, manifest_of, setting_errors
 from backhaul.store.sqlite import (
     backup_manifest,
     connections,
@@ -20,7 +20,6 @@ from backhaul.store.sqlite import (
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.writer import Writer
-from backhaul.store.state_dir import OWNER_ONLY, setting_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from sqlite_utils import Database
 from backhaul.core.clock import for_file_name, to_text
 from backhaul.core.lifecycle import OPEN, State
 from backhaul.errors import BackhaulError, CorruptData, why
-from backhaul.store.database import Restored
+from backhaul.store.database import OWNER_ONLY, Restored, setting_errors
 from backhaul.store.sql.commands import history_tags
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sqlite import (
@@ -27,7 +27,6 @@ from backhaul.store.sqlite import (
     opening,
 )
 from backhaul.store.sqlite.migrations.versions import migrations
-from backhaul.store.state_dir import OWNER_ONLY, setting_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.lifecycle import OPEN, Cause
-from backhaul.store.sql.documents import document_of, intact
+from backhaul.store.sql.dialect import document_of, intact
 from backhaul.store.sql.mirror.write import is_erased
 from backhaul.store.sql.stock_targets import adjustments
 

@@ -26,6 +26,7 @@ from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.rows import COLUMNS, to_command
 from backhaul.store.sql.commands.transitions import apply_transition, usable
 from backhaul.store.sql.dialect import (
+    document_of,
     elements,
     greatest,
     later,
@@ -33,7 +34,6 @@ from backhaul.store.sql.dialect import (
     member,
     same,
 )
-from backhaul.store.sql.documents import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.stock_targets import late_adjustments
 

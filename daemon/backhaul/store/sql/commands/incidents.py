@@ -15,7 +15,7 @@ from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import Incident
 from backhaul.store.operations import AuditEntry
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 from backhaul.store.sql.operations.audit_log import add_entry

@@ -12,8 +12,7 @@ from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ADJUSTMENT_REASON
 from backhaul.store.commands import restored_mark
-from backhaul.store.sql.dialect import elements, member
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of, elements, member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

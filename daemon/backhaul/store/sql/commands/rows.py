@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.identity import is_intact
 from backhaul.core.lifecycle import OPEN, State, next_state
 from backhaul.store.matching import Command
-from backhaul.store.sql.documents import document_of, is_document
+from backhaul.store.sql.dialect import document_of, is_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from backhaul.store.sql.documents import as_bytes
+from backhaul.store.sql.dialect import as_bytes
 from backhaul.store.sql.records.content import record_of
 
 if TYPE_CHECKING:

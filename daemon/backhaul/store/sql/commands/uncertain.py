@@ -25,8 +25,15 @@ from backhaul.store.sql.commands.transitions import (
     park_damaged,
     usable,
 )
-from backhaul.store.sql.dialect import elements, hint, later, member, number
-from backhaul.store.sql.documents import document_of, is_document
+from backhaul.store.sql.dialect import (
+    document_of,
+    elements,
+    hint,
+    is_document,
+    later,
+    member,
+    number,
+)
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.stock_targets.adjustments import has_later_adjustment
 

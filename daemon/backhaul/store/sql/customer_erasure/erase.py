@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.store.customer_erasure import CustomerTrace, ScannedRows
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.customer_erasure import customer_lookup
-from backhaul.store.sql.dialect import has
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of, has
 from backhaul.store.sql.family import Family, background, read, write
 from backhaul.store.sql.mirror.rows import document_text
 from backhaul.store.sql.mirror.search_index import index_objects

@@ -13,7 +13,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Outgoing
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.deliveries import change_fanout
-from backhaul.store.sql.documents import document_of, is_damaged
+from backhaul.store.sql.dialect import document_of, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror.rows import NEWEST, document_text

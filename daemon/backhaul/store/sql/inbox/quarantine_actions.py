@@ -10,7 +10,7 @@ from backhaul.store.inbox import QuarantinedRow
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.mirror.lookup import MirrorReader

@@ -10,8 +10,7 @@ from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.inbox import LONGEST_REST_SECONDS, Refetch
-from backhaul.store.sql.dialect import greatest, hint
-from backhaul.store.sql.documents import is_damaged
+from backhaul.store.sql.dialect import greatest, hint, is_damaged
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.operations import kv
 

@@ -18,8 +18,14 @@ from backhaul.store.mirror import (
     Parcel,
     ReportedShipment,
 )
-from backhaul.store.sql.dialect import elements, has, hint, member
-from backhaul.store.sql.documents import document_of, is_document
+from backhaul.store.sql.dialect import (
+    document_of,
+    elements,
+    has,
+    hint,
+    is_document,
+    member,
+)
 from backhaul.store.sql.mirror import shipped_units
 from backhaul.store.sql.mirror.rows import NEWEST, document_text
 from backhaul.store.sql.stock_targets import adjustments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.read_models import IndexProgress
-from backhaul.store.sql.documents import is_document
+from backhaul.store.sql.dialect import is_document
 from backhaul.store.sql.family import Family, background
 from backhaul.store.sql.inbox.fold import CURSOR as FOLD_CURSOR
 from backhaul.store.sql.mirror.rows import DOCUMENTS, document_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.status_rank import is_refunded
 from backhaul.store.matching import Hold
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.mirror.rows import document_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
 from backhaul.core.sku_matching import near_text
 from backhaul.store.sql.commands import echoes, incidents
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror import stock_ledger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from backhaul.store.operations import (
     BackupState,
     CommandProblem,
     OpenIncident,
+    OrphanedWork,
     ParkedDelivery,
 )
 from backhaul.store.sql.dialect import contains, elements, greatest, least
@@ -20,7 +22,7 @@ from backhaul.store.sql.family import Family, read
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.fold import FOREIGN
 from backhaul.store.sql.mirror import payment_states
-from backhaul.store.sql.operations import kv, orphaned_work
+from backhaul.store.sql.operations import kv
 from backhaul.store.sql.operations.gauges import last_records, unrepaired
 from backhaul.store.sql.operations.job_runs import FAILED, RUNNING
 from backhaul.store.sql.stock_targets.adjustments import STOPPED
@@ -29,6 +31,51 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul.store.sql.family import Connection
+
+
+_OPEN = "state IN ('planned', 'sending', 'uncertain')"
+# From each name to the next one in the index, past all open commands of one store.
+_STORES = f"""
+    WITH RECURSIVE named(store) AS (
+      SELECT min(store) FROM commands WHERE {_OPEN}
+      UNION ALL
+      SELECT (SELECT min(c.store) FROM commands c
+              WHERE c.{_OPEN} AND c.store > named.store)
+      FROM named WHERE store IS NOT NULL)
+    SELECT store FROM named WHERE store IS NOT NULL
+"""  # noqa: S608 - constants
+_OTHERS = f"store NOT IN (SELECT value FROM {elements(':stores', '$')})"  # noqa: S608 - a fragment
+_COUNTS = f"""
+    SELECT store, sum(commands) AS commands, sum(counts) AS counts,
+           sum(events) AS events
+    FROM (
+      SELECT store, count(*) FILTER (WHERE kind != 'target') AS commands,
+             count(*) FILTER (WHERE kind = 'target') AS counts, 0 AS events
+      FROM commands WHERE {_OPEN} AND {_OTHERS}
+      GROUP BY store
+      UNION ALL
+      SELECT store, 0, 0, count(*) FROM inbox
+      WHERE id > (SELECT coalesce(max(id), 0) FROM event_outcomes) AND {_OTHERS}
+      GROUP BY store) AS parts
+    GROUP BY store ORDER BY store
+"""  # noqa: S608 - constants
+
+
+def open_stores(connection: Connection) -> frozenset[str]:
+    """Return the stores with an open command or an open count."""
+    return frozenset(row[0] for row in connection.execute(_STORES))
+
+
+def of_other_stores(
+    connection: Connection, stores: Iterable[str]
+) -> tuple[OrphanedWork, ...]:
+    """Return the open work of each store that is not one of these."""
+    values = {"stores": json.dumps(list(stores))}
+    return tuple(
+        OrphanedWork(store, int(commands), int(counts), int(events))
+        for store, commands, counts, events in connection.execute(_COUNTS, values)
+    )
+
 
 _PARKED = """
     SELECT id, store, kind, target, reason FROM commands WHERE state = 'parked'
@@ -149,7 +196,7 @@ def conditions(
         doubled=_doubled(connection),
         counts_stopped=kv.with_prefix(connection, STOPPED),
         backup=_backup(connection),
-        open_stores=orphaned_work.open_stores(connection),
+        open_stores=open_stores(connection),
         parked_deliveries=[
             ParkedDelivery(*row) for row in _sorted(connection, _PARKED_DELIVERIES)
         ],

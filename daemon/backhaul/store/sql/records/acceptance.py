@@ -13,8 +13,7 @@ from backhaul.store.sql.commands.shipment_parts import (
     record_parts,
     split_shipment,
 )
-from backhaul.store.sql.dialect import new_id
-from backhaul.store.sql.documents import as_bytes
+from backhaul.store.sql.dialect import as_bytes, new_id
 from backhaul.store.sql.records.content import (
     content_of,
     difference,

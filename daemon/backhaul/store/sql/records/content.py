@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 
 NOT_ASKED = (
     *("locator", "shipped_at", "listed_at", "note"),

@@ -9,7 +9,7 @@ import msgspec
 from backhaul.core.stock import ListEnd
 from backhaul.store.records import Known, Matched, RecordOutcome, Tracked, Unmatched
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.inbox import quarantine_rows
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.parcel_tracking import track

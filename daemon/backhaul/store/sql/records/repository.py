@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import QuarantinedRow
-from backhaul.store.sql.documents import as_bytes
+from backhaul.store.sql.dialect import as_bytes
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.records.acceptance import Acceptance

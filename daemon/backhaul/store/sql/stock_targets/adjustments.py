@@ -11,8 +11,7 @@ from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.rows import transition
-from backhaul.store.sql.dialect import contains, elements, has, later, member
-from backhaul.store.sql.documents import Damaged
+from backhaul.store.sql.dialect import Damaged, contains, elements, has, later, member
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul.core.clock import normalize
 from backhaul.core.lifecycle import State
 from backhaul.core.stock import ListedLevel
-from backhaul.store.sql.dialect import member
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of, member
 from backhaul.store.sql.stock_targets import adjustments
 
 if TYPE_CHECKING:

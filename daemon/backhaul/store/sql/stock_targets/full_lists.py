@@ -15,8 +15,7 @@ from backhaul.core.sku_matching import near_text
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Unmatched
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.dialect import greatest, member
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of, greatest, member
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.stock_targets.adjustments import KIND
 from backhaul.store.sql.stock_targets.count_coalescing import is_decided

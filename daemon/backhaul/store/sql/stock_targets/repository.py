@@ -19,7 +19,7 @@ from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.commands.rows import WIDTH, columns, to_command
 from backhaul.store.sql.commands.transitions import apply_transition, usable
-from backhaul.store.sql.documents import document_of
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.operations import kv
 from backhaul.store.sql.operations.audit_log import add_entry
