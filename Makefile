@@ -41,7 +41,8 @@ demo: $(READY) ## run the daemon against the reference server, with a simulated 
 	$(BIN)/backhaul demo
 
 test: $(READY) ## run the tests (WORKERS=2 processes)
-	TMPDIR=$(SCRATCH) $(BIN)/pytest -n $(WORKERS) -m "not faults and not programs"
+	TMPDIR=$(SCRATCH) $(BIN)/pytest -n $(WORKERS) -m "not faults and not programs" \
+		--prepare-on-postgres
 
 machine: $(READY) ## fetch the Debian that a test boots, once (as root)
 	PYTHONPATH=tests $(BIN)/python -m service.machine

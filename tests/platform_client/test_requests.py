@@ -140,7 +140,11 @@ PROOFS = {
     ),
 }
 DOUBTS = {
-    "other-order": (fulfill(), shipped(PARCEL, id="ord_2"), "about ord_2, not ord_1"),
+    "other-order": (
+        fulfill(),
+        shipped(PARCEL, id="ord_2"),
+        "about order ord_2, not ord_1",
+    ),
     "not-shipped": (fulfill(), shipped(), "does not show the fulfill"),
     "other-number": (
         fulfill(),
@@ -165,7 +169,7 @@ DOUBTS = {
     "not-cancelled": (CANCEL, payloads.order(), "does not show the cancel"),
     "cancelled-not-restocked": (CANCEL, cancelled(restocked=False), "does not show"),
     "cancelled-yet-restocked": (KEEP, cancelled(), "does not show"),
-    "cancelled-other-order": (CANCEL, cancelled(id="ord_2"), "about ord_2"),
+    "cancelled-other-order": (CANCEL, cancelled(id="ord_2"), "about order ord_2"),
     "no-order": (CANCEL, {"ok": True}, "without an id"),
     "list": (CANCEL, [], "holds no object"),
     "nothing": (CANCEL, None, "holds no object"),
