@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli import context
-from backhaul.store.sql.mirror.diff import MIRROR
+from backhaul.store.sql.mirror.compare_mirrors import MIRROR
 from backhaul_reference.platform import quirks as readings
 from faults.capturing import capture
 from faults.mirroring import mirroring

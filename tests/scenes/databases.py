@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core import strict_json
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.topics import fold_one
-from backhaul.store.sql.mirror.diff import MIRROR, table_rows
+from backhaul.store.sql.mirror.compare_mirrors import MIRROR, table_rows
 from backhaul.store.sqlite.connections import Connection
 from backhaul.store.sqlite.opening import open_store
 from scenes.payloads import STORE_ID, arrival

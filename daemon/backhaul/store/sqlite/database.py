@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from backhaul.core.clock import SystemClock
 from backhaul.core.identity import digest_of
 from backhaul.store import Store
-from backhaul.store.sql.commands.history_tags import SqlHistoryTags
 from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
+from backhaul.store.sql.commands.reference_tags import SqlHistoryTags
 from backhaul.store.sql.commands.repository import SqlCommands
 from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
 from backhaul.store.sql.deliveries.repository import SqlDeliveries

@@ -82,7 +82,7 @@ class SqliteDatabase(Database):
             yield connection
 
     def differences(self, other: Path) -> Iterator[Difference]:
-        from backhaul.store.sql.mirror.diff import differences
+        from backhaul.store.sql.mirror.compare_mirrors import differences
 
         with self.connection() as left, SqliteDatabase(other).connection() as right:
             yield from differences(left, right)

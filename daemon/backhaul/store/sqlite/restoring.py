@@ -18,7 +18,7 @@ from backhaul.core.clock import for_file_name, to_text
 from backhaul.core.lifecycle import OPEN, State
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store.database import OWNER_ONLY, Restored, setting_errors
-from backhaul.store.sql.commands import history_tags
+from backhaul.store.sql.commands import reference_tags
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sqlite import (
     backup_manifest,
@@ -224,7 +224,7 @@ def _begin_again(fresh: Path, stores: Iterable[str], clock: Clock) -> None:
     with closing(sqlite3.connect(fresh)) as connection:
         with connection:
             for store in stores:
-                history_tags.mark_restored(connection, store, to_text(clock.now()))
+                reference_tags.mark_restored(connection, store, to_text(clock.now()))
         connection.execute("PRAGMA journal_mode=DELETE")  # not in a transaction
 
 
