@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.dialect import rendered
 
 if TYPE_CHECKING:
     import random
@@ -117,11 +118,14 @@ class _Connection:
         return self._connection.total_changes()
 
     def execute(self, sql: str, values: Any = ()) -> _Cursor:
-        return _Cursor(self._connection, self._connection.execute(sql, values))
+        return _Cursor(
+            self._connection, self._connection.execute(rendered(sql), values)
+        )
 
     def executemany(self, sql: str, values: Any) -> _Cursor:
         return _Cursor(
-            self._connection, self._connection.executemany(sql, list(values))
+            self._connection,
+            self._connection.executemany(rendered(sql), list(values)),
         )
 
     def close(self) -> None:

@@ -143,9 +143,10 @@ KILLED = """
 import os, signal, sqlite3, sys
 from pathlib import Path
 from backhaul.core.clock import SystemClock
-from backhaul.store import opening
+from backhaul.store.sqlite import opening
+from backhaul.store.sqlite.connections import Connection
 
-class Deadly(sqlite3.Connection):
+class Deadly(Connection):
     left = 0
 
     def execute(self, *arguments):
@@ -155,7 +156,7 @@ class Deadly(sqlite3.Connection):
         return super().execute(*arguments)
 
 real = sqlite3.connect
-sqlite3.connect = lambda path, **options: real(path, factory=Deadly, **options)
+sqlite3.connect = lambda path, **more: real(path, **{**more, "factory": Deadly})
 for line in sys.stdin:
     path, left = line.rsplit(" ", 1)
     child = os.fork()
