@@ -36,6 +36,7 @@ DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
 and a fraction in another. "system" is the form that programs write: a point, and no
 thousands."""
 SIGNS: tuple[DecimalSign, ...] = (".", ",")
+_SIGN_NAMES: dict[DecimalSign, str] = {".": "point", ",": "comma"}
 LONGEST_IDENTIFIER = 500
 DIGITS_KEPT = 15
 """A spreadsheet keeps this many digits of a number and replaces the others by zeros."""
@@ -375,10 +376,17 @@ def _ambiguous(value: object, decimal: DecimalSign) -> str:
         return ""
     readings = {s: _whole_text(without_text_mark(value), s) for s in SIGNS}
     return "".join(
-        f". If it means {number}, set decimal = {sign!r}"
+        f". If the {_SIGN_NAMES[sign]} is the decimal sign{_thousands(value, sign)},"
+        f' the number is {number}: set decimal = "{sign}"'
         for sign, number in readings.items()
         if number is not None
     )
+
+
+def _thousands(value: str, decimal: DecimalSign) -> str:
+    (other,) = (sign for sign in SIGNS if sign != decimal)
+    used = other in value
+    return f" and the {_SIGN_NAMES[other]} separates thousands" if used else ""
 
 
 def _shown(value: object) -> str:

@@ -116,8 +116,9 @@ def parser() -> argparse.ArgumentParser:
         type=_quirk,
         default=[],
         metavar="NAME",
-        help="use another interpretation of the specification; repeat the option for"
-        " several",
+        help="behave differently where the API's specification is unclear, such as"
+        " no-idempotency: ignore idempotency keys; repeat the option for several"
+        " names (docs/reference-server.md lists them)",
     )
     add("--log-level", choices=LOG_LEVELS, default="info")
     _add_mail_options(made)

@@ -58,6 +58,13 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     config = office.config
     refused = in_process("quarantine", "retry", row, config=config)
     assert "could not read row 1 as a record" in refused.err
+    for words, message in (
+        ([], "level (stock count) or track (status of a parcel)"),
+        (["--kind", "list"], "--kind cannot be 'list'; use one of: fulfill"),
+    ):
+        given = [*words, "--set", "order=1001"]
+        refused = in_process("quarantine", "edit", row, *given, config=config)
+        assert message in " ".join(refused.err.split())
     strange = ["--kind", "fulfill", "--set", "colour=red"]
     refused = in_process("quarantine", "edit", row, *strange, config=config)
     assert "a fulfill has no colour" in refused.err

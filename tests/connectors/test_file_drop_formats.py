@@ -130,7 +130,10 @@ async def test_a_stock_level_row(drop: Drop) -> None:
         ("LS-S,x,", "quantity must be a whole number, not 'x'"),
         ("LS-S,1000000001,", "quantity must be from 0 to 1000000000"),
         ("LS-S,,", "quantity must be a whole number"),
-        ("LS-S,1.000,", "If it means 1000, set decimal = ','"),
+        (
+            "LS-S,1.000,",
+            'separates thousands, the number is 1000: set decimal = ","',
+        ),
         ("LS-S,1,soon", "as of is not a date: 'soon'"),
         (",1,", "the sku is empty"),
     ],

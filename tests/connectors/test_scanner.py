@@ -197,7 +197,7 @@ async def test_the_answer_is_built_from_the_receipt(dock: Dock) -> None:
     assert answer.body == {
         "accepted": True,
         "what": "not done yet: kept until the order is known. "
-        "Expected result: order 1001 packed",
+        "Result when this succeeds: order 1001 packed",
     }
 
 

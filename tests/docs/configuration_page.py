@@ -18,6 +18,7 @@ from backhaul.settings.values import (
     duration_text,
     parse_delays,
     parse_duration,
+    parse_quiet,
 )
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 Model = type[BaseModel]
+SENDING_JOBS = "the jobs that send commands; for the other jobs, see the list above"
 WORDS = {bool: "true or false", int: "whole number", float: "number", Path: "path"}
 
 INTRODUCTION = """\
@@ -103,6 +105,8 @@ def _jobs() -> Iterator[str]:
     fields = Jobs.model_fields
     names = "".join(f"- `{name}`: {f.description}\n" for name, f in fields.items())
     section = _section(f"[jobs.{ANY_NAME}]", Job, Job.model_fields)
+    default = f"`{default_text(Job.model_fields['every'])}`"
+    section = section.replace(default, f"{default} for {SENDING_JOBS}", 1)
     yield section.replace("\n\n|", f" The names are fixed:\n\n{names}\n|", 1)
     names_of: dict[Model, list[str]] = {}
     for name, field in fields.items():
@@ -181,7 +185,9 @@ def kind(info: FieldInfo) -> str:
     for type_, word in WORDS.items():
         if type_ in _types(annotation):
             return ", ".join([word, *_bounds(info)])
-    return "text"
+    if _checked_by(info, parse_quiet):
+        return "text or list of texts"
+    return "list of texts" if is_list(info) else "text"
 
 
 def _types(annotation: Any) -> set[Any]:

@@ -242,7 +242,7 @@ def _answer_to(receipt: Receipt, done: str) -> DeviceAnswer:
 
 def _sentence(receipt: Receipt, done: str) -> str:
     if receipt.state == "waiting":
-        return f"not done yet: {receipt.what}. Expected result: {done}"
+        return f"not done yet: {receipt.what}. Result when this succeeds: {done}"
     if receipt.state == "duplicate":
         return f"scanned before, nothing was repeated: {done}"
     return f"{done}: {receipt.what}" if receipt.what else done

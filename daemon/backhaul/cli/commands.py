@@ -265,7 +265,8 @@ def _decide(
 
 incidents = typer.Typer(
     no_args_is_help=True,
-    help="Facts at the platform that an operator must correct.",
+    help="Wrong results in the store, such as a parcel for a cancelled order, that an"
+    " operator must correct.",
 )
 COLUMNS = ("id", "at", "store", "command_id", "says")
 

@@ -163,15 +163,16 @@ def resolve_delivery(
         DeliveryDecision,
         typer.Option(
             "--as",
-            help="resend: send the delivery again. applied: mark it as applied. drop:"
-            " discard it. park: stop it until you decide.",
+            help="resend: send a parked or rejected delivery again. applied: mark a"
+            " parked delivery as applied. drop: discard a parked delivery. park: stop a"
+            " planned or uncertain delivery until you decide.",
         ),
     ],
     reason: ReasonOption,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Resolve a parked delivery: send it again, mark it as applied, or discard it.
+    """Resolve a parked delivery, or park a delivery that is not finished.
 
     Caution: if the back office already received the delivery, `--as resend` sends it a
     second time.

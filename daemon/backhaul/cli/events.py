@@ -170,7 +170,8 @@ def edit(
         str | None,
         typer.Option(
             help="Kind of the record, required if the row has none yet:"
-            " fulfill, cancel, adjust, level or track."
+            " fulfill (shipment), cancel (cancellation), adjust (stock adjustment),"
+            " level (stock count) or track (status of a parcel)."
         ),
     ] = None,
     reason: OptionalReason = None,
@@ -206,8 +207,9 @@ def correct(
 ) -> None:
     """Send a shipment's tracking number for an order that is already fulfilled.
 
-    The command ships no units. If the store accepts no second number for a fulfilled
-    order, the command becomes `rejected`, with that reason.
+    Backhaul plans a fulfill command that adds the tracking number and ships no units.
+    If the store does not accept a second tracking number for a fulfilled order, this
+    fulfill command becomes `rejected`, with that reason.
     """
     _change("correct", row, reason or "the number was corrected", config, as_json)
 

@@ -120,8 +120,9 @@ def replay(
 ) -> None:
     """Replay a capture: compare its result with the mirror, or send it to a URL.
 
-    Without --to, Backhaul folds the events into a temporary mirror and shows how that
-    differs from your mirror. With --to, Backhaul sends the webhooks to that URL.
+    Without --to, Backhaul folds the events into a temporary mirror, and shows the
+    differences between the temporary mirror and your mirror. With --to, Backhaul sends
+    the webhooks to that URL.
     """
     from backhaul.cli import traffic_commands  # see above
 

@@ -23,8 +23,8 @@ MAX_AHEAD = timedelta(days=1)
 """A clock or a time zone may be wrong by this much."""
 AHEAD = (
     "the time of the count, {}, is more than a day in the future. Until that time,"
-    " Backhaul would ignore every other count of this SKU as older. Correct the time"
-    " (of the row, or of its file) and send the count again"
+    " every other count of this SKU would be older than this count, and Backhaul would"
+    " ignore it. Correct the time (of the row, or of its file) and send the count again"
 )
 
 

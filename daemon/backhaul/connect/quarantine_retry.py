@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from backhaul.store.records import Records
 
 
+NEW_KINDS = {
+    "fulfill": "shipment",
+    "cancel": "cancellation",
+    "adjust": "stock adjustment",
+    "level": "stock count",
+    "track": "status of a parcel",
+}
+"""The kinds that an operator can give to a row that never became a record.
+
+The end of a full list is not among them: alone, it would set all articles to 0.
+"""
 KEPT_KIND = "kept"
 """The kind of a row that its connector keeps and applies unchanged."""
 READ_ONLY_FIELDS = frozenset(
@@ -43,7 +54,7 @@ def edited_record(
         # Older versions have no such member: no lines meant everything.
         known["record"].setdefault("everything", not known["record"].get("lines"))
     if known is None:
-        known = {"kind": kind or _kind_missing(), "record": _record_of(row)}
+        known = {"kind": _new_kind(kind), "record": _record_of(row)}
     elif known["kind"] == KEPT_KIND:
         raise BackhaulError(
             f"row {row.id} stands for something that its connector keeps, such as a "
@@ -53,7 +64,7 @@ def edited_record(
         raise BackhaulError(f"row {row.id} is a {known['kind']}, not a {kind}")
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
-        raise BackhaulError(f"there is no kind of record {known['kind']!r}; {_kinds()}")
+        raise BackhaulError(f"there is no kind of record {known['kind']!r}")
     allowed = set(type_.__struct_fields__) - READ_ONLY_FIELDS
     if strange := sorted(set(fields) - allowed):
         raise BackhaulError(
@@ -90,15 +101,20 @@ def _value(text: str) -> object:
     return text
 
 
-def _kind_missing() -> str:
-    raise BackhaulError(
-        "Backhaul could not read this row as a record, so its kind is unknown. Add"
-        f" --kind; {_kinds()}"
-    )
+def _new_kind(kind: str | None) -> str:
+    if kind is None:
+        raise BackhaulError(
+            "Backhaul could not read this row, so it does not know the kind of the"
+            f" record. Add --kind with {_kinds()}"
+        )
+    if kind not in NEW_KINDS:
+        raise BackhaulError(f"--kind cannot be {kind!r}; use {_kinds()}")
+    return kind
 
 
 def _kinds() -> str:
-    return f"the kinds are {', '.join(RECORD_TYPES)}"
+    *others, last = (f"{kind} ({meaning})" for kind, meaning in NEW_KINDS.items())
+    return f"one of: {', '.join(others)} or {last}"
 
 
 BATCH = 100

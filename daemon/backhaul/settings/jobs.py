@@ -231,9 +231,10 @@ class PushJob(Job):
 class StoreJob(PushJob):
     """Settings of a job that apply only to one store.
 
-    Settings that you leave out come from `[jobs.NAME]`, with one exception. If you set
-    `trigger`, `every` or `cron` here, this store uses none of the settings `trigger`,
-    `every`, `cron` and `eager` from `[jobs.NAME]`. Only jobs that send commands have
+    The first name is the store's, the second is the job's. If you leave out a setting,
+    the value in `[jobs.NAME]` applies. The schedule is an exception: if you set one of
+    `trigger`, `every` and `cron` for the store, Backhaul ignores all three settings,
+    and `eager`, in `[jobs.NAME]` for this store. Only jobs that send commands have
     `eager`.
     """
 

@@ -196,9 +196,9 @@ class Push(Section):
         description="When Backhaul checks the outcome of an uncertain command. The "
         "times start at the moment when the command became uncertain. Every check can "
         "find that the command took effect. Only the final check can decide that the "
-        "command did not take effect. So make the last duration of the list longer "
-        "than the longest time in which a request can reach the platform and take "
-        "effect. `looks` is the old name of this setting. The old name still works.",
+        "command did not take effect. A request can be delayed and take effect late. "
+        "The last duration of the list must be longer than the longest such delay. "
+        "`looks` is the old name of this setting. The old name still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
         default="resend",
@@ -242,9 +242,9 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll reads the changes since the previous poll. It also "
-        "reads the changes in this time before the previous poll, so that it misses "
-        "no change.",
+        description="How far each poll reaches back before the previous poll, so that "
+        'it misses no change. With "2m", a poll also reads the changes of the 2 '
+        "minutes before the previous poll.",
     )
 
 
