@@ -195,7 +195,7 @@ async def test_an_archived_file_that_was_written_anew_is_told(shift: Shift) -> N
     await shift.wait(60)
     assert shift.numbers() == {"1001": "JD1"}
     (reason,) = shift.drop.reasons()
-    assert f"archive/{NAME}: the file was rewritten" in reason
+    assert f"archive/{NAME}: the file changed in the archive" in reason
 
 
 async def test_an_archived_file_that_is_only_touched_says_nothing(shift: Shift) -> None:
@@ -235,7 +235,7 @@ async def test_names_of_unfinished_files_are_left_alone(
     assert shift.connector.notices() == []
     await shift.wait(4_000)
     (notice,) = shift.connector.notices()
-    assert "upload has failed" in notice
+    assert "the name says that the file is not complete yet" in notice
 
 
 async def test_unfinished_names_of_its_own_convention(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_of_a_done_file_that_was_forgotten_people_are_told(drop: Drop) -> 
     await drop.host.pull(connector)
     await drop.host.pull(connector)
     (reason,) = drop.reasons()
-    assert "fulfillments.csv.done is missing, or older" in reason
+    assert "'fulfillments.csv.done' is missing, or older" in reason
     os.utime(done)
     await drop.host.pull(connector)
     assert len(drop.records()) == 1

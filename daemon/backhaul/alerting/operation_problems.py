@@ -68,6 +68,7 @@ def _stopped(status: Mapping[str, Any]) -> Iterator[Problem]:
                 " automatically, unless the message asks for a restart. Until then"
                 " commands wait. Details: backhaul status",
                 subject=f"store {name}",
+                short=f"{kind} waits: {reason}",
                 command=DOCTOR,
             )
 
@@ -83,6 +84,7 @@ def _paused(status: Mapping[str, Any]) -> Iterator[Problem]:
                 " keeps answering this way, ask its support about the rate limit of"
                 " your API key",
                 subject=f"store {name}",
+                short=f"paused until {pause['until']}: {pause['reason']}",
                 command=DOCTOR,
                 severity=Severity.WARN,
             )
@@ -97,6 +99,7 @@ def _down(status: Mapping[str, Any]) -> Iterator[Problem]:
                 "fix the cause; Backhaul keeps retrying. Until then it takes no"
                 " records from it. Details: backhaul status",
                 subject=f"connector {name}",
+                short=f"down: {instance['reason']}",
                 command=f"backhaul connectors check {name}",
             )
 

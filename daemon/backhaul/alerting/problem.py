@@ -35,8 +35,8 @@ class Severity(StrEnum):
 class Problem(Struct, frozen=True):
     """One problem. `key` stays the same while it lasts; its first word is the kind.
 
-    `text` says what is wrong and `remedy` what to do; `subject` is the object in two
-    words, and `command` what to type first.
+    `text` says what is wrong and `remedy` what to do. `subject` is the object in two
+    words, `short` the text beside it (empty: `text`), and `command` what to type first.
     """
 
     key: str
@@ -44,6 +44,7 @@ class Problem(Struct, frozen=True):
     remedy: str = ""
     subject: str = ""
     command: str = ""
+    short: str = ""
     severity: Severity = Severity.FAIL
     raises_alert: bool = True
 

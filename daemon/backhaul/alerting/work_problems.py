@@ -53,6 +53,7 @@ def _parked(parked: Sequence[CommandProblem]) -> Iterator[Problem]:
             f"backhaul commands show {command.id[:8]} lists what you can do. Until"
             " you decide, Backhaul does not send it again",
             subject="parked",
+            short=f"{command.kind} of {command.target}: {command.detail}",
             command=f"backhaul commands show {command.id[:8]}",
             severity=Severity.PARKED,
         )
@@ -111,6 +112,7 @@ def _counts_stopped(
                 f"fix the cause, then run: backhaul stock resume {store}. Until then"
                 " new counts are stored and wait",
                 subject=f"counts of {store}",
+                short=f"stopped: {reason}",
                 command=f"backhaul stock resume {store}",
             )
 

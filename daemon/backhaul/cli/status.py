@@ -91,7 +91,12 @@ def lines(found: Sequence[Problem]) -> Iterator[Line]:
         seen[kind] += 1
         more = number[kind] - SHOWN if kind in LISTS else 0
         if more <= 0 or seen[kind] <= SHOWN:
-            yield Line(problem.subject, problem.text, problem.command, problem.severity)
+            yield Line(
+                problem.subject,
+                problem.short or problem.text,
+                problem.command,
+                problem.severity,
+            )
         elif seen[kind] == SHOWN + 1:
             yield Line(
                 problem.subject, f"and {more} more", LISTS[kind], problem.severity
