@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,7 @@ from scenes.databases import locked, rows
 from scenes.jobs import settings_of
 from scenes.pushing import scene, working
 from scenes.scripted_platform import message
-from scenes.waiting import until
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -59,10 +61,17 @@ async def plan(stage: Scene, order: str, kind: str = "fulfill") -> str:
 
 
 async def burst_over(stage: Scene, expected: list[tuple[str, ...]]) -> None:
-    """Let the run end, and wait until exactly these runs are written down."""
+    """Let the run end, and wait until exactly these runs are written down.
+
+    The writer's thread may answer only after the clock has moved: then it moves on.
+    """
     for _ in range(3):
         await stage.clock.advance(1)
-    await until(lambda: rows(stage.path, RUNS) == expected, f"runs: {expected}")
+    deadline = monotonic() + HANG_SECONDS
+    while rows(stage.path, RUNS) != expected:
+        assert monotonic() < deadline, (rows(stage.path, RUNS), expected)
+        await asyncio.sleep(0.01)
+        await stage.clock.advance(1)
 
 
 def run_of(sent: int, job: str = FULFILL) -> tuple[str, str, str, str]:
