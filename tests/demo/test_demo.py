@@ -135,11 +135,11 @@ def test_a_signal_stops_both_programs(number: signal.Signals, tmp_path: Path) ->
 def test_once_that_is_interrupted_gives_no_verdict(tmp_path: Path) -> None:
     arguments = ["--once", "--orders", "5000", "--keep", str(tmp_path / "kept")]
     with running(*arguments) as demo:
-        read_until(demo.stdout, "playing 5000 orders")
+        read_until(demo.stdout, "simulating 5000 orders")
         demo.send_signal(signal.SIGINT)
         output, errors = demo.communicate(timeout=HANG_SECONDS)
     assert (demo.returncode, errors) == (130, "")
-    assert "ledger" not in output
+    assert "comparison of both sides" not in output
 
 
 def test_a_program_that_dies_is_told(tmp_path: Path) -> None:

@@ -138,12 +138,12 @@ async def run_once(
 
     async def play(pair: Pair) -> Result:
         floor = floor_for(pair, at_once(orders), seed, clock)
-        screen.say(f"playing {orders} orders (seed {seed})")
+        screen.say(f"simulating {orders} orders (seed {seed})")
         async with beside(screen.follow(pair, floor, clock)):
             await floor.play()
             return await conclude(pair, floor, clock)
 
-    screen.say("starting a store and the daemon")
+    screen.say("starting the reference server and the daemon")
     with _folder(keep) as (folder, kept):
         result = await _with_pair(play, folder, clock, tryton, limits=False)
         if result is None:
@@ -174,7 +174,7 @@ async def run_live(
         async with beside(screen.follow(pair, floor, clock)):
             await floor.play()
 
-    screen.say("starting a store and the daemon")
+    screen.say("starting the reference server and the daemon")
     with _folder(keep) as (folder, _):
         await _with_pair(play, folder, clock, tryton, limits=True)
     screen.say("both programs are stopped")

@@ -63,8 +63,10 @@ class Screen:
                 await clock.sleep(LIVE_SECONDS)
 
     def show(self, ledger: Ledger) -> None:
-        """Print the ledger, and explain each of its nonzero rows."""
-        table = Table(title="ledger", box=box.SIMPLE_HEAD, show_header=False)
+        """Print the comparison, and explain each row that is not zero."""
+        table = Table(
+            title="comparison of both sides", box=box.SIMPLE_HEAD, show_header=False
+        )
         table.add_column()
         table.add_column(justify="right")
         for kind in Kind:
