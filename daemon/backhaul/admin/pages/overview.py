@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from backhaul.store.read_models import Reader
 
 MAX_ROWS = 8
-LISTED_BELOW = frozenset({"incident", "parked"})
-"""The kinds of problems that have a list of their own on the page."""
+LISTED_BELOW = frozenset({"incident", "parked", "quarantine"})
+"""The kinds of problems that have a place of their own on the page."""
 
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
