@@ -16,7 +16,7 @@ from backhaul_reference.arguments import Options
 from backhaul_reference.fixtures import loader
 from backhaul_reference.fixtures.loader import Identity
 from backhaul_reference.platform.context import Platform
-from backhaul_reference.platform.identifiers import IdSource
+from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.state import api_keys, stores
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx

@@ -53,6 +53,7 @@ from backhaul_reference.platform.context import (
     TrackingTokens,
 )
 from backhaul_reference.platform.faults import Faults
+from backhaul_reference.platform.formats import IdSource, RandomBytes
 from backhaul_reference.platform.http.endpoint import (
     MAX_BODY_BYTES,
     Call,
@@ -71,7 +72,6 @@ from backhaul_reference.platform.http.responses import (
     json_answer,
     raw_answer,
 )
-from backhaul_reference.platform.identifiers import IdSource, RandomBytes
 from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state import stores

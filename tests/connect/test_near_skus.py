@@ -113,7 +113,7 @@ async def test_what_only_looks_alike_is_named(
 ) -> None:
     await sells(store, "OTHER", sold)
     told = await level_of(store, clock, named)
-    assert f"SKU {named!r} is not known; the store's SKU {said};" in told
+    assert f"SKU {named!r} is not known; the store's SKU {said}." in told
 
 
 async def test_the_exact_article_goes_before_what_looks_the_same(

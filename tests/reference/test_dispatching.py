@@ -12,7 +12,7 @@ from backhaul_reference.platform import tasks
 from backhaul_reference.platform.clock import SystemClock
 from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.faults import Faults
-from backhaul_reference.platform.identifiers import IdSource
+from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.state.database import open_reader, open_writer
 from backhaul_reference.platform.state.writer import Writer
 from backhaul_reference.platform.webhooks.delivery_faults import (

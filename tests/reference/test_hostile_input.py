@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from backhaul_reference.platform import money, timestamps
+from backhaul_reference.platform import formats, money
 from backhaul_reference.platform.json_codec import decode_object, encode
 from backhaul_reference.platform.problems import Problem
 from scenes.reference_shop import Shop, cart
@@ -210,9 +210,9 @@ def test_money_is_read_or_refused(value: Any) -> None:
         assert 0 <= money.to_minor(value, 2) <= money.MAX_MINOR
 
 
-@given(st.integers(0, timestamps.MAX_MS))
+@given(st.integers(0, formats.MAX_MS))
 def test_instants_round_trip(ms: int) -> None:
-    assert timestamps.from_text(timestamps.to_text(ms)) == ms
+    assert formats.from_text(formats.to_text(ms)) == ms
 
 
 SCRIPTS = (

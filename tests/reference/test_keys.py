@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from scenes.reference_shop import Shop
 from scenes.waiting import until
 
@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 def ahead(shop: Shop, milliseconds: int) -> str:
-    return timestamps.to_text(shop.running.platform.clock.now_ms() + milliseconds)
+    return formats.to_text(shop.running.platform.clock.now_ms() + milliseconds)
 
 
 def kept(shop: Shop, key_id: str) -> dict[str, Any]:

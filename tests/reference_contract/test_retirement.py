@@ -4,7 +4,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from scenes.reference_shop import Shop
 
 DAY_MS = 24 * 3600 * 1000
@@ -13,7 +13,7 @@ PATH = "/retirement"
 
 async def in_days(shop: Shop, days: int) -> str:
     now = (await shop.control("POST", "/clock", {"freeze": True})).data["now"]
-    return timestamps.to_text(timestamps.from_text(now) + days * DAY_MS)
+    return formats.to_text(formats.from_text(now) + days * DAY_MS)
 
 
 async def test_nothing_is_deprecated_by_itself(shop: Shop) -> None:
@@ -29,10 +29,10 @@ async def test_every_answer_of_v1_tells_its_end(shop: Shop) -> None:
     assert told == {"deprecatedAt": await in_days(shop, 0), "sunsetAt": ends}
     for path, key in (("/store", ""), ("/orders/ord_x", ""), ("/store", "nobody")):
         headers = (await shop.v1("GET", path, key=key)).headers
-        announced = timestamps.from_text(told["deprecatedAt"]) // 1000
+        announced = formats.from_text(told["deprecatedAt"]) // 1000
         assert headers["Deprecation"] == f"@{announced}"
         moment = parsedate_to_datetime(headers["Sunset"])
-        assert moment.timestamp() == timestamps.from_text(ends) // 1000
+        assert moment.timestamp() == formats.from_text(ends) // 1000
         assert headers["Sunset"].endswith(" GMT")
     assert "Sunset" not in (await shop.shopper("GET", "/store")).headers
 

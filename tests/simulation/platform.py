@@ -19,7 +19,7 @@ from backhaul_reference.fixtures.loader import Identity
 from backhaul_reference.platform import quirks
 from backhaul_reference.platform.context import Platform, Reader, TrackingTokens
 from backhaul_reference.platform.faults import Faults
-from backhaul_reference.platform.identifiers import IdSource
+from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state import stores, subscriptions
 from backhaul_reference.platform.state.api_keys import KeyUses

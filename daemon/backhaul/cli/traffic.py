@@ -11,7 +11,7 @@ from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOpt
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
 from backhaul.store.read_models import EventFilter
-from backhaul.traffic.capture_files import NetworkFaults
+from backhaul.traffic.network_faults import NetworkFaults
 
 # `traffic_commands` does the work. It loads the store, the fold and the HTTP client, so
 # these commands import it on use.

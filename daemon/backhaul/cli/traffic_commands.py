@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store.mirror import Difference
     from backhaul.store.read_models import EventFilter
-    from backhaul.traffic.capture_files import NetworkFaults
+    from backhaul.traffic.network_faults import NetworkFaults
 
 
 MOST_DIFFERENCES = 200

@@ -5,8 +5,8 @@ import hmac
 from aiohttp import web
 
 from backhaul_reference.platform.context import PLATFORM, Platform
+from backhaul_reference.platform.formats import bytes_sent
 from backhaul_reference.platform.http.endpoint import Caller, Endpoint
-from backhaul_reference.platform.identifiers import bytes_sent
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import stock_ledger, stores
 

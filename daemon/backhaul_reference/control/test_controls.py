@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from backhaul_reference.control.auth import check_token
 from backhaul_reference.fixtures import loader
-from backhaul_reference.platform import json_codec, quirks, timestamps
+from backhaul_reference.platform import formats, json_codec, quirks
 from backhaul_reference.platform.clock import VirtualClock
 from backhaul_reference.platform.context import NOTICE_MS, Platform, Retirement
 from backhaul_reference.platform.faults import Rule
@@ -129,8 +129,8 @@ async def delete_retirement(request: web.Request) -> web.Response:
 def _retirement_view(retirement: Retirement) -> web.Response:
     return data_answer(
         {
-            "deprecatedAt": timestamps.to_text_or_none(retirement.deprecated_ms),
-            "sunsetAt": timestamps.to_text_or_none(retirement.sunset_ms),
+            "deprecatedAt": formats.to_text_or_none(retirement.deprecated_ms),
+            "sunsetAt": formats.to_text_or_none(retirement.sunset_ms),
         }
     )
 
@@ -234,14 +234,14 @@ async def move_clock(request: web.Request) -> web.Response:
 
 
 def advance(clock: VirtualClock, move: ClockMove) -> None:
-    if clock.now_ms() + move.advance * 1000 > timestamps.MAX_MS:
+    if clock.now_ms() + move.advance * 1000 > formats.MAX_MS:
         raise invalid([Flaw("/advance", "TOO_BIG", "ends after the year 9999")])
     clock.advance(move.advance)
 
 
 def _clock_view(clock: VirtualClock) -> json_codec.Document:
     return {
-        "now": timestamps.to_text(clock.now_ms()),
+        "now": formats.to_text(clock.now_ms()),
         "frozen": clock.frozen,
         "aheadSeconds": clock.ahead_seconds,
     }

@@ -5,7 +5,7 @@ from aiohttp import web
 from backhaul_reference.control.stores import NewKey
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document, decode_stored
 from backhaul_reference.platform.problems import Flaw, invalid
 from backhaul_reference.platform.state import api_keys, subscriptions
@@ -23,10 +23,10 @@ def _keys(rows: Rows, store_id: str, now_ms: int) -> list[Document]:
             "name": row["name"],
             "last4": row["last4"],
             "scopes": decode_stored(row["scopes"]),
-            "createdAt": timestamps.to_text(row["created_ms"]),
-            "usedAt": timestamps.to_text_or_none(row["used_ms"]),
-            "expiresAt": timestamps.to_text_or_none(row["expires_ms"]),
-            "revokedAt": timestamps.to_text_or_none(row["revoked_ms"]),
+            "createdAt": formats.to_text(row["created_ms"]),
+            "usedAt": formats.to_text_or_none(row["used_ms"]),
+            "expiresAt": formats.to_text_or_none(row["expires_ms"]),
+            "revokedAt": formats.to_text_or_none(row["revoked_ms"]),
             "ended": row["expires_ms"] is not None and row["expires_ms"] <= now_ms,
         }
         for row in rows.all(KEYS, (store_id,))

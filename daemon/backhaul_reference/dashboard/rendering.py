@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from backhaul_reference.platform import json_codec, timestamps
+from backhaul_reference.platform import formats, json_codec
 from backhaul_reference.platform.problems import Problem
 
 SYMBOLS = {"INR": "₹", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
@@ -69,7 +69,7 @@ def when(instant: str | None, timezone: str = "UTC") -> str:
     """Return a time in the store's time zone, for display."""
     if instant is None:
         return "—"
-    moment = datetime.fromtimestamp(timestamps.from_text(instant) / 1000, UTC)
+    moment = datetime.fromtimestamp(formats.from_text(instant) / 1000, UTC)
     local = moment.astimezone(zone_of(timezone))
     return f"{local.day} {local:%b %Y, %H:%M}"
 
@@ -78,7 +78,7 @@ def local_input(instant: str | None, timezone: str) -> str:
     """Return a time as the value of a `datetime-local` input."""
     if instant is None:
         return ""
-    moment = datetime.fromtimestamp(timestamps.from_text(instant) / 1000, UTC)
+    moment = datetime.fromtimestamp(formats.from_text(instant) / 1000, UTC)
     return f"{moment.astimezone(zone_of(timezone)):%Y-%m-%dT%H:%M:%S}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from backhaul_reference.platform.identifiers import bytes_sent, sha256_hex
+from backhaul_reference.platform.formats import bytes_sent, sha256_hex
 from backhaul_reference.platform.problems import Problem
 
 COOKIE = "backhaul_reference_session"

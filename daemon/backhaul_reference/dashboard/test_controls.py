@@ -15,7 +15,7 @@ from backhaul_reference.control.test_controls import (
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
 from backhaul_reference.fixtures import loader
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.faults import HTTP, WEBHOOKS
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
@@ -159,7 +159,7 @@ async def show_clock(context: PageContext) -> web.Response:
     clock = context.request.app[CLOCK]
     return context.render(
         "clock.html",
-        now=timestamps.to_text(clock.now_ms()),
+        now=formats.to_text(clock.now_ms()),
         frozen=clock.frozen,
         ahead=round(clock.ahead_seconds),
         steps=STEPS,

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from backhaul_reference.platform.clock import Clock
 from backhaul_reference.platform.faults import Faults
-from backhaul_reference.platform.identifiers import IdSource, sha256_hex
+from backhaul_reference.platform.formats import IdSource, sha256_hex
 from backhaul_reference.platform.quirks import Quirks
 from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state.api_keys import KeyUses

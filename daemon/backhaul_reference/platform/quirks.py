@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
 
 PLAIN = (
@@ -183,7 +183,7 @@ def _object(quirks: Quirks, document: Document) -> Document:
 
 def instant(quirks: Quirks, ms: int) -> str:
     """Return a time outside a document, with the store's quirks applied."""
-    return str(_text(quirks, "At", timestamps.to_text(ms)))
+    return str(_text(quirks, "At", formats.to_text(ms)))
 
 
 def _text(quirks: Quirks, name: str, text: str) -> Any:

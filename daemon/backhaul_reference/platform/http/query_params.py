@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from multidict import MultiMapping
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.problems import Flaw, invalid
 from backhaul_reference.platform.state.pagination import Window
 
@@ -47,7 +47,7 @@ def _since(query: Query, flaws: list[Flaw]) -> int | None:
         return None
     try:
         # An unescaped + of an offset arrives as a space.
-        return timestamps.from_text(text.replace(" ", "+"))
+        return formats.from_text(text.replace(" ", "+"))
     except ValueError:
         flaws.append(Flaw("/updatedSince", "BAD_FORMAT", "must be RFC 3339"))
         return None

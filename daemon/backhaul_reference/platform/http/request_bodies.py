@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
-from backhaul_reference.platform import money, timestamps
+from backhaul_reference.platform import formats, money
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, invalid
 
@@ -194,7 +194,7 @@ def _email(text: str) -> str:
 
 def _instant(value: Any) -> int:
     try:
-        return timestamps.from_text(value if isinstance(value, str) else "")
+        return formats.from_text(value if isinstance(value, str) else "")
     except ValueError:
         message = "must be an RFC 3339 instant"
         raise PydanticCustomError("BAD_FORMAT", message) from None

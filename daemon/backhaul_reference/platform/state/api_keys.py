@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.clock import Clock
-from backhaul_reference.platform.identifiers import sha256_hex
+from backhaul_reference.platform.formats import sha256_hex
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import not_found
 from backhaul_reference.platform.state.database import Rows
@@ -81,8 +81,8 @@ def add(
         "name": name,
         "last4": secret[-4:],
         "scopes": sorted(scopes),
-        "createdAt": timestamps.to_text(created_ms),
-        "expiresAt": timestamps.to_text_or_none(expires_ms),
+        "createdAt": formats.to_text(created_ms),
+        "expiresAt": formats.to_text_or_none(expires_ms),
     }
 
 

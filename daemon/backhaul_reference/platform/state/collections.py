@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import collection_members, products
@@ -72,8 +72,8 @@ def storefront_view(rows: Rows, row: Row) -> Document:
         "imageUrl": row["image_url"],
         "type": row["type"],
         "productCount": _visible_count(rows, row),
-        "createdAt": timestamps.to_text(row["created_ms"]),
-        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
+        "updatedAt": formats.to_text(row["updated_ms"]),
     }
 
 

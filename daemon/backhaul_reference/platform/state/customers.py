@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid, not_found
 from backhaul_reference.platform.state import events
@@ -122,8 +122,8 @@ def customer_view(store: Store, row: Row) -> Document:
         "ordersCount": row["orders_count"],
         "totalSpent": store.money(row["total_spent"]),
         "externalId": row["external_id"],
-        "createdAt": timestamps.to_text(row["created_ms"]),
-        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
+        "updatedAt": formats.to_text(row["updated_ms"]),
         "version": row["version"],
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import mail_outbox
@@ -297,15 +297,15 @@ def _view(row: Row, attempts: list[Document]) -> Document:
         "topic": row["topic"],
         "status": row["status"],
         "attempts": attempts,
-        "nextAttemptAt": timestamps.to_text_or_none(row["next_ms"]),
-        "createdAt": timestamps.to_text(row["created_ms"]),
+        "nextAttemptAt": formats.to_text_or_none(row["next_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
     }
 
 
 def _attempt_view(row: Row) -> Document:
     return {
         "number": row["number"],
-        "at": timestamps.to_text(row["at_ms"]),
+        "at": formats.to_text(row["at_ms"]),
         "statusCode": row["status_code"],
         "error": row["error"],
         "durationMs": row["duration_ms"],

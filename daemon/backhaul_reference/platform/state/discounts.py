@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, Problem, invalid, not_found
 from backhaul_reference.platform.state.database import Row, Rows
@@ -192,8 +192,8 @@ def control_view(store: Store, row: Row) -> Document:
         "usageLimit": row["usage_limit"],
         "usageLimitPerCustomer": row["customer_limit"],
         "usedCount": row["used"],
-        "startsAt": timestamps.to_text_or_none(row["starts_ms"]),
-        "endsAt": timestamps.to_text_or_none(row["ends_ms"]),
+        "startsAt": formats.to_text_or_none(row["starts_ms"]),
+        "endsAt": formats.to_text_or_none(row["ends_ms"]),
         "active": bool(row["active"]),
     }
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backhaul_reference.platform import quirks, timestamps
+from backhaul_reference.platform import formats, quirks
 from backhaul_reference.platform.json_codec import Document, encode
 from backhaul_reference.platform.state.writer import Tx
 
@@ -45,7 +45,7 @@ def freeze(tx: Tx, store_id: str, topic: str, data: Document) -> int:
         "topic": topic,
         "apiVersion": API_VERSION,
         "storeId": store_id,
-        "createdAt": timestamps.to_text(created_ms),
+        "createdAt": formats.to_text(created_ms),
         "sequence": sequence,
         "data": data,
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import stock_ledger
@@ -63,7 +63,7 @@ def adjust(tx: Tx, store: Store, source: Source, wanted: Adjustment) -> Document
         "productId": wanted.product_id,
         "reason": wanted.reason,
         "levels": [one.level() for one in moved],
-        "createdAt": timestamps.to_text(at_ms),
+        "createdAt": formats.to_text(at_ms),
     }
 
 
@@ -149,7 +149,7 @@ def level_view(row: Row) -> Document:
         "stock": row["stock"],
         "trackInventory": bool(row["tracked"]),
         "inventoryPolicy": row["policy"],
-        "updatedAt": timestamps.to_text(row["stock_ms"]),
+        "updatedAt": formats.to_text(row["stock_ms"]),
     }
 
 
@@ -190,7 +190,7 @@ def history_view(row: Row) -> Document:
         "note": row["note"],
         "source": {"type": row["source_type"], "id": row["source_id"]},
         "orderId": row["order_id"],
-        "createdAt": timestamps.to_text(row["created_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
     }
 
 

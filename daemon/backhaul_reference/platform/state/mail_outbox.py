@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state.database import Row, Rows
 from backhaul_reference.platform.state.pagination import Listing, Window
@@ -91,7 +91,7 @@ def view(row: Row) -> Document:
         "status": row["status"],
         "attempts": row["attempts"],
         "error": row["error"],
-        "nextAttemptAt": timestamps.to_text_or_none(row["next_ms"]),
-        "sentAt": timestamps.to_text_or_none(row["sent_ms"]),
-        "createdAt": timestamps.to_text(row["created_ms"]),
+        "nextAttemptAt": formats.to_text_or_none(row["next_ms"]),
+        "sentAt": formats.to_text_or_none(row["sent_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
     }

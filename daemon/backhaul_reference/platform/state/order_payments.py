@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state import (
     events,
@@ -71,7 +71,7 @@ def _view(transaction_id: str, reported_ms: int) -> Document:
         "received": True,
         "status": "AWAITING_CONFIRMATION",
         "transactionId": transaction_id,
-        "reportedAt": timestamps.to_text(reported_ms),
+        "reportedAt": formats.to_text(reported_ms),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import segno
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document, decode_stored
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import events
@@ -138,7 +138,7 @@ def _order(store: Store, row: Row, children: Children) -> Document:
         **statuses_view(row),
         "confirmation": {
             "required": bool(row["confirmation_required"]),
-            "confirmedAt": timestamps.to_text_or_none(row["confirmed_ms"]),
+            "confirmedAt": formats.to_text_or_none(row["confirmed_ms"]),
         },
         "currency": row["currency"],
         "paymentMethod": row["payment_method"],
@@ -157,9 +157,9 @@ def _order(store: Store, row: Row, children: Children) -> Document:
         "cancellation": _cancellation(row),
         "note": row["note"],
         "tags": decode_stored(row["tags"]),
-        "placedAt": timestamps.to_text(row["placed_ms"]),
-        "createdAt": timestamps.to_text(row["created_ms"]),
-        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "placedAt": formats.to_text(row["placed_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
+        "updatedAt": formats.to_text(row["updated_ms"]),
         "version": row["version"],
     }
 
@@ -191,13 +191,13 @@ def _payment(store: Store, row: Row, reports: Sequence[Row]) -> Document:
     last = reports[-1] if reports else None
     return {
         "method": row["payment_method"],
-        "paidAt": timestamps.to_text_or_none(row["paid_ms"]),
+        "paidAt": formats.to_text_or_none(row["paid_ms"]),
         "amountDue": store.money(amount_due(row)),
         "report": last
         and {
             "transactionId": last["transaction_id"],
             "payerName": last["payer_name"],
-            "reportedAt": timestamps.to_text(last["reported_ms"]),
+            "reportedAt": formats.to_text(last["reported_ms"]),
             "duplicateOf": last["duplicate_of"],
         },
     }
@@ -210,7 +210,7 @@ def _shipment(row: Row) -> Document:
         "trackingNumber": row["number"],
         "trackingUrl": row["url"],
         "items": decode_stored(row["items"]),
-        "shippedAt": timestamps.to_text(row["shipped_ms"]),
+        "shippedAt": formats.to_text(row["shipped_ms"]),
     }
 
 
@@ -223,7 +223,7 @@ def _cancellation(row: Row) -> Document | None:
         "restocked": bool(row["cancel_restock"]),
         "refunded": bool(row["cancel_refund"]),
         "skippedItems": decode_stored(row["cancel_skipped"]),
-        "cancelledAt": timestamps.to_text(row["cancelled_ms"]),
+        "cancelledAt": formats.to_text(row["cancelled_ms"]),
     }
 
 
@@ -240,7 +240,7 @@ def tracked(store: Store, row: Row, order: Document) -> Document:
         **{name: order[name] for name in names},
         "awaitingConfirmation": bool(required) and row["confirmed_ms"] is None,
         "placedAt": order["placedAt"],
-        "cancelledAt": timestamps.to_text_or_none(row["cancelled_ms"]),
+        "cancelledAt": formats.to_text_or_none(row["cancelled_ms"]),
         "currency": order["currency"],
         "items": [_tracked_item(item) for item in order["items"]],
         "totals": order["totals"],

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from backhaul_reference.platform import money, timestamps
+from backhaul_reference.platform import formats, money
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import collection_members, events, variants
@@ -71,8 +71,8 @@ def _shared(store: Store, row: Row, variants: Sequence[Row]) -> Document:
         "seoTitle": row["seo_title"],
         "seoDescription": row["seo_description"],
         "variants": [_shared_variant(store, variant) for variant in variants],
-        "createdAt": timestamps.to_text(row["created_ms"]),
-        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
+        "updatedAt": formats.to_text(row["updated_ms"]),
     }
 
 
@@ -98,7 +98,7 @@ def _v1(
         **_shared(store, row, variants),
         "variants": [_v1_variant(store, variant) for variant in variants],
         "status": row["status"],
-        "publishedAt": timestamps.to_text_or_none(row["published_ms"]),
+        "publishedAt": formats.to_text_or_none(row["published_ms"]),
         "externalId": row["external_id"],
         "collectionIds": collection_ids,
         "version": row["version"],
@@ -112,8 +112,8 @@ def _v1_variant(store: Store, row: Row) -> Document:
         "stock": row["stock"],
         "trackInventory": bool(row["tracked"]),
         "inventoryPolicy": row["policy"],
-        "createdAt": timestamps.to_text(row["created_ms"]),
-        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
+        "updatedAt": formats.to_text(row["updated_ms"]),
     }
 
 
@@ -272,7 +272,7 @@ def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
     tx.run("DELETE FROM product WHERE id = ?", (product_id,))
     data = {name: last[name] for name in ("id", "handle", "title", "externalId")}
     data["variants"] = [{"id": v["id"], "sku": v["sku"]} for v in last["variants"]]
-    data["deletedAt"] = timestamps.to_text(at_ms)
+    data["deletedAt"] = formats.to_text(at_ms)
     events.emit(tx, store.id, "products/delete", data)
     return {"id": product_id, "deleted": True}
 

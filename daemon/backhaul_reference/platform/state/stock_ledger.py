@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state import events
 from backhaul_reference.platform.state.writer import Tx
@@ -132,6 +132,6 @@ def announce(tx: Tx, store_id: str, cause: Cause, moved: Sequence[Moved]) -> Non
             "orderId": cause.order_id,
             "source": cause.source.document(),
             "levels": [one.level() for one in group],
-            "updatedAt": timestamps.to_text(cause.at_ms),
+            "updatedAt": formats.to_text(cause.at_ms),
         }
         events.emit(tx, store_id, "inventory/level_update", data)

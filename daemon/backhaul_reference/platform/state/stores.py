@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
-from backhaul_reference.platform import money, quirks, timestamps
+from backhaul_reference.platform import formats, money, quirks
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.quirks import Quirks
 from backhaul_reference.platform.state import menus, shipping_rates
@@ -188,7 +188,7 @@ def v1_view(store: Store) -> Document:
         "vertical": store.vertical,
         "apiVersion": "v1",
         "features": quirks.features(store.quirks),
-        "createdAt": timestamps.to_text(store.created_ms),
+        "createdAt": formats.to_text(store.created_ms),
     }
 
 
@@ -205,5 +205,5 @@ def control_view(store: Store) -> Document:
         "fixture": store.fixture,
         "timezone": store.timezone,
         "country": store.country,
-        "createdAt": timestamps.to_text(store.created_ms),
+        "createdAt": formats.to_text(store.created_ms),
     }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from backhaul_reference.platform import timestamps
+from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import deliveries, events, idempotency
@@ -127,10 +127,10 @@ def subscription_view(row: Row) -> Document:
         "status": row["status"],
         "disabledReason": row["disabled_reason"],
         "consecutiveFailures": row["consecutive_failures"],
-        "lastSuccessAt": timestamps.to_text_or_none(row["last_success_ms"]),
-        "lastFailureAt": timestamps.to_text_or_none(row["last_failure_ms"]),
-        "createdAt": timestamps.to_text(row["created_ms"]),
-        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "lastSuccessAt": formats.to_text_or_none(row["last_success_ms"]),
+        "lastFailureAt": formats.to_text_or_none(row["last_failure_ms"]),
+        "createdAt": formats.to_text(row["created_ms"]),
+        "updatedAt": formats.to_text(row["updated_ms"]),
     }
 
 
@@ -191,7 +191,7 @@ def replay(tx: Tx, subscription: Row, since_ms: int, topics: Sequence[str]) -> D
         )
     return {
         "queued": queued + len(never),
-        "since": timestamps.to_text(since_ms),
+        "since": formats.to_text(since_ms),
         "topics": list(topics),
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backhaul_reference.platform.identifiers import IdSource
+from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state.database import Params, Rows
 

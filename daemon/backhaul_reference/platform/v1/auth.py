@@ -3,9 +3,9 @@
 from aiohttp import web
 
 from backhaul_reference.platform.context import PLATFORM
+from backhaul_reference.platform.formats import sha256_hex
 from backhaul_reference.platform.http.endpoint import Caller, Endpoint
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS
-from backhaul_reference.platform.identifiers import sha256_hex
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.rate_limits import PER_KEY
 from backhaul_reference.platform.state import api_keys, stores
