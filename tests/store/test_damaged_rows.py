@@ -16,7 +16,7 @@ from backhaul.store.deliveries import Subscriber
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
-from scenes.databases import rows, started_store
+from scenes.databases import rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -167,3 +167,20 @@ async def test_a_damaged_delivery_is_parked(column: str, store: SqliteStore) -> 
     ((state, reason),) = rows(store.path, query)
     assert state == "parked"
     assert "the delivery is damaged" in reason
+
+
+@pytest.mark.parametrize(
+    ("table", "id_"), [("order_items", "li_1"), ("shipments", "shp_1")]
+)
+async def test_a_part_with_a_damaged_id_is_replaced_by_the_next_event(
+    table: str, id_: str, store: SqliteStore
+) -> None:
+    """The damaged row would count the same units, or the same parcel, a second time."""
+    shipped = payloads.shipment("shp_1", trackingNumber="T-7")
+    order = payloads.order("ord_1", shipments=[shipped])
+    await take(store, payloads.envelope("orders/create", order))
+    damage = f"UPDATE {table} SET id = CAST(x'6cff' AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    change(store.path, damage, id_)
+    later = {**order, "note": "later", "updatedAt": payloads.instant(9)}
+    assert await take(store, payloads.envelope("orders/updated", later)) == []
+    assert rows(store.path, f"SELECT id FROM {table}") == [(id_,)]  # noqa: S608 - ours

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from backhaul.store.sql.dialect import is_damaged
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -79,6 +81,7 @@ class Parts(Struct, frozen=True):
     is_row: str
     upsert: str
     select: str
+    delete_all: str
 
     def put_all(
         self,
@@ -89,6 +92,10 @@ class Parts(Struct, frozen=True):
     ) -> None:
         """Replace all rows of a parent by these, from their ids to their columns."""
         stored = connection.execute(self.select, (store, parent)).fetchall()
+        if any(is_damaged(id_) for id_, *_ in stored):
+            # No statement finds such a row by its id, and it would stay beside the new.
+            connection.execute(self.delete_all, (store, parent))
+            stored = []
         for id_, *old in stored:
             place = (store, parent, id_)
             if id_ not in rows:
@@ -143,13 +150,15 @@ def parts(name: str, parent: str, columns: str) -> Parts:
     names = tuple(columns.split(", "))
     places = ", ".join("?" * (len(names) + 3))
     replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
+    of_parent = f"FROM {name} WHERE store = ? AND {parent} = ?"
     return Parts(
         name,
         names,
         f"store = ? AND {parent} = ? AND id = ?",
         f"INSERT INTO {name} (store, {parent}, id, {columns}) VALUES ({places})"  # noqa: S608 - constants
         f" ON CONFLICT (store, {parent}, id) DO UPDATE SET {replaced}",
-        f"SELECT id, {columns} FROM {name} WHERE store = ? AND {parent} = ?",  # noqa: S608 - constants
+        f"SELECT id, {columns} {of_parent}",
+        f"DELETE {of_parent}",
     )
 
 
