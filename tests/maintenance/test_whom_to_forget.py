@@ -36,7 +36,7 @@ from scenes.customers import (
     order,
     told_in,
 )
-from scenes.databases import fold_all, rows, started_store, take
+from scenes.databases import fold_all, rows, started_store, take, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -132,6 +132,20 @@ async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
     assert raw == f"sku,for\nBLEND-250,{personal_data.ERASED}"
     query = "SELECT json_extract(body, '$.data.title') FROM inbox WHERE id = 1"
     assert rows(store.path, query) == [("Blend of the house",)]
+
+
+async def test_a_damaged_payload_without_the_customer_stays_damaged(
+    store: SqliteStore,
+) -> None:
+    """Rewritten with replacement characters, it would look intact from then on."""
+    kept = NewRecord("k", b'{"sku":"BLEND"}', f"BLEND,{NAME}", "", "f.csv:2")
+    await store.records.accept("courier", "main", [kept], None, match_none)
+    await take(store, delivery("orders/create", order(1)))
+    damaged = b'{"sku":"BL\xffND"}'
+    write(store.path, "UPDATE records SET payload = CAST(? AS TEXT)", damaged)
+    await forget(store)
+    query = "SELECT CAST(payload AS BLOB), raw FROM records"
+    assert rows(store.path, query) == [(damaged, f"BLEND,{personal_data.ERASED}")]
 
 
 ZOE = {"id": None, "name": None, "email": "zo\u00eb@example.com", "phone": None}

@@ -238,9 +238,11 @@ def _erase_record(
     texts = [eraser.text(value) for value in values]
     if texts == [None] * len(texts):
         return 0
-    raw, payload = (text or old for text, old in zip(texts, values, strict=True))
+    raw, payload = texts
+    # What does not mention the customer stays as it is, also if it is damaged.
     connection.execute(
-        "UPDATE records SET raw = :raw, payload = :payload WHERE id = :id",
+        "UPDATE records SET raw = coalesce(:raw, raw),"
+        " payload = coalesce(:payload, payload) WHERE id = :id",
         {"raw": raw, "payload": payload, "id": id_},
     )
     return 1
