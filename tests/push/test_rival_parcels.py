@@ -6,6 +6,8 @@ platform's news of it have not come; the second is in doubt.
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,6 +69,20 @@ async def test_the_parcel_may_be_that_of_a_box_decided_before(
     """Else the second would be taken for done, and never leave."""
     async with working(stage):
         first = await decided(stage, *verbs)
+        second = await looked_for(stage, "shp_1")
+    assert stage.state(second) == "parked"
+    assert f"command {first[:8]} may have sent it" in stage.reason(second)
+
+
+async def test_a_command_with_readable_damage_may_have_sent_the_parcel(
+    stage: Scene,
+) -> None:
+    """Otherwise the other command gets the parcel, and its own units never leave."""
+    async with working(stage):
+        first = await decided(stage)
+        damage = "UPDATE commands SET digest = zeroblob(16) WHERE id = ?"
+        with closing(sqlite3.connect(stage.path)) as connection, connection:
+            connection.execute(damage, (first,))
         second = await looked_for(stage, "shp_1")
     assert stage.state(second) == "parked"
     assert f"command {first[:8]} may have sent it" in stage.reason(second)

@@ -37,9 +37,9 @@ async def give_up(stage: Scene, **members: Any) -> str:
     return command
 
 
-async def doubt(stage: Scene) -> str:
+async def doubt(stage: Scene, **members: Any) -> str:
     """Return the next command of the lane, whose answer is lost too."""
-    command = await stage.plan("adjust", "prod_1")
+    command = await stage.plan("adjust", "prod_1", **members)
     stage.dispatcher.wake()
     await stage.reaches(command, "uncertain")
     return command
@@ -116,6 +116,22 @@ async def test_a_rival_is_told_by_what_the_history_shows(
 ) -> None:
     command = await compete(stage, State.PARKED, **RIVALS[name])
     assert stage.state(command) == "parked"
+
+
+@pytest.mark.parametrize("variant", ["var_1", "var_2", None])
+async def test_without_a_variant_any_adjustment_of_the_product_may_compete(
+    variant: str | None, stage: Scene
+) -> None:
+    """Otherwise the effect is credited twice, and one adjustment is lost."""
+    async with working(stage):
+        await learn(stage)
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        await give_up(stage, variant_id=variant)
+        command = await doubt(stage, variant_id=None)
+        await look(stage, command)
+    assert stage.state(command) == "parked"
+    assert "another command may have made it" in stage.reason(command)
 
 
 @pytest.mark.parametrize("member", [{"delta": -3}, {"variant_id": "var_2"}], ids=str)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.sql.commands.repository import DUE
+from backhaul.store.sql.commands.repository import DUE, INTERRUPTED
 from backhaul.store.sql.commands.uncertain import LAST_ADJUSTED, SIBLINGS
 from backhaul.store.sql.stock_targets.stock_snapshot import (
     UNREPORTED,
@@ -37,6 +37,7 @@ PLANS = {
         "SEARCH o USING INDEX commands_flying (store=? AND lane=?)",
         "SEARCH o USING INDEX commands_lane (store=? AND lane=? AND held=? AND seq<?)",
     ],
+    INTERRUPTED: ["SCAN commands USING INDEX commands_flying"],
     LAST_ADJUSTED: ["SCAN commands"],
     SIBLINGS: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
 }
@@ -44,7 +45,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize(
-    "query", PLANS, ids=["count", "restock", "claim", "habits", "order"]
+    "query", PLANS, ids=["count", "restock", "claim", "start", "habits", "order"]
 )
 async def test_it_looks_at_few_of_all_that_took_effect(
     query: str, tmp_path: Path

@@ -211,8 +211,9 @@ class UncertainCommands(Protocol):
     async def sibling_fulfillments(self, command: Command) -> list[Command]:
         """Return other fulfillments of the order that may own an unknown parcel.
 
-        They are uncertain, or were and ended without a known parcel. Damaged ones are
-        left out; those that are uncertain are parked.
+        They are uncertain, or were and ended without a known parcel. Of the damaged
+        ones, those that are uncertain are parked and left out, and so are others that
+        cannot be read.
         """
         ...
 

@@ -46,7 +46,11 @@ DUE = f"""
     AND NOT {HOLDS}
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
-_INTERRUPTED = f"SELECT {COLUMNS} FROM commands WHERE state = 'sending'"  # noqa: S608 - constants
+# The second condition is that of an index; without it SQLite reads every command.
+INTERRUPTED = f"""
+    SELECT {COLUMNS} FROM commands
+    WHERE state = 'sending' AND state IN ('sending', 'uncertain')
+"""  # noqa: S608 - constants
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands
     WHERE state = 'planned' AND held = 0 AND store = :store AND kind = :kind
@@ -201,7 +205,7 @@ class SqlCommands(Family):
     ) -> list[str]:
         now = self._now()
         marked = []
-        for row in connection.execute(_INTERRUPTED).fetchall():
+        for row in connection.execute(INTERRUPTED).fetchall():
             if (command := usable(connection, row, now)) is not None:
                 apply_transition(connection, command, transition, now)
                 marked.append(command.id)

@@ -17,7 +17,6 @@ from backhaul.store.sql.commands.rows import (
     COLUMNS,
     WIDTH,
     columns,
-    intact_command,
     to_command,
 )
 from backhaul.store.sql.commands.transitions import (
@@ -98,7 +97,8 @@ _COMPETING = f"""
       AND attempts > 0 AND effect_id IS NULL
       AND ({number("payload", "$.delta")} IS NULL
            OR {number("payload", "$.delta")} = :delta)
-      AND coalesce({member("payload", "$.variant_id")}, :variant) = :variant
+      AND (:variant IS NULL
+           OR coalesce({member("payload", "$.variant_id")}, :variant) = :variant)
       AND (settled_at IS NULL OR settled_at >= :since)
 """  # noqa: S608 - constants
 _OWNERS = f"""
@@ -176,12 +176,7 @@ class SqlUncertainCommands(Family):
     ) -> list[Command]:
         values = {"store": command.store, "target": command.target, "seq": command.seq}
         rows = connection.execute(SIBLINGS, values).fetchall()
-        found = [
-            usable(connection, row, self._now())
-            if to_command(row).state is State.UNCERTAIN
-            else intact_command(row)
-            for row in rows
-        ]
+        found = (_sibling(connection, row, self._now()) for row in rows)
         return [sibling for sibling in found if sibling is not None]
 
     @write
@@ -219,6 +214,18 @@ class SqlUncertainCommands(Family):
             "since": _given_up_since(effective_at),
         }
         return int(connection.execute(_COMPETING, values).fetchone()[0])
+
+
+def _sibling(connection: Connection, row: Sequence[Any], now: str) -> Command | None:
+    """Return the command of a row; None if it cannot be compared.
+
+    A command that ended and is damaged is compared as far as it can be read: left out,
+    its parcel would be credited to another command.
+    """
+    command = to_command(row)
+    if command.state is State.UNCERTAIN:
+        return usable(connection, row, now)
+    return command if command.payload else None
 
 
 def sent_tag(command_id: str, request: bytes | None) -> str | None:
