@@ -13,17 +13,19 @@ from backhaul.core.lifecycle import Cause, State
 from backhaul.ingest.topics import fold_one
 from backhaul.store.commands import Attempt, Sendable, Transition
 from backhaul.store.deliveries import Subscriber
+from backhaul.store.inbox import Selection
+from backhaul.store.records import Known, NewRecord, Unmatched
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
-from scenes.databases import rows, started_store, take
+from scenes.databases import rows, started_store, take, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
-    from backhaul.store.matching import Command, MatchReader
+    from backhaul.store.matching import Command, MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
 
 ALL = {"cancel": "9999", "fulfill": "9999", "adjust": "9999"}
@@ -48,6 +50,10 @@ def prepare(command: Command, _: MatchReader) -> Sendable:
 
 def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
     return fold_one(event, mirror, store_id=None, currency="INR")
+
+
+def match_nothing(_: WaitingRecord, __: MatchReader) -> Unmatched:
+    return Unmatched("the order is unknown", final=False)
 
 
 def standing(store: SqliteStore, command: str) -> tuple[Any, ...]:
@@ -134,6 +140,39 @@ async def test_a_changed_request_is_parked_and_never_sent_again(
         good
     ]
     assert standing(store, bad)[0] == "parked"
+
+
+@pytest.mark.parametrize("column", ["store", "kind", "topic", "received_at"])
+async def test_a_damaged_event_is_quarantined(column: str, store: SqliteStore) -> None:
+    for order in ("ord_1", "ord_2", "ord_3"):
+        body = payloads.envelope("orders/create", payloads.order(order))
+        await store.inbox.append(payloads.arrival(body))
+    damage = f"UPDATE inbox SET {column} = CAST(x'ff' AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    change(store.path, damage, 2)
+    report = await store.inbox.fold(fold, 1.0)
+    assert report.folded_to == 3
+    ((event, problem),) = report.problems
+    assert (event, problem.state) == (2, "quarantined")
+    assert "the row of this event is damaged" in (problem.detail or "")
+    orders = rows(store.path, "SELECT store, id FROM orders ORDER BY id")
+    assert orders == [("main", "ord_1"), ("main", "ord_3")]
+    again = await store.reprocessing.reprocess(
+        fold, Selection(ids=(2,)), 0, 1.0, confirming=False
+    )
+    assert "damaged" in (again.problems[0][1].detail or "")
+
+
+@pytest.mark.parametrize("column", ["store", "instance", "key", "received_at"])
+async def test_a_damaged_record_is_quarantined(column: str, store: SqliteStore) -> None:
+    payload = b'{"kind":"fulfill","record":{"order":"1001"}}'
+    new = [NewRecord(key, payload, "a row", "", "row 1") for key in ("a", "b")]
+    await store.records.accept("erp", "main", new, None, match_nothing)
+    damage = f"UPDATE records SET {column} = CAST(x'ff' AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    change(store.path, damage, 1)
+    write(store.path, "UPDATE records SET retry_at = ''")
+    outcomes = await store.records.match(lambda *_: Known(None, "done"), 9)
+    states = {outcome.record.id: outcome.state for outcome in outcomes}
+    assert states == {1: "quarantined", 2: "duplicate"}
 
 
 async def test_a_damaged_refetch_does_not_stop_the_others(store: SqliteStore) -> None:

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.inbox import Arrival, Folded, FoldReport, StoredEvent
+from backhaul.store.sql.dialect import is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sql.operations import kv
@@ -23,6 +24,10 @@ CURSOR = "fold_cursor"
 """The name of the fold cursor in the key-value state."""
 FOREIGN = "strangers:"
 """Before a store's name: the last time a foreign event arrived, and its store's id."""
+_DAMAGED = (
+    "the row of this event is damaged in the database; the next full sync reads the"
+    " object from the platform again"
+)
 _AFTER = """
     SELECT id, store, kind, topic, received_at, body, digest FROM inbox
     WHERE id > :after ORDER BY id LIMIT :most
@@ -63,7 +68,7 @@ class FoldingFamily(Family):
         """Fold one event. A failure undoes this event only, and quarantines it."""
         connection.execute("SAVEPOINT event")
         try:
-            folded = fold_one(event, mirror)
+            folded = _fold(fold_one, event, mirror)
         except Exception as error:
             if self._engine.concerns_the_file(error):
                 raise
@@ -98,8 +103,9 @@ class SqlInbox(FoldingFamily):
         try:
             with closing(_events_after(connection, after)) as events:
                 for event in events:
-                    outcomes.append((event.id, fold_one(event, mirror)))
-                    last_at = event.received_at
+                    outcomes.append((event.id, _fold(fold_one, event, mirror)))
+                    if not is_damaged(event.received_at):
+                        last_at = event.received_at
                     in_time = self._clock.monotonic() < until
                     if not in_time:
                         break
@@ -145,6 +151,13 @@ def outcome_values(id_: int, outcome: Folded, now: str) -> dict[str, object]:
         "detail": outcome.detail,
         "now": now,
     }
+
+
+def _fold(fold_one: FoldOne, event: StoredEvent, mirror: MirrorTransaction) -> Folded:
+    """Fold one event, unless its store, kind, topic or time is damaged."""
+    if any(map(is_damaged, (event.store, event.kind, event.topic, event.received_at))):
+        return Folded("quarantined", event.topic, detail=_DAMAGED)
+    return fold_one(event, mirror)
 
 
 def _events_after(connection: Connection, after: int) -> Generator[StoredEvent]:

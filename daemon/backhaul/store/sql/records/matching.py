@@ -9,7 +9,7 @@ import msgspec
 from backhaul.core.stock import ListEnd
 from backhaul.store.records import Known, Matched, RecordOutcome, Tracked, Unmatched
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.dialect import document_of
+from backhaul.store.sql.dialect import document_of, is_damaged
 from backhaul.store.sql.inbox import quarantine_rows
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.parcel_tracking import track
@@ -34,6 +34,11 @@ _CONCLUDE = """
 _KEEP_WAITING = """
     UPDATE records SET reason = :reason WHERE id = :id AND reason != :reason
 """
+# A command made from a damaged key would be a second one for the same row.
+_DAMAGED = (
+    "the record is damaged in the database and cannot be carried out; submit its row"
+    " again"
+)
 
 
 class Matching:
@@ -63,6 +68,9 @@ class Matching:
 
     def _match(self, record: WaitingRecord) -> RecordOutcome:
         connection, now = self._connection, self.now
+        place = (record.store, record.instance, record.key, record.received_at)
+        if any(map(is_damaged, place)):
+            return self._keep(record, Unmatched(_DAMAGED, final=True))
         record = replace_older_counts(connection, record)
         found = self._match_one(record, MirrorReader(connection, record))
         if isinstance(found, Matched):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import QuarantinedRow
-from backhaul.store.sql.dialect import as_bytes
+from backhaul.store.sql.dialect import as_bytes, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.records.acceptance import Acceptance
@@ -146,5 +146,7 @@ class SqlRecords(Family):
 
 def _retry_at(record: WaitingRecord, now: datetime) -> str:
     """Return when a record is tried again that is tried now."""
+    if is_damaged(record.received_at):
+        return to_text(now + LONGEST_WAIT)
     waited = now - from_text(record.received_at)
     return to_text(now + min(max(waited, SHORTEST_WAIT), LONGEST_WAIT))
