@@ -26,7 +26,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from scenes import payloads
 from scenes.daemon import backhaul, in_process
-from scenes.databases import count, locked, rows
+from scenes.databases import count, locked, rows, write
 from scenes.mirror_files import fill, lone_office, orders
 
 if TYPE_CHECKING:
@@ -165,6 +165,28 @@ def test_an_export_holds_the_whole_table(
     expected = rows(office.database, "SELECT id FROM order_lines")
     assert sorted(row["id"] for row in found) == sorted(row[0] for row in expected)
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("form", ["--csv", "--json", "--jsonl"])
+@pytest.mark.parametrize(
+    "command",
+    [("query", "SELECT name FROM customers ORDER BY id"), ("export", "customers")],
+    ids=["query", "export"],
+)
+def test_a_damaged_text_has_replacement_characters(
+    command: tuple[str, str], form: str
+) -> None:
+    with lone_office() as damaged:
+        customers = [
+            payloads.envelope("customers/create", payloads.customer(id=f"cus_{number}"))
+            for number in range(2)
+        ]
+        asyncio.run(fill(damaged, *customers))
+        spoil = "UPDATE customers SET name = CAST(? AS TEXT) WHERE id = 'cus_0'"
+        write(damaged.database, spoil, b"Ash\xff")
+        found = _parsed(form, ask(damaged, *command, form))
+    names = [row["name"] for row in found]
+    assert (names[0], len(names)) == ("Ash\N{REPLACEMENT CHARACTER}", 2)
 
 
 def test_internal_columns_stay_inside(office: Office) -> None:

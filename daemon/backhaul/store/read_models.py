@@ -360,7 +360,10 @@ class QueryResult(Struct, frozen=True):
 
 
 class SqlConsole(Protocol):
-    """Runs an operator's SQL, and reads whole tables; it cannot write."""
+    """Runs an operator's SQL, and reads whole tables; it cannot write.
+
+    Texts that are damaged in the database come with replacement characters.
+    """
 
     def query(self, sql: str, limits: QueryLimits = ...) -> QueryResult:
         """Run one statement that reads. Raises BackhaulError with what is wrong."""

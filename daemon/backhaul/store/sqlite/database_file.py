@@ -60,6 +60,7 @@ class SqliteDatabase(Database):
         from backhaul.store.sqlite.sql_console import SqliteConsole
 
         with self._beside() as connection:
+            connection.text_factory = _readable
             yield SqliteConsole(connection, clock)
 
     @contextmanager
