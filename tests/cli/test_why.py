@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.clock import to_text
 from scenes import payloads
 from scenes.daemon import in_process
+from scenes.databases import write
 from scenes.mirror_files import fill, lone_office
 
 if TYPE_CHECKING:
@@ -198,6 +201,57 @@ def test_a_customer_known_by_orders_only_is_shown_too(
     (found,) = lives(office, "customer", name)
     assert (found["name"], found["orders"]) == ("Guest", 1)
     assert [row["name"] for row in found["timeline"]] == ["#1002"]
+
+
+def test_a_customer_is_found_behind_many_similar_e_mails() -> None:
+    """The index finds the words of `m@web.de` in `x.m@web.de` as well."""
+    emails = ["m@web.de", *["x.m@web.de"] * 30]
+    orders = [
+        payloads.order(
+            f"ord_{number}",
+            number=number,
+            customer={"id": f"cus_{email}", "name": "Guest", "email": email},
+            items=[
+                payloads.item(title="A long title, which ranks lower " * (40 - number))
+            ],
+        )
+        for number, email in enumerate(emails)
+    ]
+    with lone_office() as many:
+        bodies = [payloads.envelope("orders/create", order) for order in orders]
+        asyncio.run(fill(many, *bodies))
+        assert in_process("search", "--rebuild", config=many.config).code == 0
+        (found,) = lives(many, "customer", "m@web.de")
+    assert (found["id"], found["orders"]) == ("cus_m@web.de", 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(1.234, "1.23"), (60, "60.00"), (0, "0.00"), (-0.05, "-0.05"), (-1.5, "-1.50")],
+)
+def test_a_clock_that_was_set_back_shows_a_negative_time(
+    seconds: float, shown: str
+) -> None:
+    sent = datetime(2026, 1, 1, tzinfo=UTC)
+    with lone_office() as lone:
+        product = payloads.envelope("products/create", payloads.product())
+        asyncio.run(fill(lone, product))
+        write(
+            lone.database,
+            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+            " cause, instance, created_at, due_at, sent_at) VALUES ('c', 'main',"
+            " 'adjust', 'prod_1', 'product:prod_1', 'applied', '{}', '', 'books',"
+            " ?1, ?1, ?1)",
+            to_text(sent),
+        )
+        write(
+            lone.database,
+            "INSERT INTO echoes VALUES ('main', 'c', 'product:prod_1', 1, ?, NULL,"
+            " 'c')",
+            to_text(sent + timedelta(seconds=seconds)),
+        )
+        found = steps(lone, "product", "prod_1")
+    assert f"echo of c: confirmed by event 1, {shown} s after it was sent" in found
 
 
 def test_a_read_is_told_from_a_delivery(office: Office) -> None:

@@ -44,8 +44,11 @@ Search: TypeAlias = (
 HOUR = timedelta(hours=1)
 LONGEST_NUMBER = 18
 """Digits of the number of an order; a longer one fits no column."""
-GUEST_ORDERS = 20
-"""The orders that are searched for the e-mail of a customer without an account."""
+GUEST_ORDERS = 10_000
+"""The orders that are searched for the e-mail of a customer without an account.
+
+The index finds the words of `m@web.de` in `x.m@web.de` too, and may rank that first.
+"""
 _PARTS = {
     "order": """
         SELECT sku, title, quantity, fulfilled_quantity, product_id, variant_id

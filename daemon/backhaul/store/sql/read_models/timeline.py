@@ -135,6 +135,12 @@ _COMMAND = f"""
 """
 _UNDER_WAY = "c.state = 'sending' AND a.number = c.attempts"
 _HUNDREDTHS = f"CAST(round(({epoch('e.at')} - {epoch('c.sent_at')}) * 100) AS INTEGER)"
+_LENGTH = f"abs({_HUNDREDTHS})"
+# A clock that was set back makes the time negative.
+_SECONDS = f"""
+    CASE WHEN {_HUNDREDTHS} < 0 THEN '-' ELSE '' END || ({_LENGTH} / 100) || '.'
+      || substr(CAST(100 + {_LENGTH} - {_LENGTH} / 100 * 100 AS TEXT), 2)
+"""
 _WORK = f"""
     SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
            nullif(r.locator, ''), r.key), r.state, r.reason, NULL, 1
@@ -154,10 +160,7 @@ _WORK = f"""
     UNION ALL
     SELECT e.at, 'echo', 'of ' || substr(c.id, 1, 8), 'confirmed',
            'by event ' || e.event_id || CASE WHEN c.sent_at IS NULL THEN ''
-             ELSE ', ' || ({_HUNDREDTHS} / 100) || '.'
-               || substr(CAST(100 + {_HUNDREDTHS} - {_HUNDREDTHS} / 100 * 100 AS TEXT),
-                         2)
-               || ' s after it was sent' END, NULL, 4
+             ELSE ', ' || {_SECONDS} || ' s after it was sent' END, NULL, 4
     FROM echoes e JOIN commands c ON c.id = e.command_id WHERE {_COMMAND}
     UNION ALL
     SELECT l.at, 'look ' || l.number, 'for ' || substr(l.command_id, 1, 8), l.found,
