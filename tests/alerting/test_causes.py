@@ -35,6 +35,7 @@ WELL: dict[str, Any] = {
     "stores": {"main": {"stopped": {}}},
     "connectors": {},
     "jobs": {"backup": None},
+    "plans": {"audit:main": "hourly"},
     "news": {"erp": {"up": True, "reason": None}},
     "dry_run": (),
     "subscriptions": {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from backhaul.alerting.problem import Problem, Severity
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
-from backhaul.cli.status import lines
+from backhaul.cli.status import current, lines
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS
@@ -130,6 +130,85 @@ def test_without_a_daemon_the_database_says_it_all(troubled: Office) -> None:
     assert found["connectors"]["courier"]["last_record_at"] > main["last_webhook_at"]
     assert found["disk"]["database_bytes"] > 4_096
     assert {job["job"] for job in found["jobs"]} >= {"prune", "push_fulfillments"}
+
+
+def test_a_parked_command_is_shown_with_the_name_of_its_order(
+    troubled: Office,
+) -> None:
+    piped = in_process("status", config=troubled.config).out
+    assert "fulfill of #1001: connection reset" in piped
+    assert "fulfill of ord_1003: connection reset" in piped  # it is not in the mirror
+
+
+LAST_SEEN = """
+[connectors.retired]
+type = "scanner"
+store = "main"
+enabled = false
+silent_after = "1h"
+[connectors.retired.devices]
+gun = "a-token-of-a-retired-desk-long-enough"
+"""
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Office]:
+    """An office without its daemon: a parked delivery, paused jobs, a retired desk."""
+    with lone_office(LAST_SEEN) as office:
+        asyncio.run(fill(office, *orders(1)))
+        asyncio.run(_retire(office))
+        yield office
+
+
+async def _retire(office: Office) -> None:
+    path = context.settings(office.config).database_file
+    async with started_store(path) as store:
+        bad = NewRecord("bad", None, "raw", "why", "f.csv:1")
+        await store.records.accept(
+            "retired", "main", [bad], None, lambda *_: Unmatched("", final=True)
+        )
+    write(path, "UPDATE records SET received_at = '2020-01-01T00:00:00.000Z'")
+    write(
+        path,
+        "INSERT INTO deliveries (id, instance, store, topic, object_id, change_id,"
+        " state, reason, created_at, due_at) VALUES ('d', 'courier', 'main',"
+        " 'order.placed', 'ord_1001', 1, 'parked', 'no answer', ?1, ?1)",
+        "2026-01-01T00:00:00.000Z",
+    )
+    for name in ("main", "gone"):
+        write(
+            path,
+            "INSERT INTO job_state (job, store, plan, since, paused_at)"
+            " VALUES ('audit', ?1, 'hourly', ?2, ?2)",
+            name,
+            "2026-01-01T00:00:00.000Z",
+        )
+
+
+def _kinds(office: Office, live: dict[str, Any] | None) -> list[str]:
+    with context.reader(office.config) as known:
+        found = current(context.settings(office.config), known, live)
+    return [problem.key for problem in found]
+
+
+def test_without_a_daemon_a_parked_delivery_is_a_problem(stopped: Office) -> None:
+    assert "news 1" in _kinds(stopped, None)
+
+
+def test_a_connection_that_is_not_enabled_is_not_silent(stopped: Office) -> None:
+    assert "silent retired" not in _kinds(stopped, None)
+
+
+def test_a_paused_job_of_a_removed_store_is_no_problem(stopped: Office) -> None:
+    paused = [key for key in _kinds(stopped, None) if key.startswith("job ")]
+    assert paused == ["job audit main"]
+
+
+def test_what_a_daemon_says_is_used_even_if_its_problems_cannot_be_read(
+    stopped: Office,
+) -> None:
+    live = {"stores": {"main": {"stopped": {"everything": "the key is refused"}}}}
+    assert "stopped main everything" in _kinds(stopped, live)
 
 
 def test_what_is_not_folded_yet_counts_as_behind() -> None:

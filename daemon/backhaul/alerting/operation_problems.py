@@ -54,7 +54,7 @@ def find(facts: Facts) -> Iterator[Problem]:
     yield from _unknown_topics(known.unknown_topics)
     yield from _refused(status)
     yield from _notices(status)
-    yield from _jobs_paused(known.paused_jobs)
+    yield from _jobs_paused(status, known.paused_jobs)
 
 
 def _stopped(status: Mapping[str, Any]) -> Iterator[Problem]:
@@ -241,8 +241,13 @@ def _notices(status: Mapping[str, Any]) -> Iterator[Problem]:
             )
 
 
-def _jobs_paused(jobs: Sequence[tuple[str, str]]) -> Iterator[Problem]:
+def _jobs_paused(
+    status: Mapping[str, Any], jobs: Sequence[tuple[str, str]]
+) -> Iterator[Problem]:
+    """Yield paused jobs. The database also knows jobs of stores that were removed."""
     for job, store in jobs:
+        if (f"{job}:{store}" if store else job) not in status["plans"]:
+            continue
         name = job + (f" --store {store}" if store else "")
         yield Problem(
             f"job {job} {store}",

@@ -46,6 +46,7 @@ def find(facts: Facts) -> Iterator[Problem]:
 
 def _parked(parked: Sequence[CommandProblem]) -> Iterator[Problem]:
     for command in parked:
+        what = f"{command.kind} of {command.about or command.target}"
         yield Problem(
             f"parked {command.id}",
             f"{command.kind} of {command.target} ({command.store}) is parked:"
@@ -53,7 +54,7 @@ def _parked(parked: Sequence[CommandProblem]) -> Iterator[Problem]:
             f"backhaul commands show {command.id[:8]} lists what you can do. Until"
             " you decide, Backhaul does not send it again",
             subject="parked",
-            short=f"{command.kind} of {command.target}: {command.detail}",
+            short=f"{what}: {command.detail}",
             command=f"backhaul commands show {command.id[:8]}",
             severity=Severity.PARKED,
         )

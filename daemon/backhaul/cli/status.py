@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from backhaul.admin.accounts import TOKEN_FILE
 from backhaul.alerting.problem import LISTS, Facts, Problem
 from backhaul.alerting.problems import find_problems
+from backhaul.app import jobs
 from backhaul.app.control_socket import Control
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, reader
@@ -39,25 +40,25 @@ SHOWN = 3
 def current(
     settings: Settings, known: Reader, live: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Return the problems the daemon finds; without it, those of the database."""
+    """Return the problems the daemon finds; otherwise those that are known here."""
     if live is not None:
         try:
             found = Control(settings.state_dir).get("/api/problems")
             return msgspec.convert(found, list[Problem])
         except (BackhaulError, msgspec.ValidationError):
-            pass  # it has just ended, or is of another version
-    return find_problems(_facts(settings, known))
+            pass  # it is busy, has just ended, or is of another version
+    return find_problems(_facts(settings, known, live or {}))
 
 
-def _facts(settings: Settings, known: Reader) -> Facts:
+def _facts(settings: Settings, known: Reader, live: Mapping[str, Any]) -> Facts:
     now = SystemClock().now()
     silence = {
         name: each.silent_after
         for name, each in settings.connectors.items()
-        if each.silent_after is not None
+        if each.enabled and each.silent_after is not None
     }
     return Facts(
-        status=_stopped_daemon(settings),
+        status={**_stopped_daemon(settings), **live},
         conditions=known.conditions(silence),
         drift_rows=settings.alerts.drift_rows,
         silence=silence,
@@ -74,9 +75,12 @@ def _unknown(_: datetime) -> bool:
 
 def _stopped_daemon(settings: Settings) -> dict[str, Any]:
     """Return the status of a daemon that does not run."""
-    empty = ("connectors", "news", "jobs", "subscriptions", "refused")
+    empty = ("connectors", "jobs", "subscriptions", "refused")
+    enabled = [name for name, each in settings.connectors.items() if each.enabled]
     return {
         "stores": {name: {"stopped": {}} for name in settings.stores},
+        "news": {name: {"up": None, "reason": None} for name in enabled},
+        "plans": jobs.plans(settings),
         "dry_run": settings.dry_run_connections,
         **{name: {} for name in empty},
     }

@@ -97,13 +97,17 @@ class BackupState(Struct, frozen=True):
 
 
 class CommandProblem(Struct, frozen=True):
-    """A command that needs an operator; `detail` is a reason or the surplus effects."""
+    """A command that needs an operator; `detail` is a reason or the surplus effects.
+
+    `about` is the name of its order or product, where it was read from the mirror.
+    """
 
     id: str
     store: str
     kind: str
     target: str
     detail: str
+    about: str | None = None
 
 
 class ParkedDelivery(Struct, frozen=True):

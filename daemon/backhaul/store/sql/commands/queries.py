@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 NO_END = (1 << 63) - 1
 """A bound above every id."""
-_ABOUT = """
+ABOUT = """
     coalesce((SELECT name FROM orders WHERE store = c.store AND id = c.target),
              (SELECT title FROM products WHERE store = c.store AND id = c.target)
            ) AS about
 """
+"""The name of the order or product of a command `c`."""
 _LISTED = f"""
-    SELECT id, store, kind, target, {_ABOUT}, state, reason, attempts, instance, cause,
+    SELECT id, store, kind, target, {ABOUT}, state, reason, attempts, instance, cause,
            created_at, due_at, settled_at
     FROM commands c
 """  # noqa: S608 - constants
@@ -53,7 +54,7 @@ _PLACE = "SELECT seq, state FROM commands WHERE id = :id"
 _OTHERS = ("attempts", "looks", "about", "target_of", "record", "by_hand")
 _OWN = [name for name in CommandDetail.__struct_fields__ if name not in _OTHERS]
 _DETAIL = f"""
-    SELECT {_ABOUT}, {", ".join(_OWN)} FROM commands c
+    SELECT {ABOUT}, {", ".join(_OWN)} FROM commands c
     WHERE substr(id, 1, length(:prefix)) = :prefix LIMIT 2
 """  # noqa: S608 - constants
 _RECORD = """

@@ -17,6 +17,7 @@ from backhaul.store.operations import (
     OrphanedWork,
     ParkedDelivery,
 )
+from backhaul.store.sql.commands.queries import ABOUT
 from backhaul.store.sql.dialect import contains, elements, greatest, least
 from backhaul.store.sql.family import Family, read
 from backhaul.store.sql.inbox import unreadable_orders
@@ -77,10 +78,10 @@ def of_other_stores(
     )
 
 
-_PARKED = """
-    SELECT id, store, kind, target, reason FROM commands WHERE state = 'parked'
-    ORDER BY seq
-"""
+_PARKED = f"""
+    SELECT id, store, kind, target, reason, {ABOUT}
+    FROM commands c WHERE state = 'parked' ORDER BY seq
+"""  # noqa: S608 - a fragment
 REPEATED = 5
 """After so many inconclusive attempts the cause may be this command, not an outage."""
 _REPEATED = f"""
