@@ -8,6 +8,7 @@ import pytest
 
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.sql.deliveries.repository import MOST_SKIPPED
+from backhaul_sdk import Found, Uncertain
 from backhaul_sdk.contract import TOPICS
 from scenes import payloads
 from scenes.databases import take, write
@@ -211,6 +212,26 @@ async def test_a_sale_behind_ones_own_step_is_told(
     assert await store.deliveries.claim(own) is None
     await deliver(sink)
     assert [change.document["stock"] for change in books.told] == [7]
+
+
+async def test_the_earlier_level_is_told_after_one_that_may_have_arrived(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    for at, stock, by, said in (
+        (300, 10, -2, []),
+        (301, 7, -3, [Uncertain("no answer")]),
+        (302, 10, 3, []),
+    ):
+        books.says += said
+        books.finds += [Found("r7") for _ in said]
+        change = payloads.stock_change(at=at, stock=stock, adjustment=by)
+        await take(store, envelope("inventory/level_update", change))
+        await deliver(sink)
+    assert books.told[-1].document["stock"] == 10
+    assert len(owed(store, "stock.")) == 3
 
 
 async def test_news_that_are_none_any_more_are_passed_over(

@@ -68,6 +68,19 @@ async def test_what_was_not_sent_is_sent_again_later(
     assert books.heard() == [PLACED]
 
 
+async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    books.says += [NotSent("it is closed", 30.0)]
+    await deliver(await begun(store, clock, books))
+    clock.set_back(3600)
+    restarted = sink_of(books, store, clock, topics=ORDERS)
+    await restarted.subscribe()
+    await deliver(restarted)
+    assert books.heard() == [PLACED]
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
