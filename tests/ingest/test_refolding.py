@@ -100,6 +100,15 @@ async def test_what_can_be_folded_now_leaves_quarantine(store: SqliteStore) -> N
     }
 
 
+async def test_an_event_that_an_operator_discarded_stays_discarded(
+    store: SqliteStore,
+) -> None:
+    await take(store, b"no JSON")
+    await store.quarantine.drop(1, "kim", "a test of the platform")
+    assert await reprocessor(store).reprocess(ALL) == {"quarantined": 1}
+    assert quarantine(store) == [("1", "dropped")]
+
+
 async def test_a_delivery_set_aside_is_no_duplicate_of_itself(
     store: SqliteStore,
 ) -> None:
