@@ -166,3 +166,15 @@ async def test_while_events_wait_it_rests_between_slices(
         await clock.advance(YIELD_SECONDS)
         assert 50 - work.left == min(done + 1, 50)
         running.cancel()
+
+
+async def test_a_slice_that_ends_early_leaves_the_other_changes_to_the_next(
+    store: SqliteStore,
+) -> None:
+    """Or an object is never found, although nothing failed."""
+    orders = [payloads.order(f"ord_{n}") for n in (1, 2, 3)]
+    await append(store, (payloads.envelope("orders/create", each) for each in orders))
+    assert await take(store) == []
+    for _ in orders:
+        assert (await store.search.follow(describe, 0.0)).indexed == 1
+    assert len(rows(store.path, "SELECT 1 FROM searchable")) == len(orders)

@@ -123,3 +123,15 @@ async def test_a_list_that_was_refused_amid_its_only_walk_proves_nothing(
         await store.passes.end(at.pass_id, 0, REFUSED)
         await walk(store, orders=REFUSED)
         assert equal_since(store.path) is None
+
+
+async def test_a_mirror_is_in_sync_only_once_every_list_was_read(
+    tmp_path: Path,
+) -> None:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
+        for kind in list(KINDS)[:-1]:
+            at = await store.passes.begin("main", "full", kind)
+            await store.passes.end(at.pass_id, 0)
+        assert equal_since(store.path) is None
+        await walk(store)
+        assert equal_since(store.path) is not None
