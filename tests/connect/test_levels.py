@@ -64,6 +64,21 @@ async def test_one_article_is_one_row_in_quarantine(
     assert await room.tell(1) == "duplicate"
 
 
+async def test_a_retried_count_takes_over_the_row_of_an_older_one(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """The older count came later, so that both have a row in the quarantine."""
+    room = Stockroom(store, clock)
+    for second in (5, 3):
+        await room.tell(second)
+        await clock.advance(WAIT_SECONDS + 1)
+        await room.look()
+    assert len(rows(store.path, ROWS)) == 2
+    await store.quarantine.retry(1, None, "ann", "it is right")
+    await room.look()
+    assert rows(store.path, ROWS) == [(2, "desk", "SHOP-ONLY:5", "open")]
+
+
 async def test_a_newer_count_does_not_begin_to_wait_anew(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
