@@ -112,3 +112,11 @@ async def test_the_views_say_what_a_warehouse_asks(tmp_path: Path) -> None:
     assert rows(path, moves) == [("LS-S", -2, 10, "#1001")]
     revenue = "SELECT day, currency, orders, revenue_minor FROM revenue_by_day"
     assert rows(path, revenue) == [("2026-03-01", "INR", 3, 3 * 299_800)]
+
+
+def test_an_operator_s_text_is_not_changed_before_it_runs(empty: Path) -> None:
+    # The common text marks fragments like this; `:name` is a name of a value.
+    text = "⟦member¦a⟧ 'it''s' :name"
+    sql = f"SELECT '{text.replace(chr(39), chr(39) * 2)}' /* don't */"
+    with database_at(empty).console(SystemClock()) as console:
+        assert console.query(sql).rows == [(text,)]

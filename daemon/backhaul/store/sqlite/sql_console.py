@@ -89,7 +89,8 @@ class SqliteConsole(SqlConsole):
         self._guard.begin(sql)
         with self._limited():
             try:
-                cursor = self._connection.execute(sql)
+                # Our own `execute` would replace marks of the common text in it.
+                cursor = sqlite3.Connection.execute(self._connection, sql)
                 names = tuple(entry[0] for entry in cursor.description or ())
                 rows = _fetch(cursor, names, limits)
             except (sqlite3.Error, sqlite3.Warning) as error:
