@@ -85,6 +85,9 @@ def concerns_the_file(error: Exception) -> bool:
     return code is not None and code & 0xFF in _FILE_ERRORS
 
 
+_execute = sqlite3.Connection.execute
+
+
 class DamagedText(str):
     """Text that is not UTF-8, with replacement characters. JSON cannot hold it."""
 
@@ -111,20 +114,18 @@ class Connection(sqlite3.Connection):
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         """Run one statement."""
-        text = rendered(sql)
-        if type(values) is dict:
-            text, pick = numbered(text)
-            values = pick(values)
-        return super().execute(text, values)
+        if type(values) is not dict:
+            return _execute(self, rendered(sql), values)
+        text, pick = numbered(sql)
+        return _execute(self, text, pick(values))
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> sqlite3.Cursor:
         """Run a statement once for each set of values."""
-        text = rendered(sql)
         rows = values if isinstance(values, list) else list(values)
-        if rows and type(rows[0]) is dict:
-            text, pick = numbered(text)
-            rows = [pick(row) for row in rows]
-        return super().executemany(text, rows)
+        if not rows or type(rows[0]) is not dict:
+            return super().executemany(rendered(sql), rows)
+        text, pick = numbered(sql)
+        return super().executemany(text, map(pick, rows))
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
