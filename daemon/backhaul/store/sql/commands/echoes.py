@@ -32,6 +32,8 @@ _LINK_CHANGE = """
 """
 _CLAIM = """
     UPDATE echoes SET command_id = :command WHERE store = :store AND effect = :effect
+      AND EXISTS (SELECT 1 FROM commands c WHERE c.store = :store
+                  AND c.effect_id = :effect AND c.id = :command)
 """
 _CLAIM_CHANGE = """
     UPDATE changes SET instance = :instance WHERE id =
@@ -72,11 +74,9 @@ def link_change(
 def claim_effect(connection: Connection, command: Command, effect: str) -> None:
     """Link an event that was recorded before its effect was known to be ours."""
     values = {"store": command.store, "effect": effect}
-    owner = connection.execute(_OWNER, values).fetchone()
-    if owner is None or owner[0] != command.id:
-        return
-    connection.execute(_CLAIM, {**values, "command": command.id})
-    connection.execute(_CLAIM_CHANGE, {**values, "instance": command.instance})
+    claimed = connection.execute(_CLAIM, {**values, "command": command.id})
+    if claimed.rowcount:
+        connection.execute(_CLAIM_CHANGE, {**values, "instance": command.instance})
 
 
 def drop_unclaimed(connection: Connection, command: Command) -> None:
