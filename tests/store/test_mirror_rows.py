@@ -44,6 +44,7 @@ def written(connection: sqlite3.Connection, **members: Any) -> list[str]:
         lambda text: said.append((text, connection.total_changes))
     )
     mirror.put_order("main", decoding.order(payloads.order(**members)), VERSION)
+    mirror.flush()
     connection.set_trace_callback(None)
     then = [*(changes for _, changes in said[1:]), connection.total_changes]
     return [

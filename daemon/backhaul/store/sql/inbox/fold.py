@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.inbox import Arrival, Folded, FoldReport, StoredEvent
-from backhaul.store.sql.dialect import is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sql.operations import kv
@@ -69,9 +68,11 @@ class FoldingFamily(Family):
         connection.execute("SAVEPOINT event")
         try:
             folded = _fold(fold_one, event, mirror)
+            mirror.flush()
         except Exception as error:
             if self._engine.concerns_the_file(error):
                 raise
+            mirror.discard()
             connection.execute("ROLLBACK TO event")
             detail = f"cannot be folded: {type(error).__name__}: {error}"
             folded = Folded("quarantined", event.topic, detail=detail)
@@ -104,14 +105,16 @@ class SqlInbox(FoldingFamily):
             with closing(_events_after(connection, after)) as events:
                 for event in events:
                     outcomes.append((event.id, _fold(fold_one, event, mirror)))
-                    if not is_damaged(event.received_at):
+                    if type(event.received_at) is str:  # otherwise it is damaged
                         last_at = event.received_at
                     in_time = self._clock.monotonic() < until
                     if not in_time:
                         break
+            mirror.flush()
         except Exception as error:
             if self._engine.concerns_the_file(error):
                 raise
+            mirror.discard()
             # Fold the slice again, one by one, to quarantine only the failing event.
             connection.execute("ROLLBACK TO slice")
             outcomes = [
@@ -155,7 +158,8 @@ def outcome_values(id_: int, outcome: Folded, now: str) -> dict[str, object]:
 
 def _fold(fold_one: FoldOne, event: StoredEvent, mirror: MirrorTransaction) -> Folded:
     """Fold one event, unless its store, kind, topic or time is damaged."""
-    if any(map(is_damaged, (event.store, event.kind, event.topic, event.received_at))):
+    texts = {type(event.store), type(event.kind), type(event.topic)}
+    if texts != {str} or type(event.received_at) is not str:
         return Folded("quarantined", event.topic, detail=_DAMAGED)
     return fold_one(event, mirror)
 

@@ -106,20 +106,11 @@ class Parts(Struct, frozen=True):
                 query = f"UPDATE {self.name} SET {changed} WHERE {self.is_row}"  # noqa: S608 - constants
                 connection.execute(query, (*values, *place))
         known = {id_ for id_, *_ in stored}
-        new = {id_: row for id_, row in rows.items() if id_ not in known}
-        self.add_all(connection, store, parent, new)
-
-    def add_all(
-        self,
-        connection: Connection,
-        store: str,
-        parent: str,
-        rows: Mapping[str, Values],
-    ) -> None:
-        """Write rows of a parent that has none of them."""
-        if rows:
-            values = [(store, parent, id_, *row) for id_, row in rows.items()]
-            connection.executemany(self.upsert, values)
+        new = [
+            (store, parent, id_, *row) for id_, row in rows.items() if id_ not in known
+        ]
+        if new:
+            connection.executemany(self.upsert, new)
 
 
 def _changed(

@@ -13,10 +13,10 @@ from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror import stock_ledger
-from backhaul.store.sql.mirror.rows import document_text, parts, table
+from backhaul.store.sql.mirror.rows import Parts, document_text, parts, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.core.resources import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StockChange,
     )
     from backhaul.store.sql.family import Connection
+    from backhaul.store.sql.mirror.rows import Values
 
 TABLES = {"product": "products", "order": "orders", "customer": "customers"}
 VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
@@ -128,7 +129,12 @@ _RARE = f"""
 
 
 class MirrorTransaction:
-    """A MirrorWriter on the connection of one transaction."""
+    """A MirrorWriter on the connection of one transaction.
+
+    Lines and parcels of new orders, and rows of the change feed, are kept back until
+    `flush`: one statement then writes those of many events. What reads or changes such
+    rows of an order, or needs the id of such a row, flushes first.
+    """
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
         self._connection = connection
@@ -137,9 +143,23 @@ class MirrorTransaction:
         self.refetches = 0
         self._has_erased_customers: bool | None = None
         self._effects: dict[int, dict[str, str | None]] = {}
+        self._new_parts: dict[str, list[Values]] = {}
+        self._new_changes: list[dict[str, object]] = []
         # These tables are nearly always empty, and no object is searched in them then.
         rare = connection.execute(_RARE).fetchone()
         self._has_tombstones, self._has_held, self._has_unreadable = rare
+
+    def flush(self) -> None:
+        """Write what was kept back, and everything else is written already."""
+        for insert, rows in self._new_parts.items():
+            self._connection.executemany(insert, rows)
+        if self._new_changes:
+            self._connection.executemany(_ADD_CHANGE, self._new_changes)
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget what was kept back: the transaction undid the rest of it."""
+        self._new_parts, self._new_changes = {}, []
 
     def seconds_since(self, at: str) -> float:
         """Return the seconds from a time to the start of this transaction."""
@@ -284,14 +304,25 @@ class MirrorTransaction:
             )
             for parcel in order.shipments
         }
-        for parts_, rows in ((_ITEMS, items), (_SHIPMENTS, shipments)):
-            # A new order has no parts in the mirror.
-            put = parts_.add_all if is_new else parts_.put_all
-            put(self._connection, store, order.id, rows)
+        if is_new:  # then it has no parts in the mirror
+            self._add_parts(_ITEMS, store, order.id, items)
+            self._add_parts(_SHIPMENTS, store, order.id, shipments)
+            return
+        self.flush()
+        _ITEMS.put_all(self._connection, store, order.id, items)
+        _SHIPMENTS.put_all(self._connection, store, order.id, shipments)
+
+    def _add_parts(
+        self, table_: Parts, store: str, parent: str, rows: Mapping[str, Values]
+    ) -> None:
+        if rows:
+            kept = self._new_parts.setdefault(table_.upsert, [])
+            kept.extend((store, parent, id_, *row) for id_, row in rows.items())
 
     def _delete_parts(
         self, tables: tuple[str, ...], parent: str, store: str, object_id: str
     ) -> None:
+        self.flush()
         for name in tables:
             self._connection.execute(
                 f"DELETE FROM {name} WHERE store = :store AND {parent} = :id",  # noqa: S608 - constants
@@ -373,8 +404,9 @@ class MirrorTransaction:
             "instance": causes.pop() if causes else None,
         }
         if not effects:
-            self._connection.execute(_ADD_CHANGE, values)
+            self._new_changes.append(values)
             return
+        self.flush()  # the ids of rows are in the order of their events
         added = self._connection.execute(f"{_ADD_CHANGE} RETURNING id", values)
         (id_,) = added.fetchone()
         echoes.link_change(self._connection, store, [*effects], id_)
