@@ -1,0 +1,126 @@
+"""What Backhaul has stored, as `backhaul export` and the lists for people show it.
+
+Nothing here knows SQL or the engine: a test that asks these functions still holds when
+the tables behind docs/mirror.md change.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.clock import SystemClock
+from backhaul.store import database_at
+from backhaul.store.read_models import CommandFilter, EventFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import (
+        CommandCheck,
+        CommandDetail,
+        JobStatus,
+        ListedRun,
+        ListedTarget,
+        OpenIncident,
+    )
+
+ALL = 1_000_000
+"""A limit for lists that no test reaches."""
+
+Row = tuple[Any, ...]
+
+
+def rows_of(path: Path, table: str, *columns: str, **wanted: object) -> list[Row]:
+    """Return columns of a table or view of docs/mirror.md, in the order of its key.
+
+    `wanted` are the values that columns must have; a set holds several. Without
+    `columns` a row has all of them.
+    """
+    with database_at(path).console(SystemClock()) as console:
+        names = console.columns(table)
+        places = [names.index(name) for name in columns or names]
+        asked = [(names.index(name), value) for name, value in wanted.items()]
+        return [
+            tuple(row[place] for place in places)
+            for page in console.pages(table)
+            for row in page
+            if all(_fits(row[place], value) for place, value in asked)
+        ]
+
+
+def _fits(found: object, wanted: object) -> bool:
+    return found in wanted if isinstance(wanted, set) else found == wanted
+
+
+def values_of(path: Path, table: str, column: str, **wanted: object) -> list[Any]:
+    """Return one column, as `rows_of` does."""
+    return [value for (value,) in rows_of(path, table, column, **wanted)]
+
+
+def value_of(path: Path, table: str, column: str, **wanted: object) -> Any:
+    """Return one column of the only row there is."""
+    (value,) = values_of(path, table, column, **wanted)
+    return value
+
+
+@contextmanager
+def lists(path: Path) -> Iterator[Reader]:
+    """Open the lists for people, as the terminal does."""
+    with database_at(path).reader() as reader:
+        yield reader
+
+
+def commands(
+    path: Path, kind: str | None = None, state: str | None = None
+) -> list[CommandDetail]:
+    """Return commands with their attempts, checks and decisions, as planned."""
+    with lists(path) as reader:
+        listed = reader.commands(CommandFilter(state=state, kind=kind), ALL)
+        found = [reader.command(each.id) for each in listed]
+    return sorted((each for each in found if each), key=lambda each: each.seq)
+
+
+def command(path: Path, id_: str) -> CommandDetail:
+    """Return one command with its evidence and history."""
+    with lists(path) as reader:
+        found = reader.command(id_)
+    assert found is not None, f"there is no command {id_}"
+    return found
+
+
+def checks(path: Path, command_id: str) -> Sequence[CommandCheck]:
+    """Return the checks of an uncertain command, the oldest first."""
+    return command(path, command_id).looks
+
+
+def stock_targets(path: Path, state: str | None = None) -> list[ListedTarget]:
+    """Return the back office's stock counts, as planned."""
+    with lists(path) as reader:
+        return reader.stock_targets(state, None, ALL)[::-1]
+
+
+def open_incidents(path: Path) -> list[OpenIncident]:
+    """Return the open incidents, the oldest first."""
+    with lists(path) as reader:
+        return reader.incidents()
+
+
+def job_runs(path: Path) -> list[ListedRun]:
+    """Return the runs of jobs, the oldest first."""
+    with lists(path) as reader:
+        return reader.job_runs(ALL)[::-1]
+
+
+def job_state(path: Path, job: str, store: str = "") -> JobStatus | None:
+    """Return the state of a scheduled job, None before it is registered."""
+    with lists(path) as reader:
+        return reader.jobs().get((job, store))
+
+
+def bodies(path: Path) -> list[bytes]:
+    """Return the events exactly as they arrived, in order of arrival."""
+    with database_at(path).inbox_export() as inbox:
+        return [arrival.body for arrival in inbox.arrivals(EventFilter())]
