@@ -11,9 +11,10 @@ import pytest
 from backhaul.core.identity import command_id
 from backhaul.push.history_audit import CLOCK_SECONDS, IN_FLIGHT, OPENING
 from backhaul.settings import Push
+from backhaul.store.commands import audited_mark
 from scenes import payloads
 from scenes.clock import START
-from scenes.databases import locked, rows
+from scenes.databases import locked
 from scenes.pushing import Scene, audited, scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
@@ -296,8 +297,8 @@ async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
         before = len(stage.server.of("GET", HISTORY))
         await audit(stage)
         assert len(stage.server.of("GET", HISTORY)) == before + 1
-    mark = "SELECT value FROM marks WHERE name = 'audited:main'"
-    assert rows(stage.path, mark) == [(payloads.instant(200),)]
+    mark = await stage.store.kv.get(audited_mark("main"))
+    assert mark == payloads.instant(200)
 
 
 async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:
@@ -310,8 +311,8 @@ async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:
         await stage.reaches(command, "uncertain")
     stage.platform.says(HISTORY, history(*other, move(10, command)))
     await stage.auditor.audit_now()
-    mark = "SELECT value FROM marks WHERE name = 'audited:main'"
-    assert rows(stage.path, mark) == [(payloads.instant(10),)]
+    mark = await stage.store.kv.get(audited_mark("main"))
+    assert mark == payloads.instant(10)
 
 
 async def test_a_clock_set_back_between_two_lives_holds_nothing_up(

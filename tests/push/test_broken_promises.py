@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_sdk import Cancellation
-from scenes.databases import rows
 from scenes.stock_counts import House, house, now
+from scenes.stored import rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -78,6 +78,6 @@ async def planned_cancellation(at: House, lamp: object) -> str:
     at.sender.dispatcher.pause("cancel", now())
     await at.sell(lamp, 3)
     number = (await at.shop.state())["orders"][-1]["number"]
-    await until(lambda: rows(at.path, "SELECT 1 FROM orders"), "the order is known")
+    await until(lambda: rows_of(at.path, "orders"), "the order is known")
     await at.hand_in(Cancellation(key="1", order=str(number), restock=True))
     return at.command_of("1")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scenes.databases import rows
 from scenes.pushing import applied
 from scenes.scripted_platform import Connection, Request, message, problem
 from scenes.stock_history import HISTORY, history
+from scenes.stored import commands, rows_of, values_of
 
 if TYPE_CHECKING:
     from scenes.clock import VirtualClock
@@ -53,9 +53,8 @@ async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
     stage.platform.says("/inventory/adjust", bucket)
     for number in range(COMMANDS):
         await stage.plan("adjust", f"prod_{number}")
-    open_commands = "SELECT count(*) FROM commands WHERE state != 'applied'"
     async with working(stage):
-        while rows(stage.path, open_commands) != [(0,)]:
+        while set(values_of(stage.path, "commands", "state")) != {"applied"}:
             await stage.pass_time(0.25)
             await stage.quiet()
     assert bucket.refused == 0
@@ -82,11 +81,10 @@ async def test_what_is_in_doubt_is_read_although_commands_take_all_there_is(
         stage.platform.says(path, bucket)
     for number in range(COMMANDS):
         await stage.plan("adjust", f"prod_{number}")
-    looks = "SELECT count(*) FROM looks"
-    waiting = "SELECT count(*) FROM commands WHERE state = 'planned'"
     async with working(stage):
-        while rows(stage.path, looks) == [(0,)]:
+        while not any(command.looks for command in commands(stage.path)):
             await stage.pass_time(0.25)
             await stage.quiet()
-            assert rows(stage.path, waiting) != [(0,)], "it waited for the last"
+            waiting = rows_of(stage.path, "commands", state="planned")
+            assert waiting, "it waited for the last"
     assert bucket.refused == 0

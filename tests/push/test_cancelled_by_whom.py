@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scenes import payloads
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.pushing import working
 from scenes.scripted_platform import document, message, problem
+from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
     from scenes.pushing import Answer, Scene
@@ -45,8 +46,8 @@ async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> 
 
 def links(stage: Scene) -> tuple[Any, list[tuple[Any, ...]]]:
     """Return the effect that is named as our own, and the echoes that were heard."""
-    ((effect,),) = rows(stage.path, "SELECT effect_id FROM commands")
-    return effect, rows(stage.path, "SELECT command_id FROM echoes")
+    effect = value_of(stage.path, "commands", "effect_id")
+    return effect, rows_of(stage.path, "echoes", "command_id")
 
 
 async def test_what_the_first_attempt_met_was_cancelled_by_somebody_else(

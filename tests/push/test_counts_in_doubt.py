@@ -14,8 +14,9 @@ from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.push import stock_targets
 from backhaul.sync.stock_reader import StockReader
 from backhaul_sdk import Cancellation
-from scenes.databases import rows, write
+from scenes.damaged_rows import overwrite
 from scenes.stock_counts import SOON, House, house, now
+from scenes.stored import rows_of, value_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
         assert await at.stock(lamp) == 15
         second = await at.count(lamp, 15, before)
         await at.reaches(second, "parked")
-        ((step,),) = rows(at.path, "SELECT id FROM commands WHERE kind = 'adjust'")
+        step = value_of(at.path, "commands", "id", kind="adjust")
         assert f"the move of +5 at {now()[:10]}" in at.reason(second)
         assert f"may be that of command {step[:8]}, which is parked" in at.reason(
             second
@@ -134,8 +135,9 @@ async def test_goods_that_come_long_after_an_adjustment_in_doubt_are_goods(
         lose("request")
         asked = await at.adjust(lamp, 5)
         await until(lambda: at.state(asked) == "parked", "it is left to a person")
-        long_ago = "strftime('%Y-%m-%dT%H:%M:%fZ', started_at, '-61 minutes')"
-        write(at.path, f"UPDATE attempts SET started_at = {long_ago}")  # noqa: S608 - ours
+        started_at = value_of(at.path, "attempts", "started_at")
+        long_ago = later(started_at, seconds=-61 * 60)
+        overwrite(at.path, "attempts", {"started_at": long_ago})
         counted_at = now()
         await goods_come(at, lamp, 5)
         count = await at.count(lamp, 12, counted_at)
@@ -313,8 +315,7 @@ async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for
         at.sender.dispatcher.pause("cancel", now())
         cancel = await asked_to_cancel(at, order)
         at.deaf.add("inventory/level_update")
-        query = "SELECT 1 FROM orders WHERE cancelled_at IS NOT NULL"
-        cancel_meanwhile(at, lambda: rows(at.path, query))
+        cancel_meanwhile(at, lambda: is_cancelled(at))
         count = await at.count(lamp, 10, later(now(), seconds=2))
         await until(lambda: at.reason(count) or at.state(count) in ENDED, "decided")
         assert at.reason(count) == f"cancel command {cancel[:8]} is in progress"
@@ -343,8 +344,7 @@ async def test_an_order_cancelled_by_hand_while_its_level_is_read_is_waited_for(
                 body = {"restock": todo.pop()}
                 reply = await at.shop.v1("POST", f"/orders/{order}/cancel", body)
                 assert reply.status == 200, reply.body
-                query = "SELECT 1 FROM orders WHERE cancelled_at IS NOT NULL"
-                await until(lambda: rows(at.path, query), "the order's news came")
+                await until(lambda: is_cancelled(at), "the order's news came")
             return seen
 
         monkeypatch.setattr(StockReader, "read_levels", read_levels)
@@ -371,9 +371,7 @@ async def lost_cancellation(
 
 async def sold(at: House, lamp: Any) -> str:
     order = await at.sell(lamp, 3)
-    query = "SELECT stock FROM inventory_levels WHERE stock = 7 AND 1 = ("
-    query += "SELECT count(*) FROM orders)"
-    await until(lambda: rows(at.path, query), "the order is known")
+    await until(lambda: is_known(at, 7) and rows_of(at.path, "orders"), "it is known")
     return order
 
 
@@ -387,9 +385,17 @@ async def cancelled(at: House, lamp: Any, order: str) -> None:
     """Cancel it on the platform, as the request that was late does, or somebody."""
     reply = await at.shop.v1("POST", f"/orders/{order}/cancel", {"restock": True})
     assert reply.status == 200, reply.body
-    query = "SELECT 1 FROM orders WHERE id = ? AND cancelled_at IS NOT NULL"
-    query += " AND 10 = (SELECT stock FROM inventory_levels)"
-    await until(lambda: rows(at.path, query, order), "it is known")
+    await until(lambda: is_cancelled(at, order) and is_known(at, 10), "it is known")
+
+
+def is_cancelled(at: House, order: str = "") -> bool:
+    """Return whether the mirror shows the order, or any, as cancelled."""
+    wanted = {"id": order} if order else {}
+    return any(values_of(at.path, "orders", "cancelled_at", **wanted))
+
+
+def is_known(at: House, stock: int) -> bool:
+    return stock in values_of(at.path, "inventory_levels", "stock")
 
 
 async def goods_come(at: House, lamp: Any, units: int) -> None:
@@ -399,6 +405,5 @@ async def goods_come(at: House, lamp: Any, units: int) -> None:
     before = await at.stock(lamp)
     reply = await at.shop.v1("POST", "/inventory/adjust", body)
     assert reply.status == 200, reply.body
-    query = "SELECT stock FROM inventory_levels WHERE variant_id = ?"
-    known = [(before + units,)]
-    await until(lambda: rows(at.path, query, variant) == known, "it is known")
+    shown = {"variant_id": variant, "stock": before + units}
+    await until(lambda: rows_of(at.path, "inventory_levels", **shown), "it is known")

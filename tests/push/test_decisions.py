@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +12,10 @@ from backhaul.errors import BackhaulError
 from backhaul.settings import Push
 from backhaul.store.commands import CLI_WORDS, VERBS, Decision
 from scenes import payloads
-from scenes.databases import rows
+from scenes.damaged_rows import overwrite
 from scenes.pushing import HELD_SECONDS, scene, working
 from scenes.scripted_platform import document, message
+from scenes.stored import checks, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,20 +36,30 @@ async def decide(
 
 
 def audit(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows(
+    return rows_of(
         stage.path,
-        "SELECT who, action, detail, command_id, state_before, state_after FROM audit",
+        "audit",
+        "who",
+        "action",
+        "detail",
+        "command_id",
+        "state_before",
+        "state_after",
     )
 
 
 def stand(stage: Scene, command: str, state: str) -> None:
     """Put a command where a test wants it, as if it had been sent once."""
-    with closing(sqlite3.connect(stage.path)) as connection, connection:
-        connection.execute(
-            "UPDATE commands SET state = ?, attempts = 1, looks = 2, failures = 3,"
-            " sent_at = '2026-03-01T12:00:00.000Z', request = '{}' WHERE id = ?",
-            (state, command),
-        )
+    sent = {
+        "state": state,
+        "attempts": 1,
+        "looks": 2,
+        "failures": 3,
+        "sent_at": "2026-03-01T12:00:00.000Z",
+        "request": "{}",
+    }
+    overwrite(stage.path, "commands", sent, id=command)
+
 
 
 PAIRS = [(state, verb) for state in State for verb in VERBS]
@@ -223,8 +232,8 @@ async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
         await stage.reaches(command, "uncertain")
         slow.answer.set()
         await stage.reaches(command, "parked")
-        query = "SELECT found FROM looks WHERE command_id = ?"
-        assert rows(stage.path, query, command) == [("absent",), ("absent",)]
+        found = [check.found for check in checks(stage.path, command)]
+        assert found == ["absent", "absent"]
 
 
 async def test_many_people_at_once_move_it_once(stage: Scene) -> None:

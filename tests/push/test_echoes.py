@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scenes import payloads
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.pushing import Scene, applied, working
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history, move
+from scenes.stored import rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ def ordered(at: int, **members: Any) -> bytes:
 
 
 def echoes(stage: Scene) -> list[tuple[Any, ...]]:
-    query = "SELECT command_id, event_id FROM echoes ORDER BY event_id"
-    return rows(stage.path, query)
+    found = rows_of(stage.path, "echoes", "command_id", "event_id")
+    return sorted(found, key=lambda echo: echo[1])
 
 
 def feed(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows(stage.path, "SELECT event, instance, waits FROM feed ORDER BY id")
+    return rows_of(stage.path, "feed", "event", "instance", "waits")
 
 
 async def test_the_first_event_that_shows_the_effect_is_the_echo(

@@ -9,9 +9,9 @@ import pytest
 
 from scenes import customers
 from scenes.customers import GUEST, OTHER, SILENT
-from scenes.databases import rows
 from scenes.pushing import working
 from scenes.scripted_platform import document, message
+from scenes.stored import value_of
 
 if TYPE_CHECKING:
     from scenes.pushing import Scene
@@ -29,7 +29,7 @@ async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     async with working(stage):
         await stage.reaches(command, state)
     await stage.store.erasure.empty_log()
-    ((kept,),) = rows(stage.path, "SELECT response FROM attempts")
+    kept = value_of(stage.path, "attempts", "response")
     found: dict[str, Any] = json.loads(kept)
     return found
 

@@ -15,10 +15,10 @@ from backhaul.push.send_switch import PROBE_SECONDS
 from backhaul.store.commands import Decision
 from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
 from scenes.clock import START
-from scenes.databases import rows
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import Connection, Request, message, problem
 from scenes.stock_history import HISTORY, history, move
+from scenes.stored import checks
 from scenes.uncertain_commands import (
     FAILED,
     apply,
@@ -67,7 +67,8 @@ async def test_of_what_was_answered_under_its_key_no_person_is_kept(
     command = await doubt(keyed, "fulfill")
     async with working(keyed):
         await keyed.reaches(command, "applied")
-    ((read,),) = rows(keyed.path, "SELECT read FROM looks")
+    (check,) = checks(keyed.path, command)
+    assert (read := check.read) is not None
     assert json.loads(read)["shipment"] == "shp_1"
     assert "a@b.example" not in read
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
+from backhaul.core.clock import from_text, to_text
 from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.sync.stock_reader import StockReader
-from scenes.databases import rows, write
+from scenes.damaged_rows import overwrite
 from scenes.stock_counts import House, house, now
+from scenes.stored import command, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -55,8 +58,9 @@ async def given_up(at: House, lamp: Any) -> tuple[str, str]:
 
 
 def step_of(at: House, target: str) -> str:
-    query = "SELECT correction FROM stock_targets WHERE command_id = ?"
-    return str(rows(at.path, query, target)[0][0])
+    counted = command(at.path, target).target_of
+    assert counted is not None
+    return str(counted.correction)
 
 
 async def superseded(at: House, lamp: Any) -> tuple[str, str]:
@@ -140,8 +144,9 @@ async def test_what_a_count_took_for_goods_is_told(tmp_path: Path, land: Land) -
     async with house(tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
-        long_ago = "strftime('%Y-%m-%dT%H:%M:%fZ', started_at, '-61 minutes')"
-        write(at.path, f"UPDATE attempts SET started_at = {long_ago}")  # noqa: S608 - ours
+        started_at = from_text(value_of(at.path, "attempts", "started_at"))
+        long_ago = to_text(started_at - timedelta(minutes=61))
+        overwrite(at.path, "attempts", {"started_at": long_ago})
         counted_at = now()
         await asyncio.sleep(0.01)
         await land()
@@ -196,8 +201,9 @@ async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
     async with house(tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
-        long_ago = "strftime('%Y-%m-%dT%H:%M:%fZ', sent_at, '-10 minutes')"
-        write(at.path, f"UPDATE commands SET sent_at = {long_ago}")  # noqa: S608 - ours
+        sent_at = from_text(value_of(at.path, "commands", "sent_at", id=step))
+        long_ago = to_text(sent_at - timedelta(minutes=10))
+        overwrite(at.path, "commands", {"sent_at": long_ago}, id=step)
         at.deaf.add("inventory/level_update")
         real, todo = StockReader.read_levels, [land]
 

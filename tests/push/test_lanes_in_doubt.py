@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.store.commands import Decision
 from scenes import payloads
-from scenes.databases import rows
 from scenes.pushing import HELD_SECONDS, scene, working
 from scenes.scripted_platform import document, message
+from scenes.stored import rows_of
+from scenes.uncertain_commands import looks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
 BESIDE_SECONDS = 0.5
-LOOKS = "SELECT count(*) FROM looks WHERE command_id = ?"
 
 
 def shown(*boxes: str, **members: Any) -> payloads.Document:
@@ -33,7 +33,7 @@ def shown(*boxes: str, **members: Any) -> payloads.Document:
 
 
 def effects(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows(stage.path, "SELECT state, effect_id FROM commands ORDER BY seq")
+    return rows_of(stage.path, "commands", "state", "effect_id")
 
 
 class Together:
@@ -113,11 +113,11 @@ async def test_no_look_is_taken_while_another_of_the_lane_is_being_sent(
         async with working(stage):
             await stage.parks(first)
             await stage.reaches(second, "sending")
-            ((before,),) = rows(stage.path, LOOKS, first)
+            before = looks(stage, first)
             stage.platform.says(ORDER, landed)
             await settle(stage, first)
             await stage.quiet()
-            assert rows(stage.path, LOOKS, first) == [(before,)]
+            assert looks(stage, first) == before
             answers.set()
             await stage.reaches(second, "applied")
             await stage.parks(first)

@@ -15,10 +15,11 @@ from backhaul.platform.client import LISTS
 from backhaul.settings import Push
 from scenes import payloads
 from scenes.clock import START
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
+from scenes.stored import checks
 from scenes.uncertain_commands import (
     FAILED,
     doubt,
@@ -122,8 +123,8 @@ async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_lo
         await stage.pass_time(1)
         await stage.reaches(command, "applied")
     when = START + timedelta(seconds=3_600 + 120 + 480)
-    times = rows(stage.path, "SELECT at FROM looks ORDER BY id")
-    assert times[2:] == [(to_text(when),)]
+    times = [check.at for check in checks(stage.path, command)]
+    assert times[2:] == [to_text(when)]
 
 
 UNREADABLE = {
@@ -423,6 +424,6 @@ async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:
     async with working(stage):
         await looked(stage, command, 1)
     assert looks(stage, command) == [(1, "absent")]
-    query = "SELECT json_extract(baseline, '$.adjustment_id') FROM commands"
-    assert rows(stage.path, query) == [("adj_1",)]
+    baseline = json.loads(stage.column("baseline", command))
+    assert baseline["adjustment_id"] == "adj_1"
     assert len(stage.server.of("GET", HISTORY)) == 1

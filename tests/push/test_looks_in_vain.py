@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.push.resolver import REPORTED_AFTER
-from scenes.databases import rows
+from scenes.damaged_rows import overwrite
 from scenes.pushing import Broken, Scene, scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
+from scenes.stored import value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -64,8 +63,7 @@ async def test_what_was_sent_at_no_known_time_is_looked_for(tmp_path: Path) -> N
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
             await stage.reaches(command, "uncertain")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE commands SET sent_at = NULL, baseline = NULL")
+    overwrite(path, "commands", {"sent_at": None, "baseline": None})
     async with scene(path, keyed=True) as stage:
         stage.platform.says(HISTORY, history(move(1, command)))
         async with working(stage):
@@ -73,4 +71,4 @@ async def test_what_was_sent_at_no_known_time_is_looked_for(tmp_path: Path) -> N
                 await stage.pass_time(60)
                 await stage.quiet()
         assert stage.state(command) == "applied"
-        assert rows(path, "SELECT sent_at FROM commands") == [(None,)]
+        assert value_of(path, "commands", "sent_at") is None

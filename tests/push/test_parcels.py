@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scenes import payloads
-from scenes.databases import rows
 from scenes.pushing import Scene, working
 from scenes.scripted_platform import document, message, problem
+from scenes.stored import checks, rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -36,12 +36,11 @@ async def two(stage: Scene, *answers: bytes) -> tuple[str, str]:
 
 
 def effects(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows(stage.path, "SELECT effect_id FROM commands ORDER BY seq")
+    return rows_of(stage.path, "commands", "effect_id")
 
 
 def found(stage: Scene, command: str) -> list[str]:
-    query = "SELECT found FROM looks WHERE command_id = ? ORDER BY id"
-    return [row[0] for row in rows(stage.path, query, command)]
+    return [check.found for check in checks(stage.path, command)]
 
 
 async def test_the_parcel_of_another_command_is_no_proof(stage: Scene) -> None:

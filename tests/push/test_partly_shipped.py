@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +15,16 @@ from backhaul.store.commands import RESTOCK_UNSHIPPED, Decision
 from backhaul.store.records import NewRecord
 from backhaul_sdk import Cancellation
 from scenes import payloads
-from scenes.databases import rows
+from scenes.damaged_rows import insert
 from scenes.pushing import scene, working
 from scenes.scripted_platform import document
+from scenes.stored import commands, value_of
 
 if TYPE_CHECKING:
     from scenes.pushing import Scene
 
 TOTAL = 5
 CASE = Path(__file__).parent / "cases/05-cancel-partly-shipped.csv"
-ADJUSTMENTS = "SELECT payload ->> '$.delta', state FROM commands WHERE kind = 'adjust'"
 
 
 def parcel(number: int, units: int | None) -> payloads.Document:
@@ -52,13 +51,24 @@ def cancelled(*parcels: int | None, restocked: bool = False) -> bytes:
     return document({"data": data})
 
 
+def adjustments(stage: Scene) -> list[tuple[int, str]]:
+    found = commands(stage.path, "adjust")
+    return [(command.wanted["delta"], command.state) for command in found]
+
+
 def returned(stage: Scene, *numbers: int) -> None:
-    with sqlite3.connect(stage.path) as connection:
-        connection.executemany(
-            "INSERT INTO parcels (store, shipment_id, order_id, tracking_number,"
-            ' status, "rank", at, instance)'
-            " VALUES ('main', ?, 'ord_1', 'T', 'returned', 9, '2026', 'courier')",
-            [(f"shp_{number}",) for number in numbers],
+    for number in numbers:
+        insert(
+            stage.path,
+            "parcels",
+            store="main",
+            shipment_id=f"shp_{number}",
+            order_id="ord_1",
+            tracking_number="T",
+            status="returned",
+            rank=9,
+            at="2026",
+            instance="courier",
         )
 
 
@@ -117,7 +127,7 @@ async def test_without_a_restock_nothing_is_asked(stage: Scene) -> None:
     command = await stage.plan("cancel", "ord_1", restock=False)
     async with working(stage):
         await stage.reaches(command, "applied")
-    assert rows(stage.path, ADJUSTMENTS) == []
+    assert adjustments(stage) == []
 
 
 async def test_a_parcel_of_unknown_outcome_holds_it(stage: Scene) -> None:
@@ -208,7 +218,7 @@ async def test_an_operator_may_restock_the_rest(
     first, *more = stage.bodies()
     assert first["restock"] is False
     assert [body["adjustment"] for body in more] == [rest] * bool(rest)
-    assert rows(stage.path, ADJUSTMENTS) == [(rest, "applied")] * bool(rest)
+    assert adjustments(stage) == [(rest, "applied")] * bool(rest)
 
 
 RESTOCK = Push(cancel_partly_shipped="restock_unshipped")
@@ -249,7 +259,7 @@ async def test_nothing_is_restocked_before_the_cancellation_is_applied(
         async with working(stage):
             await stage.reaches(command, "rejected")
             await stage.arrive(1)
-        assert rows(stage.path, ADJUSTMENTS) == []
+        assert adjustments(stage) == []
 
 
 async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothing(
@@ -268,14 +278,14 @@ async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothi
         assert await stage.store.commands.mark_interrupted_uncertain(interrupted()) == [
             command
         ]
-        assert rows(stage.path, ADJUSTMENTS) == []
+        assert adjustments(stage) == []
         stage.platform.says("/orders/ord_1", cancelled(3))
         async with working(stage):
             await stage.reaches(command, "applied")
             await stage.arrive(1)
         (adjust,) = stage.bodies()
         assert adjust["adjustment"] == 2
-        assert rows(stage.path, ADJUSTMENTS) == [(2, "applied")]
+        assert adjustments(stage) == [(2, "applied")]
 
 
 async def test_the_row_of_a_file_asks_an_operator(stage: Scene) -> None:
@@ -287,7 +297,7 @@ async def test_the_row_of_a_file_asks_an_operator(stage: Scene) -> None:
     new = NewRecord("1", encode(record), "raw", "", "cancellations.csv:2")
     accept = stage.store.records.accept
     await accept("erp", "main", [new], None, Matcher(stage.clock, 600.0))
-    ((command,),) = rows(stage.path, "SELECT id FROM commands")
+    command = value_of(stage.path, "commands", "id")
     async with working(stage):
         await stage.reaches(command, "parked")
         await stage.arrive(0)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scenes import payloads
-from scenes.databases import rows, write
+from scenes.damaged_rows import overwrite
 from scenes.pushing import audited
 from scenes.scripted_platform import document
 from scenes.stock_history import HISTORY, history, move
+from scenes.stored import rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ async def boxes(stage: Scene, *asked: dict[str, Any]) -> list[str]:
 
 
 def effects(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows(stage.path, "SELECT effect_id FROM commands ORDER BY seq")
+    return rows_of(stage.path, "commands", "effect_id")
 
 
 async def doubled(stage: Scene) -> list[str]:
@@ -89,7 +90,7 @@ async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> 
     asked, damaged = await boxes(stage, BOX, BOX)
 
     async def meanwhile(_: Request, connection: Connection) -> None:
-        write(stage.path, "UPDATE commands SET payload = '{' WHERE id = ?", damaged)
+        overwrite(stage.path, "commands", {"payload": "{"}, id=damaged)
         await connection.send(shown)
 
     stage.platform.says(ORDER, meanwhile)

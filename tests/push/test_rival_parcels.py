@@ -6,14 +6,13 @@ platform's news of it have not come; the second is in doubt.
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.store.commands import Decision
 from scenes import payloads
+from scenes.damaged_rows import overwrite
 from scenes.pushing import working
 from scenes.scripted_platform import document, message, problem
 
@@ -80,9 +79,7 @@ async def test_a_command_with_readable_damage_may_have_sent_the_parcel(
     """Otherwise the other command gets the parcel, and its own units never leave."""
     async with working(stage):
         first = await decided(stage)
-        damage = "UPDATE commands SET digest = zeroblob(16) WHERE id = ?"
-        with closing(sqlite3.connect(stage.path)) as connection, connection:
-            connection.execute(damage, (first,))
+        overwrite(stage.path, "commands", {"digest": bytes(16)}, id=first)
         second = await looked_for(stage, "shp_1")
     assert stage.state(second) == "parked"
     assert f"command {first[:8]} may have sent it" in stage.reason(second)

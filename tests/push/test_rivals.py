@@ -6,14 +6,13 @@ shows one change by our key.
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from backhaul.core.lifecycle import State
 from backhaul.store.commands import Decision
+from scenes.damaged_rows import overwrite
 from scenes.pushing import Scene, working
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history, move
@@ -54,16 +53,11 @@ async def look(stage: Scene, command: str) -> None:
 
 
 def put(stage: Scene, command: str, state: State) -> None:
-    with closing(sqlite3.connect(stage.path)) as connection, connection:
-        connection.execute(
-            "UPDATE commands SET state = ? WHERE id = ?", (state, command)
-        )
+    overwrite(stage.path, "commands", {"state": state}, id=command)
 
 
 def give_up_at(stage: Scene, command: str, at: str | None) -> None:
-    with closing(sqlite3.connect(stage.path)) as connection, connection:
-        change = "UPDATE commands SET settled_at = ? WHERE id = ?"
-        connection.execute(change, (at, command))
+    overwrite(stage.path, "commands", {"settled_at": at}, id=command)
 
 
 async def compete(stage: Scene, state: State, **members: Any) -> str:

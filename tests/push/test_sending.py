@@ -14,9 +14,9 @@ from backhaul.core.identity import fingerprint
 from backhaul.platform.client import LISTS
 from backhaul.settings import Push
 from scenes import payloads
-from scenes.databases import rows
 from scenes.pushing import API_KEY, HELD_SECONDS, Scene, applied, scene, working
 from scenes.scripted_platform import Connection, Request, message, unused_url
+from scenes.stored import commands, rows_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -33,14 +33,13 @@ async def test_sending_is_committed_before_the_first_byte_leaves(
     seen: list[tuple[Any, ...]] = []
 
     async def greet(_: Connection) -> bool:
-        seen.extend(
-            rows(
-                stage.path,
-                "SELECT c.state, c.attempts, c.request, c.key_fingerprint,"
-                " a.number, a.finished_at FROM commands c"
-                " JOIN attempts a ON a.command_id = c.id",
-            )
+        (sent,) = commands(stage.path)
+        ((number, finished_at),) = rows_of(
+            stage.path, "attempts", "number", "finished_at", command_id=sent.id
         )
+        attempts = stage.column("attempts", sent.id)
+        shown = (sent.state, attempts, sent.request, sent.key_fingerprint)
+        seen.append((*shown, number, finished_at))
         return True
 
     stage.server.greet = greet
@@ -59,7 +58,7 @@ async def test_applied_command_keeps_its_proof(stage: Scene) -> None:
     evidence = json.loads(stage.column("evidence", command))
     assert evidence["adjustment_id"] == "adj_1"
     assert stage.column("settled_at", command) is not None
-    answers = rows(stage.path, "SELECT response FROM attempts")
+    answers = rows_of(stage.path, "attempts", "response")
     assert json.loads(answers[0][0])["data"]["adjustmentId"] == "adj_1"
     assert len(stage.told("command.applied")) == 1
 
@@ -210,7 +209,7 @@ async def test_unsent_command_is_tried_again_after_ever_longer_waits(
 
 
 def waited(stage: Scene, command: str) -> float:
-    ended = rows(stage.path, "SELECT max(finished_at) FROM attempts")[0][0]
+    ended = max(values_of(stage.path, "attempts", "finished_at"))
     due = from_text(stage.column("due_at", command))
     return (due - from_text(ended)).total_seconds()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from backhaul.platform.transport import Response, Transport
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul_sdk import Cancellation, StockAdjustment
-from scenes.databases import rows
+from scenes.damaged_rows import overwrite
 from scenes.stock_counts import ERP, House, house, now
+from scenes.stored import rows_of, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         await until(lambda: "waits for its order" in at.reason(target), "it waits")
         assert at.steps(target) == []
         await at.release()
-        await until(lambda: rows(at.path, "SELECT * FROM orders"), "it is known")
+        await until(lambda: rows_of(at.path, "orders"), "it is known")
         await at.store.records.match(at.matcher, 10)
         at.sender.context.signals.command_changed.emit()
         await at.reaches(at.command_of("1"), "applied")
@@ -79,9 +78,9 @@ async def test_a_damaged_step_takes_its_count_to_a_person(tmp_path: Path) -> Non
         at.hold()
         target = await at.count(lamp, 7)
         await until(lambda: at.steps(target), "it has a step")
-        damage = "UPDATE commands SET payload = replace(payload, '-3', '-9')"
-        with closing(sqlite3.connect(at.path)) as connection, connection:
-            connection.execute(f"{damage} WHERE kind = 'adjust'")
+        payload = value_of(at.path, "commands", "payload", kind="adjust")
+        damaged = {"payload": payload.replace("-3", "-9")}
+        overwrite(at.path, "commands", damaged, kind="adjust")
         at.let_go()
         await at.reaches(target, "parked")
         assert "its adjustment is parked: the stored command is damaged" in at.reason(
@@ -139,8 +138,7 @@ async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
         at.hold()
         target = await at.count(lamp, 7)
         await until(lambda: at.steps(target), "it has a step")
-        query = "SELECT correction FROM stock_targets"
-        ((step,),) = rows(at.path, query)
+        step = value_of(at.path, "commands", "id", kind="adjust")
         await at.decide(step, "park")
         await at.decide(step, "drop")
         assert at.state(target) == "rejected"
@@ -206,8 +204,8 @@ async def test_each_back_office_means_its_counts_in_its_way(tmp_path: Path) -> N
         await at.sell(lamp, 2)
         shipped = await at.sell(lamp, 1)
         await at.shop.v1("POST", f"/orders/{shipped}/fulfill", {})
-        query = "SELECT count(*) FROM orders WHERE fulfillment_status = 'FULFILLED'"
-        await until(lambda: rows(at.path, query) == [(1,)], "the parcel is known")
+        done = {"fulfillment_status": "FULFILLED"}
+        await until(lambda: rows_of(at.path, "orders", **done), "the parcel is known")
         on_hand = await at.count(lamp, 9, by="warehouse")
         await at.reaches(on_hand, "applied")
         assert await at.stock(lamp) == 7
@@ -260,12 +258,11 @@ async def test_a_dry_run_reckons_and_sends_nothing(tmp_path: Path) -> None:
     async with house(tmp_path, push={"dry_run": True}) as at:
         lamp = await at.lamp(10)
         target = await at.count(lamp, 7)
-        query = "SELECT reason FROM commands WHERE kind = 'adjust'"
-        rehearsed = [("dry run: not sent",)]
-        await until(lambda: rows(at.path, query) == rehearsed, "the rehearsal")
+        wanted = {"kind": "adjust", "reason": "dry run: not sent"}
+        await until(lambda: rows_of(at.path, "commands", **wanted), "the rehearsal")
         assert (at.state(target), at.steps(target)) == ("planned", [("planned", -3)])
         assert "7 wanted; 10 there: -3" in at.reason(target)
-        assert rows(at.path, "SELECT count(*) FROM attempts") == [(0,)]
+        assert len(rows_of(at.path, "attempts")) == 0
         assert await at.stock(lamp) == 10
 
 

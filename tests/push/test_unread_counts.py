@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from loguru import logger
@@ -20,13 +20,16 @@ from backhaul.store.records import NewRecord
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
+from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-STANDS = "SELECT state, reason FROM commands"
+
+def stands(on: Scene) -> list[tuple[Any, ...]]:
+    return rows_of(on.path, "commands", "state", "reason")
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
     async with started_store(path, clock) as store:
         news = payloads.envelope("products/create", payloads.product())
         assert await take(store, news) == []
-        reader.levels |= rows(path, "SELECT variant_id, stock FROM inventory_levels")
+        reader.levels |= rows_of(path, "inventory_levels", "variant_id", "stock")
         quantity, now = reader.levels["var_1"], to_text(clock.now())
         count = StockLevel(key="c", sku="LS-S", quantity=quantity, as_of=now)
         new = NewRecord(count.key, encode(count), "", "", count.key)
@@ -99,11 +102,11 @@ async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
             assert await on.target_worker.process_due() == 0
             assert len(on.reader.asked) == tries
             assert on.log.count("target.unread") == (tries >= 3)
-            assert rows(on.path, STANDS) == [waits]
+            assert stands(on) == [waits]
             await on.clock.advance(RETRY_CAP_SECONDS)
         on.reader.cable = True
         assert await on.target_worker.process_due() == 1
-        ((state, reason),) = rows(on.path, STANDS)
+        ((state, reason),) = stands(on)
         assert (state, "nothing to do" in reason) == ("applied", True)
 
 
@@ -114,12 +117,12 @@ async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> Non
         for _ in range(4):
             assert await on.target_worker.process_due() == 1
             assert await on.target_worker.process_due() == 0
-            assert rows(on.path, STANDS) == [("planned", said)]
+            assert stands(on) == [("planned", said)]
             assert on.log.count("target.failed") == 1
             await on.clock.advance(RETRY_CAP_SECONDS)
         on.reader.bug = False
         assert await on.target_worker.process_due() == 1
-        assert rows(on.path, "SELECT state FROM commands") == [("applied",)]
+        assert value_of(on.path, "commands", "state") == "applied"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ async def test_a_damaged_count_never_becomes_a_step(
         with closing(sqlite3.connect(on.path)) as connection, connection:
             connection.execute(f"UPDATE {damage}")
         await on.target_worker.process_due()
-        assert rows(on.path, "SELECT kind, state FROM commands") == [("target", state)]
+        assert rows_of(on.path, "commands", "kind", "state") == [("target", state)]
         assert len(on.reader.asked) == (state == "applied")
 
 
@@ -147,16 +150,16 @@ async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -
         for wait_seconds in ROUNDS_SECONDS:
             assert await on.target_worker.process_due() == 1
             assert await on.target_worker.process_due() == 0
-            ((state, reason),) = rows(on.path, STANDS)
+            ((state, reason),) = stands(on)
             assert (state, "the mirror" in reason) == ("planned", True)
             await on.clock.advance(wait_seconds)
         assert await on.target_worker.process_due() == 1
-        ((state, reason),) = rows(on.path, STANDS)
+        ((state, reason),) = stands(on)
         assert state == "parked"
         assert "after 3 more rounds of reading" in reason
         studied = "prod_1 since 2026-03-01"
         assert on.reader.asked == ["prod_1", studied, studied, studied]
-        assert rows(on.path, "SELECT 1 FROM commands WHERE kind = 'adjust'") == []
+        assert rows_of(on.path, "commands", kind="adjust") == []
 
 
 async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) -> None:
@@ -164,7 +167,10 @@ async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) ->
     async with counted(tmp_path) as on:
         on.fenced = True
         assert await on.target_worker.process_due() == 0
-        assert (on.reader.asked, rows(on.path, STANDS)) == ([], [("planned", "")])
+        assert (on.reader.asked, stands(on)) == (
+            [],
+            [("planned", "")],
+        )
         on.fenced = False
         assert await on.target_worker.process_due() == 1
-        assert rows(on.path, STANDS)[0][0] == "applied"
+        assert value_of(on.path, "commands", "state") == "applied"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -30,7 +30,7 @@ from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down
-from scenes.databases import opened, rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.scripted_platform import (
     Behave,
     Connection,
@@ -39,10 +39,10 @@ from scenes.scripted_platform import (
     document,
     serving,
 )
+from scenes.stored import rows_of, value_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from datetime import datetime
     from pathlib import Path
@@ -128,8 +128,6 @@ class Scene:
     auditor: Auditor
     dialect: Dialect
     log: list[tuple[str, str]]
-    reading: sqlite3.Connection
-    """Opened once: tests ask for a command's state again and again."""
     reports: list[tuple[str, str]]
     """Each job whose end was reported, with what it said."""
 
@@ -149,9 +147,7 @@ class Scene:
         return command.id
 
     def column(self, name: str, command: str) -> Any:
-        query = f"SELECT {name} FROM commands WHERE id = ?"  # noqa: S608 - ours
-        ((found,),) = self.reading.execute(query, [command]).fetchall()
-        return found
+        return value_of(self.path, "commands", name, id=command)
 
     def state(self, command: str) -> str:
         return str(self.column("state", command))
@@ -160,12 +156,9 @@ class Scene:
         return str(self.column("reason", command))
 
     def attempts(self, command: str) -> list[tuple[Any, ...]]:
-        return rows(
-            self.path,
-            "SELECT number, outcome, status, finished_at IS NOT NULL FROM attempts"
-            " WHERE command_id = ? ORDER BY number",
-            command,
-        )
+        columns = ("number", "outcome", "status", "finished_at")
+        found = rows_of(self.path, "attempts", *columns, command_id=command)
+        return sorted((*seen, finished is not None) for *seen, finished in found)
 
     async def reaches(self, command: str, state: str) -> None:
         await until(lambda: self.state(command) == state, f"{command} is {state}")
@@ -180,8 +173,7 @@ class Scene:
 
     def answered(self, command: str) -> str:
         """Return what the first attempt met, in words."""
-        query = "SELECT reason FROM attempts WHERE command_id = ? ORDER BY number"
-        return str(rows(self.path, query, command)[0][0])
+        return str(values_of(self.path, "attempts", "reason", command_id=command)[0])
 
     def open(self, kind: str) -> None:
         """Open a gate now, as its job does."""
@@ -280,21 +272,19 @@ async def scene(
         verifier = EffectVerifier("main", client, store.uncertain, store.kv)
         resolver = Resolver(context, store.uncertain, verifier, replay, push)
         auditor = Auditor(context, client, store.tags, store.kv, verifier, switch, push)
-        with closing(opened(path)) as reading:
-            yield Scene(
-                path,
-                store,
-                clock,
-                server,
-                platform,
-                dispatcher,
-                resolver,
-                auditor,
-                dialect,
-                log,
-                reading,
-                reports,
-            )
+        yield Scene(
+            path,
+            store,
+            clock,
+            server,
+            platform,
+            dispatcher,
+            resolver,
+            auditor,
+            dialect,
+            log,
+            reports,
+        )
         await transport.close()
     logger.remove(sink)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scenes.databases import rows
 from scenes.pushing import Scene, applied
 from scenes.scripted_platform import Connection, Request, message
+from scenes.stored import checks
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ FAILED = message(500)
 
 
 def looks(stage: Scene, command: str) -> list[tuple[Any, ...]]:
-    query = "SELECT number, found FROM looks WHERE command_id = ? ORDER BY id"
-    return rows(stage.path, query, command)
+    return [(each.number, each.found) for each in checks(stage.path, command)]
 
 
 async def doubt(stage: Scene, kind: str = "adjust", **members: Any) -> str:

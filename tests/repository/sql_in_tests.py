@@ -1,0 +1,37 @@
+"""Finds SQL in the string literals of a module."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SQL = re.compile(
+    r"\b(SELECT\s.*?\bFROM|INSERT( OR \w+)? INTO|UPDATE \w+ SET|DELETE FROM"
+    r"|CREATE TABLE|PRAGMA)\b",
+    re.DOTALL,
+)
+
+
+def sql_literals(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of each literal with SQL; `X` stands for what is filled in."""
+    tree = ast.parse(source)
+    parts = {id(part) for node in ast.walk(tree) for part in _parts(node)}
+    for node in ast.walk(tree):
+        if id(node) not in parts and SQL.search(text := _text(node)):
+            yield node.lineno, " ".join(text.split())  # type: ignore[attr-defined]  # a literal has a line
+
+
+def _parts(node: ast.AST) -> list[ast.expr]:
+    return node.values if isinstance(node, ast.JoinedStr) else []
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) or "X" for part in node.values)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return ""
