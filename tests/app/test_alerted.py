@@ -14,8 +14,10 @@ from backhaul.core.clock import to_text
 from scenes import payloads
 from scenes.clock import START
 from scenes.daemon import connected
-from scenes.databases import rows, write
+from scenes.damaged_rows import insert, lose, overwrite
+from scenes.databases import states
 from scenes.reference_shop import Shop, open_shop
+from scenes.stored import job_state
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -81,16 +83,14 @@ async def test_backups_that_fail_are_told_until_one_is_made(
     async with alerted(shop, tmp_path) as (office, daemon, heard):
         await daemon._jobs.run("backup", None, "otto")
         await until(lambda: "backup failed" in told(heard, "begun"), "told")
-        query = "SELECT outcome FROM job_state WHERE job = 'backup'"
-        assert rows(office.database, query) == [("failed",)]
+        assert job_state(office.database, "backup").outcome == "failed"
         blocked.unlink()
         await daemon._jobs.run("backup", None, "otto")
         await until(lambda: "backup failed" in told(heard, "over"), "over")
         assert {path.suffix for path in blocked.iterdir()} == {".db", ".json"}
-        old = "UPDATE job_state SET since = ?1 WHERE job = 'backup'"
-        write(office.database, old, to_text(START))
-        old = "UPDATE job_runs SET started_at = ?1 WHERE job = 'backup'"
-        write(office.database, old, to_text(START))
+        long_ago = to_text(START)
+        overwrite(office.database, "job_state", {"since": long_ago}, job="backup")
+        overwrite(office.database, "job_runs", {"started_at": long_ago}, job="backup")
         await until(lambda: "backup late" in told(heard, "begun"), "it is late")
     assert told(heard, "begun").count("backup failed") == 1
 
@@ -108,8 +108,10 @@ async def test_webhooks_of_another_store_are_told_once(
                 answer = await platform.post(url, content=news, headers=headers)
             assert answer.status_code == 200
         await until(lambda: "stranger main" in told(heard, "begun"), "told")
-        query = "SELECT count(*) FROM events WHERE state = 'unhandled'"
-        await until(lambda: rows(office.database, query) == [(2,)], "both")
+        await until(
+            lambda: states(office.database).count("unhandled") == 2,
+            "both",
+        )
     assert told(heard, "begun").count("stranger main") == 1
 
 
@@ -117,9 +119,9 @@ async def test_counts_that_are_stopped_are_told_until_a_person_resumes(
     shop: Shop, tmp_path: Path
 ) -> None:
     async with alerted(shop, tmp_path) as (office, _, heard):
-        mark = "INSERT INTO marks VALUES ('targets:stopped:main', 'two moved')"
-        write(office.database, mark)
+        stop = {"name": "targets:stopped:main", "value": "two moved"}
+        insert(office.database, "marks", **stop)
         await until(lambda: "counts main" in told(heard, "begun"), "told")
-        write(office.database, "DELETE FROM marks WHERE name LIKE 'targets:%'")
+        lose(office.database, "marks", **stop)
         await until(lambda: "counts main" in told(heard, "over"), "over")
     assert told(heard, "begun").count("counts main") == 1

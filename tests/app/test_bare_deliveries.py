@@ -11,8 +11,8 @@ import pytest
 from backhaul.core.webhook import TOPICS
 from scenes import leftovers
 from scenes.daemon import NOBODY, Office, running
-from scenes.databases import rows
 from scenes.reference_shop import open_shop
+from scenes.stored import rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -94,15 +94,15 @@ async def test_topics_come_from_the_envelope_else_from_the_path(
             await asyncio.gather(trade(main), trade(second))
             for store in ("main", "second"):
                 await until(lambda: told(office, store) == TOLD, store)  # noqa: B023 - awaited here
-        found = "SELECT store, status FROM orders ORDER BY store"
         expected = [("main", "CANCELLED"), ("second", "CANCELLED")]
-        assert rows(office.database, found) == expected
+        assert rows_of(office.database, "orders", "store", "status") == expected
     finally:
         office.remove()
 
 
 def told(office: Office, store: str) -> list[str]:
     """Return the topics of what a store delivered, as far as it was understood."""
-    query = "SELECT topic, state FROM events WHERE store = ? AND source = 'delivery'"
-    found = rows(office.database, query, store)
+    found = rows_of(
+        office.database, "events", "topic", "state", store=store, source="delivery"
+    )
     return sorted(topic for topic, state in found if state in UNDERSTOOD)

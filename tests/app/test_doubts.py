@@ -9,14 +9,15 @@ import httpx
 import pytest
 
 from scenes.daemon import connected_process
-from scenes.databases import rows
 from scenes.payloads import envelope, signed
 from scenes.reference_process import ReferenceProcess, reference
 from scenes.shopper import buy
+from scenes.stored import lists, rows_of, value_of, values_of
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,11 @@ def test_a_cancellation_taken_back_is_read_again(platform: ReferenceProcess) -> 
     with connected_process(platform) as started:
         order = buy(platform)
         database = started.office.database
-        query = "SELECT status, document FROM orders WHERE id = ?"
-        await_true(lambda: rows(database, query, order["id"]), "the order")
+
+        def status() -> list[str]:
+            return values_of(database, "orders", "status", id=order["id"])
+
+        await_true(status, "the order")
         later = "2099-01-01T00:00:00.000Z"
         wrong = order | {"status": "CANCELLED", "updatedAt": later}
         for said in (wrong, order | {"updatedAt": "2099-01-02T00:00:00.000Z"}):
@@ -40,9 +44,15 @@ def test_a_cancellation_taken_back_is_read_again(platform: ReferenceProcess) -> 
             url = f"{(started.office.live() or {})['public_url']}/webhooks/main"
             headers = signed(body, secret)
             assert httpx.post(url, content=body, headers=headers).status_code == 200
-        reread = "SELECT 1 FROM inbox WHERE topic = 'orders/reread'"
-        await_true(lambda: rows(database, reread), "the read")
-        await_true(lambda: rows(database, query, order["id"])[0][0] == "PENDING", "it")
-        ((_, document),) = rows(database, query, order["id"])
+        read = {"topic": "orders/reread"}
+        await_true(lambda: rows_of(database, "events", **read), "the read")
+        await_true(lambda: status() == ["PENDING"], "it")
+        document = value_of(database, "orders", "document", id=order["id"])
         assert json.loads(document) == order
-        await_true(lambda: not rows(database, "SELECT 1 FROM rereads"), "no doubt")
+        await_true(lambda: in_doubt(database) == 0, "no doubt")
+
+
+def in_doubt(database: Path) -> int:
+    """Return how many objects are to be read again."""
+    with lists(database) as reader:
+        return reader.counts().in_doubt

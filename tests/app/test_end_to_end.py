@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from scenes.daemon import connected
-from scenes.databases import count, rows
 from scenes.reference_shop import Shop, open_shop
+from scenes.stored import count, rows_of, value_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -39,14 +39,13 @@ async def scan(
 
 
 def order_states(office: Office) -> list[tuple[Any, ...]]:
-    return rows(
-        office.database,
-        "SELECT number, status, fulfillment_status FROM orders ORDER BY number",
+    return sorted(
+        rows_of(office.database, "orders", "number", "status", "fulfillment_status")
     )
 
 
 def command_states(office: Office) -> list[tuple[Any, ...]]:
-    return rows(office.database, "SELECT kind, state FROM commands ORDER BY seq")
+    return rows_of(office.database, "commands", "kind", "state")
 
 
 async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
@@ -66,7 +65,7 @@ async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
             "both are known to be shipped",
         )
         assert command_states(office) == [("fulfill", "applied")] * 2
-        levels = rows(office.database, "SELECT stock FROM inventory_levels")
+        levels = rows_of(office.database, "inventory_levels", "stock")
         assert levels == [(8,)]
     for order, number in ((first, "T1"), (second, "T2")):
         shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
@@ -88,10 +87,18 @@ async def test_a_parcel_is_read_by_the_names_it_is_written_by(shop: Shop) -> Non
         await shop.order(product)
         await until(lambda: count(office.database, "orders") == 1, "the order")
         assert (await scan(office, daemon, "1001")).status_code == 200
-        parcels = "SELECT tracking_number FROM shipments"
-        await until(lambda: rows(office.database, parcels) == [("T1",)], "the parcel")
-        over = "SELECT count(*) FROM commands WHERE state IN ('planned', 'sending')"
-        await until(lambda: rows(office.database, over) == [(0,)], "it is decided")
+        await until(
+            lambda: (
+                values_of(office.database, "shipments", "tracking_number") == ["T1"]
+            ),
+            "the parcel",
+        )
+        await until(
+            lambda: (
+                count(office.database, "commands", state={"planned", "sending"}) == 0
+            ),
+            "it is decided",
+        )
         assert command_states(office) == [("fulfill", "applied")]
 
 
@@ -102,9 +109,7 @@ async def test_what_was_there_before_is_read(shop: Shop) -> None:
     async with connected(shop) as (office, _):
         await until(lambda: count(office.database, "orders") == 3, "the orders")
         await until(
-            lambda: (
-                rows(office.database, "SELECT stock FROM inventory_levels") == [(7,)]
-            ),
+            lambda: values_of(office.database, "inventory_levels", "stock") == [7],
             "the stock",
         )
 
@@ -129,7 +134,7 @@ async def test_a_scan_that_comes_before_its_order_waits_for_it(shop: Shop) -> No
     async with connected(shop) as (office, daemon):
         answer = await scan(office, daemon, "1001")
         assert answer.status_code == 200
-        assert rows(office.database, "SELECT state FROM records") == [("waiting",)]
+        assert value_of(office.database, "records", "state") == "waiting"
         await shop.order(product)
         await until(
             lambda: command_states(office) == [("fulfill", "applied")], "it is shipped"
@@ -156,14 +161,11 @@ async def test_stock_and_cancellations_go_out_by_file(shop: Shop) -> None:
         )
         office.put("stock-deltas-1.csv", "sku,adjustment,reason", "LAMP,-4,DAMAGED")
         await until(
-            lambda: (
-                rows(office.database, "SELECT stock FROM inventory_levels") == [(6,)]
-            ),
+            lambda: values_of(office.database, "inventory_levels", "stock") == [6],
             "the stock",
         )
-        ledger = rows(
-            office.database,
-            "SELECT adjustment, stock_after, reason FROM stock_ledger ORDER BY id",
+        ledger = rows_of(
+            office.database, "stock_ledger", "adjustment", "stock_after", "reason"
         )
     shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
     assert shown["cancellation"]["restocked"] is True

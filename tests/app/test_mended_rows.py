@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from backhaul.app.control_socket import Control
 from scenes.daemon import connected
-from scenes.databases import count, rows
 from scenes.reference_shop import open_shop
+from scenes.stored import count, rows_of, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HEADER = "order,tracking_company,tracking_number"
-NOBODY_WAITS = "SELECT 1 FROM records WHERE state = 'waiting'"
 
 
 async def test_a_row_that_is_mended_does_not_wait_for_the_next_look(
@@ -26,8 +25,8 @@ async def test_a_row_that_is_mended_does_not_wait_for_the_next_look(
         await until(lambda: count(office.database, "orders") == 1, "the order")
         office.put("fulfillments-1.csv", HEADER, ",DHL,T1")
         await until(lambda: count(office.database, "quarantine") == 1, "the row")
-        assert rows(office.database, NOBODY_WAITS) == []
-        ((row,),) = rows(office.database, "SELECT id FROM quarantine")
+        assert rows_of(office.database, "records", state="waiting") == []
+        row = value_of(office.database, "quarantine", "id")
         fields = {"order": "1001", "tracking_number": "T1", "everything": "true"}
         asked = {"row": row, "kind": "fulfill", "fields": fields}
         asked |= {"who": "otto", "reason": "I read it on the parcel"}

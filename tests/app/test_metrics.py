@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
@@ -11,8 +9,9 @@ import pytest
 
 from observe.test_metrics import samples
 from scenes.daemon import Office, connected
-from scenes.databases import count, rows
+from scenes.damaged_rows import insert
 from scenes.reference_shop import Shop, open_shop
+from scenes.stored import count, rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -83,13 +82,12 @@ async def test_a_store_that_was_taken_out_raises_no_alarm_by_its_last_reading(
     shop: Shop,
 ) -> None:
     async with connected(shop) as (office, daemon):
-        with closing(sqlite3.connect(office.database)) as connection, connection:
-            for kind in ("orders", "products"):
-                connection.execute(
-                    "INSERT INTO sweeps (store, job, kind, began_at, ended_at,"
-                    " unrepaired) VALUES ('gone', 'full', ?, ?, ?, 1)",
-                    (kind, "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:01.000Z"),
-                )
+        times = {
+            f"{word}_at": "2026-03-01T12:00:00.000Z" for word in ("began", "ended")
+        }
+        for kind in ("orders", "products"):
+            known = {"store": "gone", "job": "full", "kind": kind, "unrepaired": 1}
+            insert(office.database, "sweeps", **known, **times)
         found = await told(daemon)
         while "backhaul_first_read_timestamp_seconds main" not in found:
             found = await told(daemon)  # the first reading is under way
@@ -97,5 +95,5 @@ async def test_a_store_that_was_taken_out_raises_no_alarm_by_its_last_reading(
 
 
 def applied(office: Office) -> int:
-    states = rows(office.database, "SELECT state FROM commands")
+    states = rows_of(office.database, "commands", "state")
     return states.count(("applied",))

@@ -13,8 +13,8 @@ import pytest
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from scenes.daemon import Office, in_process
-from scenes.databases import count, rows
 from scenes.reference_shop import open_shop
+from scenes.stored import count, job_runs, rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ FAR_MONTH = (datetime.now(UTC).month + 5) % 12 + 1
 YEARLY = "".join(
     f'[jobs.{job}]\ntrigger = "cron"\ncron = "0 3 1 {FAR_MONTH} *"\n' for job in JOBS
 )
-COMMANDS = "SELECT kind, state FROM commands ORDER BY kind"
-RUNS = "SELECT job, trigger, detail FROM job_runs WHERE job LIKE 'push%' ORDER BY job"
 KINDS = ("adjust", "cancel", "fulfill")
 ALL_WAIT = [(kind, "planned") for kind in KINDS]
 ALL_LEFT = [(kind, "applied") for kind in KINDS]
@@ -74,7 +72,12 @@ async def daemon_of(office: Office) -> AsyncIterator[Daemon]:
 
 
 async def comes_to(office: Office, expected: list[tuple[Any, ...]]) -> None:
-    await until(lambda: rows(office.database, COMMANDS) == expected, str(expected))
+    await until(
+        lambda: (
+            sorted(rows_of(office.database, "commands", "kind", "state")) == expected
+        ),
+        str(expected),
+    )
 
 
 async def listed(office: Office) -> list[dict[str, Any]]:
@@ -113,10 +116,12 @@ async def test_all_leave_once_the_schedule_does_not_hold_them(
             daemon.reload()
             await comes_to(office, ALL_LEFT)
     if way != "a reload":
-        assert rows(office.database, COMMANDS) == ALL_WAIT
+        assert sorted(rows_of(office.database, "commands", "kind", "state")) == ALL_WAIT
         async with daemon_of(office):
             await comes_to(office, ALL_LEFT)
-    assert rows(office.database, RUNS) == [(job, "planned", "sent 1") for job in JOBS]
+    pushes = [run for run in job_runs(office.database) if run.job.startswith("push")]
+    sent = sorted((run.job, run.trigger, run.detail) for run in pushes)
+    assert sent == [(job, "planned", "sent 1") for job in JOBS]
     found = await listed(office)
     assert [row["trigger"] for row in found] == ["planned"] * 3
     assert all(row["last_run_at"] for row in found)

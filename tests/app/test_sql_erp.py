@@ -8,10 +8,10 @@ import pytest
 
 from backhaul.core.clock import SystemClock, to_text
 from scenes.daemon import DaemonProcess, connected, connected_process
-from scenes.databases import rows
 from scenes.reference_process import reference
 from scenes.reference_shop import cart, open_shop
 from scenes.sql_erp import SqlErp, locked
+from scenes.stored import rows_of, values_of
 from scenes.waiting import await_true, until
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from scenes.daemon import Office
     from scenes.reference_process import ReferenceProcess
     from scenes.reference_shop import Shop
-
-DELIVERIES = "SELECT state, reason, attempts FROM deliveries WHERE topic='order.placed'"
 
 
 async def stock(shop: Shop, product: Any) -> int:
@@ -54,7 +52,7 @@ async def test_an_order_goes_to_the_erp_once_and_its_shipment_comes_back(
 
 
 def is_shipped(office: Office) -> bool:
-    states = rows(office.database, "SELECT fulfillment_status FROM orders")
+    states = rows_of(office.database, "orders", "fulfillment_status")
     return states == [("FULFILLED",)]
 
 
@@ -78,7 +76,7 @@ async def test_what_the_erp_counts_becomes_true_while_orders_go_on(
         for _ in range(3):
             await sell(shop, product)
         await until(lambda: target(office), "the count is done")
-        assert target(office) == [("applied",)]
+        assert target(office) == ["applied"]
         assert await stock(shop, product) == 80 - 2 - 3
 
 
@@ -87,9 +85,9 @@ async def sell(shop: Shop, product: Any, quantity: int = 1) -> None:
     assert sold.status < 300, sold.body
 
 
-def target(office: Office) -> list[tuple[Any, ...]]:
-    query = "SELECT state FROM commands WHERE kind = 'target' AND state != 'planned'"
-    return rows(office.database, query)
+def target(office: Office) -> list[str]:
+    states = values_of(office.database, "commands", "state", kind="target")
+    return [state for state in states if state != "planned"]
 
 
 def buy(server: ReferenceProcess) -> str:
@@ -115,7 +113,7 @@ def test_a_daemon_killed_before_its_order_is_written_writes_it_once(
         assert erp.writes() == []
         finish(daemon.office)
         assert erp.writes() == [order]
-        assert rows(daemon.office.database, DELIVERIES) == [("applied", "taken", 2)]
+        assert deliveries(daemon.office) == [("applied", "taken", 2)]
 
 
 @pytest.mark.programs
@@ -137,13 +135,18 @@ def test_a_daemon_killed_before_it_notes_the_order_does_not_write_it_again(
         ours.__exit__(None, None, None)
         finish(daemon.office)
         assert erp.writes() == [order]
-        told = rows(daemon.office.database, DELIVERIES)
-        assert told == [("applied", "found in the receiving system", 1)]
+        told = [("applied", "found in the receiving system", 1)]
+        assert deliveries(daemon.office) == told
+
+
+def deliveries(office: Office) -> list[tuple[Any, ...]]:
+    columns = ("state", "reason", "attempts")
+    return rows_of(office.database, "deliveries", *columns, topic="order.placed")
 
 
 def await_sending(office: Office) -> None:
     def look() -> bool:
-        return [row[0] for row in rows(office.database, DELIVERIES)] == ["sending"]
+        return [state for state, *_ in deliveries(office)] == ["sending"]
 
     await_true(look, "the order is being handed over")
 
@@ -152,7 +155,7 @@ def finish(office: Office) -> None:
     """Start the daemon again, until the order is told."""
 
     def look() -> bool:
-        return [row[0] for row in rows(office.database, DELIVERIES)] == ["applied"]
+        return [state for state, *_ in deliveries(office)] == ["applied"]
 
     again = DaemonProcess(office)
     try:

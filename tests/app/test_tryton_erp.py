@@ -19,10 +19,10 @@ from backhaul.demo.books import (
 from backhaul.demo.home import COURIER, SCANNER, TRYTON
 from backhaul.demo.ledger import draw_up
 from scenes.daemon import DaemonProcess, connected_process
-from scenes.databases import rows
 from scenes.reference_process import reference
 from scenes.reference_shop import cart
 from scenes.sql_erp import locked
+from scenes.stored import rows_of
 from scenes.tryton import PASSWORD, common_folder, tryton
 from scenes.tryton_setup import PRODUCTS
 from scenes.waiting import await_true
@@ -222,11 +222,11 @@ def test_a_day_with_tryton_leaves_nothing_lost_doubled_or_different(day: Day) ->
 
 def test_an_order_is_one_sale_though_both_are_killed(day: Day) -> None:
     day.await_level("LS-S", 10_000)
-    query = "SELECT state FROM deliveries WHERE instance = 'tryton'"
     order = day.order("LS-S")
 
     def is_at(state: str) -> bool:
-        return rows(day.office.database, query) == [(state,)]
+        wanted = {"instance": "tryton", "state": state}
+        return bool(rows_of(day.office.database, "deliveries", **wanted))
 
     await_true(lambda: is_at("sending"), "it is being written", PATIENCE_SECONDS)
     with locked(day.office.database):

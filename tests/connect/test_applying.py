@@ -10,7 +10,7 @@ from backhaul.connect.quarantine_retry import edited_record
 from backhaul.errors import BackhaulError
 from backhaul_sdk import Bad, Batch
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import count, rows
+from scenes.stored import count, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def held(store: SqliteStore) -> KeepingDesk:
     desk = KeepingDesk()
     desk.waiting.append(Batch(records=[KEPT], cursor="1"))
     await host_of(desk, store).once()
-    assert rows(store.path, "SELECT state, reason FROM quarantine") == [
+    assert rows_of(store.path, "quarantine", "state", "reason") == [
         ("open", "it equals a.csv")
     ]
     return desk
@@ -60,12 +60,12 @@ async def test_what_an_operator_retries_is_applied_by_its_connector(
     for _ in range(3):  # each as after a restart
         await host_of(desk, store).once()
     assert desk.applied == [("file:1", "1")]
-    assert rows(store.path, "SELECT key, state FROM records ORDER BY id") == [
+    assert rows_of(store.path, "records", "key", "state") == [
         ("file:1", "accepted"),
         ("k1", "accepted"),
     ]
-    assert rows(store.path, "SELECT value FROM cursors") == [("2",)]
-    audit = rows(store.path, "SELECT who, action FROM audit")
+    assert desk.cursors[-1] == "2"
+    audit = rows_of(store.path, "audit", "who", "action")
     assert audit == [("ann", "quarantine retry")]
 
 

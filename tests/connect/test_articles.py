@@ -10,8 +10,9 @@ import pytest
 from backhaul_sdk import Line, StockAdjustment, StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import stock_targets, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -37,7 +38,7 @@ async def test_an_article_is_found_by_its_barcode_in_any_spelling(
     await stocked(store, MUG=EAN)
     record = StockAdjustment(key="k", sku=told, delta=2)
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    payload = value_of(store.path, "commands", "payload")
     assert json.loads(payload)["variant_id"] == "var_MUG"
 
 
@@ -46,8 +47,9 @@ async def test_a_count_finds_its_article_by_its_barcode(store: SqliteStore) -> N
     as_of = payloads.instant(2)
     record = StockLevel(key="k", sku=f"0{EAN}", quantity=7, as_of=as_of)
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    query = "SELECT variant_id, quantity, as_of FROM stock_targets"
-    assert rows(store.path, query) == [("var_MUG", 7, as_of)]
+    (target,) = stock_targets(store.path)
+    found = (target.variant_id, target.quantity, target.as_of)
+    assert found == ("var_MUG", 7, as_of)
 
 
 async def test_several_with_a_barcode_are_named(store: SqliteStore) -> None:
@@ -77,7 +79,7 @@ async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
     lines = (Line(sku=EAN, quantity=2), Line(sku=UPC, quantity=1))
     receipt = await host_of(Desk(), store).emit(shipped("k", "5", lines=lines))
     assert receipt.state == "accepted"
-    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    payload = value_of(store.path, "commands", "payload")
     assert json.loads(payload)["lines"] == [
         {"line_id": "li_5", "quantity": 2},
         {"line_id": "li_6", "quantity": 1},
@@ -128,7 +130,7 @@ async def test_an_order_line_is_found_by_each_name_of_its_variant(
     await renamed(store, barcode=EAN)
     record = shipped("k", "7012", lines=(Line(sku=name, quantity=2),))
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    payload = value_of(store.path, "commands", "payload")
     assert json.loads(payload)["lines"] == [{"line_id": "li_7", "quantity": 2}]
 
 

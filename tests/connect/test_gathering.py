@@ -12,7 +12,7 @@ from backhaul.errors import Busy
 from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import NewRecord, RecordOutcome
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import count
+from scenes.stored import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

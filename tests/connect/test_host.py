@@ -21,7 +21,8 @@ from backhaul_sdk import (
 )
 from scenes.back_office import Desk, host_of, shipped
 from scenes.clock import RunningClock, VirtualClock
-from scenes.databases import count, locked, rows, started_store
+from scenes.databases import locked, started_store
+from scenes.stored import count, rows_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from backhaul.connect.host import Host
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Emit, Record, Rejection
-
-RECORDS = "SELECT key, state FROM records ORDER BY id"
 
 
 def about_connectors(lines: list[str]) -> list[str]:
@@ -55,8 +54,8 @@ async def test_a_record_becomes_a_command_once(store: SqliteStore) -> None:
     desk.waiting += [Batch(records=[shipped(), shipped()], cursor="1")] * 2
     async with running(host_of(desk, store, planned=planned)):
         await until(lambda: len(desk.cursors) > 1, "a second round")
-    assert rows(store.path, RECORDS) == [("k1", "accepted")]
-    assert rows(store.path, "SELECT kind, target, state FROM commands") == [
+    assert rows_of(store.path, "records", "key", "state") == [("k1", "accepted")]
+    assert rows_of(store.path, "commands", "kind", "target", "state") == [
         ("fulfill", "ord_1", "planned")
     ]
     assert planned
@@ -68,7 +67,7 @@ async def test_who_matches_is_told_of_a_record_that_waits(store: SqliteStore) ->
     desk.waiting += [Batch(records=[shipped(order="9999")], cursor="1")]
     async with running(host_of(desk, store, planned=planned)):
         await until(lambda: len(desk.cursors) > 1, "a second round")
-    assert rows(store.path, RECORDS) == [("k1", "waiting")]
+    assert rows_of(store.path, "records", "key", "state") == [("k1", "waiting")]
     assert planned
 
 
@@ -270,7 +269,10 @@ async def test_dying_between_commit_and_ack_loses_and_doubles_nothing(
     async with running(host_of(again, store)):
         await until(lambda: acknowledged, "the acknowledgement")
     assert again.cursors[0] == "7"
-    assert rows(store.path, RECORDS) == [("k1", "accepted"), ("k2", "accepted")]
+    assert rows_of(store.path, "records", "key", "state") == [
+        ("k1", "accepted"),
+        ("k2", "accepted"),
+    ]
     assert count(store.path, "commands") == 2
 
 
@@ -305,7 +307,7 @@ async def test_a_report_that_failed_is_made_again(tmp_path: Path) -> None:
         async with running(host_of(desk, store)):
             await until(lambda: desk.reported, "the report")
             await until(
-                lambda: rows(path, "SELECT reported FROM quarantine") == [(1,)],
+                lambda: values_of(path, "quarantine", "reported") == [1],
                 "it is remembered",
             )
     assert [told.key for told in desk.reported] == ["k9"]

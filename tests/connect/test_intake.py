@@ -14,7 +14,8 @@ from backhaul.connect import http_routes
 from backhaul.errors import Busy
 from backhaul_sdk import HttpRequest, HttpResponse, Route
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import count, locked
+from scenes.databases import locked
+from scenes.stored import count
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

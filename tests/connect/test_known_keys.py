@@ -8,8 +8,9 @@ from backhaul.connect.record_matching import Matcher, encode
 from backhaul_sdk import Bad
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import count, rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import count, rows_of, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -31,7 +32,7 @@ async def set_aside(store: SqliteStore, record: Record | Bad) -> int:
 
 
 def only_row(store: SqliteStore) -> int:
-    ((id_,),) = rows(store.path, "SELECT id FROM quarantine WHERE state = 'open'")
+    id_ = value_of(store.path, "quarantine", "id", state="open")
     return int(id_)
 
 
@@ -51,7 +52,7 @@ async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
     receipt = await hand_in(store, shipped())
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
     assert await look(store, clock) == []
-    assert rows(store.path, "SELECT state FROM records") == [("dropped",)]
+    assert value_of(store.path, "records", "state") == "dropped"
     assert count(store.path, "commands") == 0
 
 
@@ -81,8 +82,8 @@ async def test_a_bad_row_that_was_mended_at_its_source_is_carried_out(
     assert (await hand_in(store, shipped())).state == "accepted"
     assert (await hand_in(store, shipped())).state == "duplicate"
     assert count(store.path, "commands") == 1
-    assert rows(store.path, "SELECT state FROM quarantine") == [("retried",)]
-    ((kept,),) = rows(store.path, "SELECT raw FROM records")
+    assert value_of(store.path, "quarantine", "state") == "retried"
+    kept = value_of(store.path, "records", "raw")
     assert kept == "1001;BD1"
 
 
@@ -93,7 +94,7 @@ async def test_a_row_that_waits_is_read_anew_when_it_was_corrected(
     await clock.advance(60)
     assert (await hand_in(store, shipped(order="1001"))).state == "accepted"
     assert await look(store, clock) == []
-    assert rows(store.path, "SELECT target FROM commands") == [("ord_1",)]
+    assert value_of(store.path, "commands", "target") == "ord_1"
     assert count(store.path, "quarantine") == 0
 
 
@@ -102,10 +103,10 @@ async def test_one_that_waits_is_not_kept_waiting_by_coming_again(
 ) -> None:
     record = shipped(order="10001")
     assert (await hand_in(store, record)).state == "waiting"
-    before = rows(store.path, "SELECT received_at, retry_at FROM records")
+    before = rows_of(store.path, "records", "received_at", "retry_at")
     await clock.advance(1)
     assert (await hand_in(store, record)).state == "duplicate"
-    assert rows(store.path, "SELECT received_at, retry_at FROM records") == before
+    assert rows_of(store.path, "records", "received_at", "retry_at") == before
 
 
 async def test_what_a_person_mended_is_not_undone_by_the_same_row(
@@ -119,7 +120,7 @@ async def test_what_a_person_mended_is_not_undone_by_the_same_row(
     assert (await hand_in(store, bad)).state == "duplicate"
     await take(store, envelope("orders/create", payloads.order("ord_8", number=8)))
     assert await look(store, clock) == ["accepted"]
-    assert rows(store.path, "SELECT target FROM commands") == [("ord_8",)]
+    assert value_of(store.path, "commands", "target") == "ord_8"
 
 
 OTHER = "an earlier record with the same key has other content; the earlier counts"
@@ -144,12 +145,11 @@ async def test_other_content_of_what_is_under_way_is_for_a_person_once(
         assert (receipt.state, receipt.what) == ("duplicate", other("1002"))
         assert count(store.path, "quarantine") == 1, times
     await hand_in(store, shipped(order="1003"))
-    query = "SELECT raw, reason, state, locator FROM quarantine"
-    assert rows(store.path, query) == [
+    assert rows_of(store.path, "quarantine", "raw", "reason", "state", "locator") == [
         (f"{order};BD1", other(order), "open", "file.csv:k1")
         for order in ("1002", "1003")
     ]
-    assert rows(store.path, "SELECT target FROM commands") == [("ord_1",)]
+    assert value_of(store.path, "commands", "target") == "ord_1"
 
 
 async def test_other_content_is_carried_out_too_where_a_person_says_so(
@@ -160,7 +160,7 @@ async def test_other_content_is_carried_out_too_where_a_person_says_so(
     row = only_row(store)
     await store.quarantine.retry(row, None, "otto", "they use numbers twice")
     assert await look(store, clock) == ["accepted"]
-    targets = rows(store.path, "SELECT target FROM commands ORDER BY seq")
+    targets = rows_of(store.path, "commands", "target")
     assert targets == [("ord_1",), ("ord_2",)]
 
 
@@ -173,7 +173,7 @@ async def test_other_content_that_was_given_up_stays_so(
     assert (await hand_in(store, shipped(order="1002"))).state == "duplicate"
     assert await look(store, clock) == []
     assert count(store.path, "commands") == 1
-    assert rows(store.path, "SELECT state FROM quarantine") == [("dropped",)]
+    assert value_of(store.path, "quarantine", "state") == "dropped"
 
 
 async def test_a_correction_of_what_was_given_up_is_for_a_person(

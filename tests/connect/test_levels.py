@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.connect.record_matching import Matcher
-from backhaul.store.sql.stock_targets.count_coalescing import OTHERS
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of
-from scenes.databases import opened, rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import count, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.clock import VirtualClock
 
 WAIT_SECONDS = 600
-ROWS = "SELECT id, name, key, state FROM quarantine ORDER BY id"
 
 
 class Stockroom:
@@ -56,9 +54,10 @@ async def test_one_article_is_one_row_in_quarantine(
         await room.tell(second)
         await clock.advance(WAIT_SECONDS + 1)
         await room.look()
-    assert rows(store.path, ROWS) == [(1, "desk", "SHOP-ONLY:3", "open")]
-    query = "SELECT key, state FROM records ORDER BY id DESC"
-    newest, *older = rows(store.path, query)
+    assert rows_of(store.path, "quarantine", "id", "name", "key", "state") == [
+        (1, "desk", "SHOP-ONLY:3", "open")
+    ]
+    *older, newest = rows_of(store.path, "records", "key", "state")
     assert newest == ("SHOP-ONLY:3", "quarantined")
     assert {state for _, state in older} == {"replaced"}
     assert await room.tell(1) == "duplicate"
@@ -73,10 +72,12 @@ async def test_a_retried_count_takes_over_the_row_of_an_older_one(
         await room.tell(second)
         await clock.advance(WAIT_SECONDS + 1)
         await room.look()
-    assert len(rows(store.path, ROWS)) == 2
+    assert count(store.path, "quarantine") == 2
     await store.quarantine.retry(1, None, "ann", "it is right")
     await room.look()
-    assert rows(store.path, ROWS) == [(2, "desk", "SHOP-ONLY:5", "open")]
+    assert rows_of(store.path, "quarantine", "id", "name", "key", "state") == [
+        (2, "desk", "SHOP-ONLY:5", "open")
+    ]
 
 
 async def test_a_newer_count_does_not_begin_to_wait_anew(
@@ -100,7 +101,9 @@ async def test_the_row_is_closed_once_the_article_is_known(
     new = payloads.product("prod_9", variants=[payloads.variant("var_9", sku="NEW")])
     await take(store, envelope("products/create", new))
     assert await room.tell(2, "NEW") == "accepted"
-    assert rows(store.path, ROWS) == [(1, "desk", "NEW:2", "retried")]
+    assert rows_of(store.path, "quarantine", "id", "name", "key", "state") == [
+        (1, "desk", "NEW:2", "retried")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +117,12 @@ async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
     level = StockLevel(key="k", sku="LS-S", quantity=7, as_of=as_of)
     handed_in = await host_of(Desk("desk"), store, clock=clock).emit(level)
     assert handed_in.state == "quarantined"
-    ((reason,),) = rows(store.path, "SELECT reason FROM quarantine")
+    reason = value_of(store.path, "quarantine", "reason")
     assert reason == (
         f"as_of '{as_of}' is a value that programs write for a missing time; send the"
         " time of the count"
     )
-    assert rows(store.path, "SELECT id FROM commands") == []
+    assert values_of(store.path, "commands", "id") == []
 
 
 async def test_an_older_count_replaces_nothing_and_no_other_is_touched(
@@ -130,15 +133,4 @@ async def test_an_older_count_replaces_nothing_and_no_other_is_touched(
     await room.tell(4)
     await room.tell(6, "OTHER")
     await room.tell(7, instance="cellar")
-    states = rows(store.path, "SELECT DISTINCT state FROM records")
-    assert states == [("waiting",)]
-
-
-async def test_it_is_found_by_an_index_however_many_there_are(
-    store: SqliteStore,
-) -> None:
-    values = {"instance": "desk", "sku": "A", "store": "main", "own": 1}
-    with closing(opened(store.path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {OTHERS}", values).fetchall()
-    (step,) = [row[3] for row in plan]
-    assert step.endswith("INDEX records_unmatched (instance=? AND <expr>=?)")
+    assert set(values_of(store.path, "records", "state")) == {"waiting"}

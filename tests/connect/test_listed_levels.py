@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.connect.record_matching import Matcher
-from backhaul.store.sql.stock_targets.count_coalescing import LISTED
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of
-from scenes.databases import opened, rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import rows_of, stock_targets, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.clock import VirtualClock
 
 MORNING, NOON = payloads.instant(0), payloads.instant(600)
-TARGETS = "SELECT quantity, state FROM stock_targets JOIN commands ON id = command_id"
 
 
 class Lists:
@@ -42,10 +40,11 @@ class Lists:
         return (await self._host.emit(level)).state
 
     def targets(self) -> dict[int, str]:
-        return dict(rows(self._store.path, TARGETS))
+        found = stock_targets(self._store.path)
+        return {each.quantity: each.state for each in found}
 
     def reason(self) -> str:
-        ((reason,),) = rows(self._store.path, "SELECT reason FROM quarantine")
+        reason = value_of(self._store.path, "quarantine", "reason")
         return str(reason)
 
 
@@ -140,21 +139,11 @@ async def test_the_row_that_an_operator_retries_counts(
     assert lists.targets() == {30: "superseded", 12: "planned"}
 
 
-async def test_the_list_is_found_by_an_index(store: SqliteStore) -> None:
-    values = dict.fromkeys(
-        ("variant", "as_of", "store", "listed_at", "instance", "own"), ""
-    )
-    with closing(opened(store.path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {LISTED}", values).fetchall()
-    steps = [row[3] for row in plan]
-    assert not any(step.startswith("SCAN") for step in steps), steps
-
-
 async def test_what_was_changed_while_reading_is_kept(
     lists: Lists, store: SqliteStore
 ) -> None:
     await lists.say(0, "erp.csv:2", NOON, note="-2 is taken as 0")
-    assert rows(store.path, "SELECT state, reason FROM records") == [
+    assert rows_of(store.path, "records", "state", "reason") == [
         ("accepted", "-2 is taken as 0")
     ]
 
@@ -171,6 +160,5 @@ async def test_entries_of_a_journal_wait_for_their_article_the_last_one_counts(
     late: dict[str, Any] = {"sku": "LATER", "in_order": True}
     assert await lists.say(30, "counts 1", **late) == "waiting"
     assert await lists.say(12, "counts 2", **late) == "waiting"
-    states = "SELECT locator, state FROM records ORDER BY id"
-    found = rows(lists._store.path, states)
+    found = rows_of(lists._store.path, "records", "locator", "state")
     assert found == [("counts 1", "replaced"), ("counts 2", "waiting")]

@@ -13,8 +13,9 @@ from backhaul.runtime.signals import SharedSignals
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import count, rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import count, rows_of, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -27,8 +28,8 @@ async def hand_in(store: SqliteStore, record: Record, **options: Any) -> Receipt
 
 
 def only_command(store: SqliteStore) -> tuple[str, str, dict[str, Any]]:
-    ((kind, target, payload),) = rows(
-        store.path, "SELECT kind, target, payload FROM commands"
+    ((kind, target, payload),) = rows_of(
+        store.path, "commands", "kind", "target", "payload"
     )
     return kind, target, json.loads(payload)
 
@@ -198,8 +199,7 @@ async def test_a_record_waits_for_its_order(
     room = UnmatchedRetry(store.records, matcher, clock, signals)
     await clock.advance(5)
     await look(room)
-    query = "SELECT state FROM records"
-    assert rows(store.path, query) == [("accepted",)]
+    assert value_of(store.path, "records", "state") == "accepted"
     assert planned == [1]
 
 
@@ -217,10 +217,9 @@ async def test_a_record_whose_order_never_comes_is_set_aside(
         found = await store.records.match(matcher, 10)
         outcomes += [outcome.state for outcome in found]
     assert outcomes == ["waiting", "quarantined"]
-    query = "SELECT source, name, raw, reason, locator FROM quarantine"
-    assert rows(store.path, query) == [
-        ("record", "desk", "1003;BD1", "order '1003' is not known", "file.csv:k1")
-    ]
+    assert rows_of(
+        store.path, "quarantine", "source", "name", "raw", "reason", "locator"
+    ) == [("record", "desk", "1003;BD1", "order '1003' is not known", "file.csv:k1")]
 
 
 async def test_it_is_not_asked_about_in_every_moment(
@@ -281,4 +280,4 @@ async def test_what_was_set_aside_may_be_handed_in_again(
     (found,) = await store.records.match(matcher, 9)
     assert found.state == "accepted"
     assert count(store.path, "commands") == 1
-    assert rows(store.path, "SELECT state FROM quarantine") == [("retried",)]
+    assert value_of(store.path, "quarantine", "state") == "retried"

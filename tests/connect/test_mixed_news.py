@@ -9,9 +9,11 @@ import pytest
 from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Sendable, Transition
 from scenes import payloads
-from scenes.databases import rows, take, write
+from scenes.damaged_rows import insert_command
+from scenes.databases import take
 from scenes.notifications import Books, deliver, sink_of
 from scenes.payloads import envelope, instant
+from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -21,11 +23,6 @@ CANCELLED = instant(302)
 PARCEL = ("fulfill", "own", "shp_1")
 CANCELLATION = ("cancel", "own", f"ord_9@{CANCELLED}")
 OF_ANOTHER = ("fulfill", "other", "shp_2")
-INSERT = """
-    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
-                          instance, created_at, due_at, effect_id)
-    VALUES (?, 'main', ?, 'ord_9', 'order:ord_9', ?, '{}', '', ?, '', '', ?)
-"""
 SENT = payloads.shipment("shp_1")
 DONE = {
     "shipments": [SENT],
@@ -111,7 +108,8 @@ async def heard(
     for sink in sinks:
         await deliver(sink)
     for number, (kind, instance, effect) in enumerate(commands):
-        write(store.path, INSERT, f"c{number}", kind, "applied", instance, effect)
+        done = {"instance": instance, "effect_id": effect}
+        insert_command(store.path, f"c{number}", kind, "ord_9", "applied", **done)
     await take(store, updated(303, **shown))
     for sink in sinks:
         await deliver(sink)
@@ -135,9 +133,7 @@ async def test_the_echo_is_known_whatever_came_with_it(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     await heard(store, clock, *MIXES["its parcel and a payment"][:2])
-    assert rows(store.path, "SELECT effect, command_id FROM echoes") == [
-        ("shp_1", "c0")
-    ]
+    assert rows_of(store.path, "echoes", "effect", "command_id") == [("shp_1", "c0")]
 
 
 async def test_two_parcels_before_the_answer_are_told(
@@ -148,7 +144,7 @@ async def test_two_parcels_before_the_answer_are_told(
     sink = sink_of(books, store, clock)
     await sink.subscribe()
     await take(store, updated(300))
-    write(store.path, INSERT, "c0", "fulfill", "planned", "own", None)
+    insert_command(store.path, "c0", "fulfill", "ord_9", "planned", instance="own")
     ((command, _),) = await store.commands.claim(
         "main", {"fulfill": "9999"}, 1, lambda *_: Sendable(b"{}", "")
     )
@@ -159,12 +155,6 @@ async def test_two_parcels_before_the_answer_are_told(
     assert books.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
 
 
-STEP = """
-    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
-                          instance, created_at, due_at, effect_id)
-    VALUES ('c0', 'main', 'adjust', 'prod_1', 'product:prod_1', 'applied', '{}', '',
-            'own', '', '', 'adj_1')
-"""
 STOCKS: dict[str, tuple[dict[str, Any], list[int]]] = {
     "its step alone": ({"stock": 8, "adjustment": -2}, []),
     "its step behind a sale that was not told": ({"stock": 7, "adjustment": -2}, [7]),
@@ -190,7 +180,8 @@ async def test_a_sale_that_only_ones_own_step_shows_is_told(
             await deliver(sink)
 
     await moves(300, stock=10, adjustment_id="adj_0")
-    write(store.path, STEP)
+    done = {"instance": "own", "effect_id": "adj_1"}
+    insert_command(store.path, "c0", "adjust", "prod_1", "applied", **done)
     await moves(302, **step)
     await moves(301, stock=9, adjustment=-1, adjustment_id="adj_2", orderId="ord_1")
     stocks = {
@@ -198,4 +189,4 @@ async def test_a_sale_that_only_ones_own_step_shows_is_told(
         for instance, books in told.items()
     }
     assert stocks == {"own": [10, *expected], "other": [10, step["stock"]]}
-    assert rows(store.path, "SELECT effect FROM echoes") == [("adj_1",)]
+    assert value_of(store.path, "echoes", "effect") == "adj_1"

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlite_utils import Database
 
 from backhaul.core.sku_matching import difference, near_text, same_text
-from backhaul.store.sql.mirror.lookup import SIMILAR_SKUS, MirrorReader
-from backhaul.store.sqlite.migrations.mirror import add_alphabets, create_spellings
 from backhaul_sdk import Fulfillment, Line, StockLevel
 from scenes import payloads
 from scenes.back_office import Desk, host_of
-from scenes.databases import opened, rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -42,7 +39,7 @@ async def level_of(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
     receipt = await host_of(Desk("desk"), store, clock=clock).emit(level)
     if receipt.state != "accepted":
         return receipt.what
-    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    payload = value_of(store.path, "commands", "payload")
     return str(json.loads(payload)["variant_id"])
 
 
@@ -188,7 +185,7 @@ async def shipped(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
     receipt = await host_of(Desk("desk"), store, clock=clock).emit(record)
     if receipt.state != "accepted":
         return receipt.what
-    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    payload = value_of(store.path, "commands", "payload")
     return str(json.loads(payload)["lines"][0]["line_id"])
 
 
@@ -215,27 +212,6 @@ async def test_the_store_s_other_article_is_not_shipped(
     item = payloads.item("li_1", sku=sold, variantId=variant, productId="prod_9")
     await take(store, envelope("orders/create", payloads.order(items=[item])))
     assert f"0 open of SKU {named!r}" in await shipped(store, clock, named)
-
-
-def test_skus_of_an_earlier_version_are_found_by_their_looks() -> None:
-    db = Database(memory=True)
-    db.execute("CREATE TABLE variants (store TEXT, sku TEXT)")
-    skus = ["AB", f"{ALPHA}{BETA}"]
-    db.conn.executemany("INSERT INTO variants VALUES ('s', ?)", [(x,) for x in skus])
-    create_spellings(db)
-    db.execute("UPDATE sku_spellings SET near = lower(sku)")
-    assert MirrorReader(db.conn).similar_skus("s", "AB") == []
-    add_alphabets(db)
-    assert MirrorReader(db.conn).similar_skus("s", "AB") == [f"{ALPHA}{BETA}"]
-
-
-async def test_near_skus_are_found_by_indexes(store: SqliteStore) -> None:
-    with closing(opened(store.path)) as connection:
-        query = f"EXPLAIN QUERY PLAN {SIMILAR_SKUS}"
-        values = {"store": "s", "near": "n", "sku": "x", "most": 1}
-        plan = connection.execute(query, values).fetchall()
-    steps = [row[3] for row in plan]
-    assert all(step.startswith(("SEARCH", "CORRELATED")) for step in steps), steps
 
 
 @given(st.text(max_size=12))

@@ -11,7 +11,8 @@ from backhaul.store.sql.deliveries.repository import MOST_SKIPPED
 from backhaul_sdk import Found, Uncertain
 from backhaul_sdk.contract import TOPICS
 from scenes import payloads
-from scenes.databases import take, write
+from scenes.damaged_rows import insert_command, overwrite
+from scenes.databases import take
 from scenes.notifications import Books, deliver, owed, sink_of
 from scenes.payloads import envelope, instant
 
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
 
 LATE = instant(300)
 CANCELLED = instant(302)
-COMMANDS = f"""
-    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
-                          instance, created_at, due_at, effect_id)
-    VALUES ('c1', 'main', 'fulfill', 'ord_9', 'order:ord_9', 'applied', '{{}}', '',
-            'own', '', '', 'shp_1'),
-           ('c2', 'main', 'cancel', 'ord_8', 'order:ord_8', 'applied', '{{}}', '',
-            'own', '', '', 'ord_8@{CANCELLED}')
-"""  # noqa: S608 - constants
 
 
 def placed(id_: str, number: int, at: int = 300, **members: Any) -> bytes:
@@ -157,8 +150,8 @@ async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
     for sink in sinks:
         await sink.subscribe()
     await take(store, placed("ord_9", 9), updated("ord_9", 9, 301))
-    caused = "UPDATE changes SET instance = 'own' WHERE change = 'orders/updated'"
-    write(store.path, caused)
+    own_change = {"instance": "own"}
+    overwrite(store.path, "changes", own_change, change="orders/updated")
     for sink in sinks:
         await deliver(sink)
     assert own.heard() == [("order.placed", "ord_9")]
@@ -177,7 +170,12 @@ async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
     await take(store, placed("ord_9", 9), placed("ord_8", 8))
     for sink in sinks:
         await deliver(sink)
-    write(store.path, COMMANDS)
+    for number, kind, order, effect in (
+        (1, "fulfill", "ord_9", "shp_1"),
+        (2, "cancel", "ord_8", f"ord_8@{CANCELLED}"),
+    ):
+        done = {"instance": "own", "effect_id": effect}
+        insert_command(store.path, f"c{number}", kind, order, "applied", **done)
     cancelled = {"cancellation": {"cancelledAt": CANCELLED, "reason": "OTHER"}}
     parcel = payloads.shipment("shp_1")
     await take(
@@ -205,7 +203,7 @@ async def test_a_sale_behind_ones_own_step_is_told(
         await take(store, envelope("inventory/level_update", change))
 
     await moves(300, 10, -2)
-    write(store.path, "UPDATE changes SET instance = 'own' WHERE kind = 'level'")
+    overwrite(store.path, "changes", {"instance": "own"}, kind="level")
     own = Subscriber(instance="own", store="main", topics=frozenset(TOPICS))
     assert not await store.deliveries.fan_out(own, 1.0)
     await moves(301, 7, -3)

@@ -13,8 +13,10 @@ from backhaul.store.commands import Attempt, Decision, Sendable, Transition
 from backhaul_sdk import Cancellation, Fulfillment, Line
 from scenes import payloads
 from scenes.back_office import Desk, host_of
-from scenes.databases import rows, take, write
+from scenes.damaged_rows import lose, overwrite
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.matching import Command
@@ -61,7 +63,7 @@ async def pick(store: SqliteStore, key: str, units: int = 1, sku: str = "A") -> 
 
 def lines(store: SqliteStore) -> list[list[tuple[str, int]]]:
     """Return what each command asks for."""
-    found = rows(store.path, "SELECT payload FROM commands ORDER BY seq")
+    found = rows_of(store.path, "commands", "payload")
     asked: list[list[dict[str, Any]]] = [json.loads(row[0])["lines"] for row in found]
     return [[(line["line_id"], line["quantity"]) for line in one] for one in asked]
 
@@ -165,7 +167,7 @@ async def test_what_a_person_confirmed_is_as_the_store_shows_it(
     """Nobody knows what they saw it by; the platform refuses what is too much."""
     await pick(twins, "k1", 2)
     await send_and_hear(twins, Cause.UNDECIDABLE)
-    ((id_,),) = rows(twins.path, "SELECT id FROM commands")
+    id_ = value_of(twins.path, "commands", "id")
     said = Decision(id_, "settle --applied", "otto", "it is on the order's page")
     await twins.decisions.decide(said)
     await fold(twins, 9, 0, 0)
@@ -184,7 +186,7 @@ async def test_a_parcel_waits_while_it_is_in_doubt_what_is_open(
     assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
     assert receipt.state == "accepted"
     assert (await pick(twins, "k3")).state == "waiting"
-    write(twins.path, "UPDATE commands SET state = 'rejected'")
+    overwrite(twins.path, "commands", {"state": "rejected"})
     await fold(twins, 10, 1, 1)
     reason = "order #1003 has 0 open of SKU 'A', not 1"
     ((state, said),) = await look(twins, clock)
@@ -211,7 +213,7 @@ async def test_a_parcel_waits_while_another_is_being_sent(
 async def test_a_record_does_not_stand_in_its_own_way(twins: SqliteStore) -> None:
     """Its command may be known where the record itself is forgotten."""
     await pick(twins, "k1", 2)
-    write(twins.path, "DELETE FROM records")
+    lose(twins.path, "records")
     assert (await pick(twins, "k1", 2)).state == "accepted"
     assert lines(twins) == [[("li_a", 1), ("li_b", 1)]]
 

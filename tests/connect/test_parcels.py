@@ -10,15 +10,13 @@ from backhaul.store.commands import Decision
 from backhaul_sdk import Tracking
 from scenes import payloads
 from scenes.back_office import Desk, host_of
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Receipt
-
-PARCELS = "SELECT tracking_number, status FROM parcels ORDER BY tracking_number"
-COMMANDS = "SELECT kind, target, state, reason FROM commands"
 
 
 @pytest.fixture
@@ -33,6 +31,10 @@ async def sent(store: SqliteStore) -> SqliteStore:
     return store
 
 
+def cancellations(sent: SqliteStore) -> list[tuple[Any, ...]]:
+    return rows_of(sent.path, "commands", "kind", "target", "state", "reason")
+
+
 async def tell(
     store: SqliteStore, key: str, status: str, number: str = "T1", **members: Any
 ) -> Receipt:
@@ -44,9 +46,10 @@ async def test_the_ladder_leads_one_way(sent: SqliteStore) -> None:
     assert (await tell(sent, "1", "in_transit")).state == "accepted"
     await tell(sent, "2", "delivered")
     await tell(sent, "3", "out_for_delivery")
-    assert rows(sent.path, PARCELS) == [("T1", "delivered")]
-    query = "SELECT reason FROM records WHERE key = '3'"
-    ((said,),) = rows(sent.path, query)
+    assert sorted(rows_of(sent.path, "parcels", "tracking_number", "status")) == [
+        ("T1", "delivered")
+    ]
+    said = value_of(sent.path, "records", "reason", key="3")
     assert said == "a parcel of order #1001 already had this status or a later one"
 
 
@@ -70,17 +73,16 @@ async def test_a_parcel_of_several_orders_needs_the_orders_name(
     await take(sent, envelope("orders/fulfilled", order))
     assert "any of the orders" in (await tell(sent, "1", "delivered")).what
     assert (await tell(sent, "2", "delivered", order="#1002")).state == "accepted"
-    query = "SELECT order_id FROM parcels"
-    assert rows(sent.path, query) == [("ord_2",)]
+    assert value_of(sent.path, "parcels", "order_id") == "ord_2"
 
 
 async def test_a_parcel_that_came_back_is_a_proposal(sent: SqliteStore) -> None:
     await tell(sent, "1", "returned")
-    ((kind, target, state, reason),) = rows(sent.path, COMMANDS)
+    ((kind, target, state, reason),) = cancellations(sent)
     assert (kind, target, state) == ("cancel", "ord_1", "parked")
     assert reason.startswith("Backhaul proposes to cancel the order: parcel T1 came")
     await tell(sent, "2", "returned", number="T2")
-    assert len(rows(sent.path, COMMANDS)) == 1
+    assert len(cancellations(sent)) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,13 +92,13 @@ async def test_what_a_person_made_of_a_proposal_stays(
     sent: SqliteStore, verb: str, state: str
 ) -> None:
     await tell(sent, "1", "returned")
-    ((command,),) = rows(sent.path, "SELECT id FROM commands")
+    command = value_of(sent.path, "commands", "id")
     await sent.decisions.decide(Decision(command, verb, "kim", "they asked for it"))
-    before = rows(sent.path, COMMANDS)
+    before = cancellations(sent)
     await tell(sent, "2", "returned", number="T2")
-    assert rows(sent.path, COMMANDS) == before
+    assert cancellations(sent) == before
     assert before[0][2] == state
-    ((said,),) = rows(sent.path, "SELECT reason FROM records WHERE key = '2'")
+    said = value_of(sent.path, "records", "reason", key="2")
     assert said.endswith("is returned; the cancellation was already requested")
 
 
@@ -104,8 +106,6 @@ async def test_an_order_is_cancelled_once_every_parcel_came_back(
     sent: SqliteStore,
 ) -> None:
     await tell(sent, "1", "returned", on_return="cancel")
-    assert rows(sent.path, COMMANDS) == []
+    assert cancellations(sent) == []
     await tell(sent, "2", "returned", number="T2", on_return="cancel")
-    assert [row[:3] for row in rows(sent.path, COMMANDS)] == [
-        ("cancel", "ord_1", "planned")
-    ]
+    assert [row[:3] for row in cancellations(sent)] == [("cancel", "ord_1", "planned")]

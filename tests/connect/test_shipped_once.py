@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scenes import payloads
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.drop_folder import HEADER, case, matched
 from scenes.payloads import envelope
+from scenes.stored import values_of
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -234,7 +235,7 @@ async def test_two_parcels_of_a_whole_order_are_asked_for(
     assert all(
         "2 parcels of this file each hold the whole order 2001" in x for x in reasons
     )
-    ids = [id_ for (id_,) in rows(folder.store.path, "SELECT id FROM quarantine")]
+    ids = values_of(folder.store.path, "quarantine", "id")
     await folder.store.quarantine.retry(ids[0], None, "otto", "all in the first")
     assert await look(folder.store, clock) == ["accepted"]
     await folder.store.quarantine.retry(ids[1], None, "otto", "and the second")

@@ -19,9 +19,11 @@ from backhaul_sdk import (
     Unknown,
 )
 from scenes import payloads
-from scenes.databases import rows, take, write
+from scenes.damaged_rows import insert_command, overwrite
+from scenes.databases import take
 from scenes.notifications import Books, Mute, Receiver, deliver, owed, sink_of
 from scenes.payloads import envelope, instant
+from scenes.stored import rows_of, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -48,8 +50,7 @@ async def begun(store: SqliteStore, clock: VirtualClock, books: Mute) -> Deliver
 
 
 def reason(store: SqliteStore) -> str:
-    query = "SELECT reason FROM deliveries WHERE object_id = 'ord_9' ORDER BY seq"
-    return str(rows(store.path, query)[0][0])
+    return str(value_of(store.path, "deliveries", "reason", object_id="ord_9"))
 
 
 async def test_what_was_not_sent_is_sent_again_later(
@@ -136,7 +137,7 @@ async def test_what_is_found_is_not_sent_again(
     await clock.advance(120)
     await deliver(sink)
     assert books.heard() == [PLACED]
-    assert rows(store.path, "SELECT reference FROM deliveries WHERE state='applied'")
+    assert rows_of(store.path, "deliveries", "reference", state="applied")
 
 
 async def test_what_is_in_doubt_waits_for_a_system_that_is_away_for_long(
@@ -362,16 +363,10 @@ async def test_news_of_an_order_wait_while_a_command_of_it_is_in_doubt(
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
-    write(
-        store.path,
-        "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-        " cause, instance, created_at, due_at)"
-        " VALUES ('c1', 'main', 'fulfill', 'ord_9', 'order:ord_9', 'sending',"
-        " '{}', '', 'books', '', '')",
-    )
+    insert_command(store.path, "c1", "fulfill", "ord_9", "sending", instance="books")
     await deliver(sink)
     assert books.told == []
-    write(store.path, "UPDATE commands SET state = 'applied'")
+    overwrite(store.path, "commands", {"state": "applied"}, id="c1")
     await deliver(sink)
     assert books.heard() == [PLACED]
 
@@ -383,7 +378,7 @@ async def test_a_person_settles_what_is_parked(
     sink = await begun(store, clock, books)
     books.says += [Uncertain("no answer")]
     await deliver(sink)
-    ((seq,),) = rows(store.path, "SELECT seq FROM deliveries WHERE state = 'parked'")
+    seq = value_of(store.path, "deliveries", "seq", state="parked")
     await store.deliveries.decide(seq, "resend", "kim", "lost")
     await deliver(sink)
     assert books.heard() == [PLACED]
@@ -391,8 +386,7 @@ async def test_a_person_settles_what_is_parked(
         BackhaulError, match="is applied, so this action is not possible"
     ):
         await store.deliveries.decide(seq, "resend", "kim", "again")
-    query = "SELECT who, action, detail FROM audit"
-    assert rows(store.path, query) == [
+    assert rows_of(store.path, "audit", "who", "action", "detail") == [
         ("kim", "deliveries resend", f"delivery {seq}: lost")
     ]
 
@@ -402,8 +396,7 @@ async def test_what_a_person_decides_meanwhile_stays(
 ) -> None:
     class Slow(Books):
         async def lookup(self, change: Any) -> Any:
-            query = "SELECT seq FROM deliveries WHERE state = 'uncertain'"
-            ((seq,),) = rows(store.path, query)
+            seq = value_of(store.path, "deliveries", "seq", state="uncertain")
             await store.deliveries.decide(seq, "park", "kim", "i look myself")
             return Unknown("cannot tell")
 

@@ -14,8 +14,9 @@ from connectors.dropping import Drop
 from scenes import payloads
 from scenes.back_office import Desk, host_of
 from scenes.clock import VirtualClock
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.payloads import envelope
+from scenes.stored import stock_targets, value_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 CASES = Path(__file__).parents[1] / "connectors" / "cases"
-TARGETS = """
-    SELECT v.sku, t.quantity FROM stock_targets t
-    JOIN variants v ON v.id = t.variant_id JOIN commands c ON c.id = t.command_id
-    WHERE c.state = 'planned' ORDER BY v.sku
-"""
 
 
 class Files:
@@ -57,7 +53,8 @@ class Files:
             await take(self.store, envelope("products/create", product))
 
     def targets(self) -> dict[str, int]:
-        return dict(rows(self.store.path, TARGETS))
+        planned = stock_targets(self.store.path, "planned")
+        return {each.sku or "": each.quantity for each in planned}
 
 
 @pytest.fixture
@@ -129,7 +126,7 @@ async def test_a_count_that_lies_ahead_is_refused_and_the_next_one_counts(
     header = "sku,quantity,as_of\n"
     await files.put("stock-levels.csv", f"{header}{row}\n", at)
     assert files.targets() == {}
-    ((reason,),) = rows(files.store.path, "SELECT reason FROM quarantine")
+    reason = value_of(files.store.path, "quarantine", "reason")
     assert "more than a day in the future" in reason
     content = f"{header}A3,9,2026-04-01T10:00Z\n"
     await files.put("stock-levels.csv", content, "2026-04-01T10:00:00Z")
@@ -168,7 +165,7 @@ async def test_an_old_full_list_that_comes_late_is_a_question(
         "stock-levels.csv", a_list(second, *SEVERAL[1:]), "2026-03-31T16:00:00Z"
     )
     assert files.targets() == dict.fromkeys(SEVERAL, 5)
-    ((reason,),) = rows(files.store.path, "SELECT reason FROM quarantine")
+    reason = value_of(files.store.path, "quarantine", "reason")
     assert "leaves out 1 of the 12 articles" in reason
     assert "the list was counted before some of these, at 2026-03-30T" in reason
 

@@ -11,9 +11,10 @@ import pytest
 from backhaul_sdk import Line
 from scenes import payloads
 from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.drop_folder import CASES, HEADER
 from scenes.payloads import envelope
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from scenes.drop_folder import Folder
@@ -135,10 +136,9 @@ async def test_a_duplicate_names_the_source_that_was_first(folder: Folder) -> No
         packed(TWO_SOURCES.splitlines()[0], "scan:1")
     )
     await folder.drop(HEADER + "2001,DHL,S200,LS-XL,1\n")
-    query = "SELECT state, reason FROM records WHERE instance = 'courier'"
-    assert rows(folder.store.path, query) == [
-        ("accepted", "known from scanner file.csv:scan:1: parcel S200")
-    ]
+    assert rows_of(
+        folder.store.path, "records", "state", "reason", instance="courier"
+    ) == [("accepted", "known from scanner file.csv:scan:1: parcel S200")]
 
 
 async def test_two_sources_may_report_a_parcel_in_pieces(folder: Folder) -> None:

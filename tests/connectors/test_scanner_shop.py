@@ -21,6 +21,7 @@ from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store, take
 from scenes.mosquitto import mosquitto
 from scenes.payloads import envelope, item, variant
+from scenes.stored import count, values_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -87,8 +88,8 @@ async def open_at(dock: Dock, store: SqliteStore) -> None:
 
 
 def records(store: SqliteStore) -> list[Record]:
-    found = rows(store.path, "SELECT CAST(payload AS BLOB) FROM records ORDER BY id")
-    return [decode(payload)[1] for (payload,) in found]
+    payloads = values_of(store.path, "records", "payload")
+    return [decode(payload.encode())[1] for payload in payloads]
 
 
 async def said(dock: Dock, code: str, **members: object) -> str:
@@ -238,7 +239,7 @@ async def test_what_a_pick_cannot_take_is_refused_and_the_rest_ships(
     (record,) = records(store)
     assert isinstance(record, Fulfillment)
     assert record.lines == (Line(sku="LS-XL", quantity=1),)
-    assert rows(store.path, "SELECT count(*) FROM quarantine") == [(0,)]
+    assert count(store.path, "quarantine") == 0
 
 
 async def test_one_unit_too_many_is_refused_at_the_scan(dock: Dock) -> None:

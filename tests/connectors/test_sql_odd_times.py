@@ -12,7 +12,8 @@ from backhaul_sdk.testing import MemoryHost
 from connectors.tables import SHIPMENTS, SqliteTables
 from scenes.back_office import host_of
 from scenes.clock import VirtualClock
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -203,6 +204,6 @@ async def test_an_operator_sees_it_and_the_next_row(
         tables.ship(2, 1)
         assert sum((await host.once()).values()) == 1
         assert await host.once() == {}
-    assert rows(tmp_path / "backhaul.db", "SELECT locator, reason FROM quarantine") == [
+    assert rows_of(tmp_path / "backhaul.db", "quarantine", "locator", "reason") == [
         ("shipments 1", f"changed_at {SAID}")
     ]

@@ -61,7 +61,6 @@ def stand(stage: Scene, command: str, state: str) -> None:
     overwrite(stage.path, "commands", sent, id=command)
 
 
-
 PAIRS = [(state, verb) for state in State for verb in VERBS]
 
 

@@ -11,7 +11,7 @@ from backhaul.runtime.loop import BUSY_SECONDS
 from scenes.databases import locked
 from scenes.pushing import Scene, applied, kept, killed, scene, working
 from scenes.scripted_platform import message
-from scenes.stored import rows_of
+from scenes.stored import count
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) ->
     await stage.reaches(command, "applied")
     await dispatching.__aexit__(None, None, None)
     assert len(stage.server.commands) == 1
-    assert len(rows_of(stage.path, "attempts")) == 1
+    assert count(stage.path, "attempts") == 1
 
 
 async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:

@@ -9,7 +9,7 @@ from backhaul.store.sql.stock_targets import adjustments
 from backhaul_sdk import Cancellation, StockAdjustment
 from scenes.damaged_rows import overwrite
 from scenes.stock_counts import ERP, House, house, now
-from scenes.stored import rows_of, value_of
+from scenes.stored import count, rows_of, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ async def test_a_dry_run_reckons_and_sends_nothing(tmp_path: Path) -> None:
         await until(lambda: rows_of(at.path, "commands", **wanted), "the rehearsal")
         assert (at.state(target), at.steps(target)) == ("planned", [("planned", -3)])
         assert "7 wanted; 10 there: -3" in at.reason(target)
-        assert len(rows_of(at.path, "attempts")) == 0
+        assert count(at.path, "attempts") == 0
         assert await at.stock(lamp) == 10
 
 

@@ -16,6 +16,18 @@ SQL = re.compile(
 )
 
 
+RAW = {"rows", "write", "opened"}
+"""What `scenes.databases` has for tests of the store: each takes SQL."""
+
+
+def raw_access(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of each import by which a test can run SQL."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "scenes.databases":
+            names = {alias.name for alias in node.names}
+            yield from ((node.lineno, name) for name in sorted(names & RAW))
+
+
 def sql_literals(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of each literal with SQL; `X` stands for what is filled in."""
     tree = ast.parse(source)

@@ -15,6 +15,7 @@ from backhaul.doctor.storage import Machine
 from backhaul.store.sqlite.connections import PAGE_BYTES
 from scenes import leftovers
 from scenes.daemon import Office
+from scenes.damaged_rows import insert
 from scenes.reference_process import ReferenceProcess
 
 if TYPE_CHECKING:
@@ -100,12 +101,8 @@ def no_scope(office: Office, platform: ReferenceProcess) -> None:
 
 
 def other_store(office: Office, _: ReferenceProcess) -> None:
-    with closing(sqlite3.connect(office.database)) as database:
-        database.execute(
-            "INSERT INTO marks (name, value) VALUES ('facts:main', ?)",
-            ('{"store_id":"sto_other","currency":"INR","features":[]}',),
-        )
-        database.commit()
+    facts = '{"store_id":"sto_other","currency":"INR","features":[]}'
+    insert(office.database, "marks", name="facts:main", value=facts)
 
 
 def no_wal(office: Office, _: ReferenceProcess) -> None:

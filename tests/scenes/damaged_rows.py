@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scenes.databases import write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -19,8 +19,7 @@ def overwrite(
 ) -> None:
     """Overwrite columns of the rows whose columns have the values of `wanted`."""
     changes = ", ".join(f'"{name}" = ?' for name in values)
-    where = " AND ".join(f'"{name}" = ?' for name in wanted) or "1"
-    statement = f"UPDATE {table} SET {changes} WHERE {where}"  # noqa: S608 - a test's own
+    statement = f"UPDATE {table} SET {changes} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
     write(path, statement, *values.values(), *wanted.values())
 
 
@@ -32,6 +31,22 @@ def insert(path: Path, table: str, **values: object) -> None:
     write(path, statement, *values.values())
 
 
-def lose(path: Path, table: str) -> None:
-    """Delete all rows of a table."""
-    write(path, f"DELETE FROM {table}")  # noqa: S608 - a test's own
+def lose(path: Path, table: str, **wanted: object) -> None:
+    """Delete the rows whose columns have the values of `wanted`."""
+    statement = f"DELETE FROM {table} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
+    write(path, statement, *wanted.values())
+
+
+def _where(wanted: Iterable[str]) -> str:
+    return " AND ".join(f'"{name}" = ?' for name in wanted) or "1"
+
+
+def insert_command(
+    path: Path, id_: str, kind: str, target: str, state: str, **values: object
+) -> None:
+    """Write a command that a connection asked for, in a state of the test's own."""
+    ordering_key = f"{'product' if kind == 'adjust' else 'order'}:{target}"
+    known = {"id": id_, "kind": kind, "target": target, "state": state}
+    empty = dict.fromkeys(("cause", "created_at", "due_at"), "")
+    rest = {"store": "main", "lane": ordering_key, "payload": "{}"}
+    insert(path, "commands", **known, **empty, **rest, **values)

@@ -31,6 +31,7 @@ from backhaul.store.matching import NewCommand
 from backhaul.store.operations import Role
 from backhaul.store.records import Matched, NewRecord
 from scenes.clock import VirtualClock
+from scenes.damaged_rows import overwrite
 from scenes.databases import rows, started_store
 from scenes.payloads import STORE_ID
 
@@ -149,7 +150,7 @@ class Office:
             "courier", "main", [record], None, lambda *_: Matched(command)
         )
         if state != "planned":
-            await self.write("UPDATE commands SET state = ? WHERE id = ?", state, id_)
+            overwrite(self.store.path, "commands", {"state": state}, id=id_)
         return id_
 
     async def write(self, query: str, *values: object) -> None:

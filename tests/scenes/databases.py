@@ -15,6 +15,7 @@ from backhaul.store.sql.mirror.compare_mirrors import MIRROR, table_rows
 from backhaul.store.sqlite.connections import Connection
 from backhaul.store.sqlite.opening import open_store
 from scenes.payloads import STORE_ID, arrival
+from scenes.stored import values_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -144,4 +145,4 @@ async def append(store: SqliteStore, bodies: Iterable[bytes]) -> None:
 
 def states(path: Path) -> list[str]:
     """Return what became of each event, in order of arrival."""
-    return [row[0] for row in rows(path, "SELECT state FROM events ORDER BY id")]
+    return values_of(path, "events", "state")

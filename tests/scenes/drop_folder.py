@@ -12,8 +12,9 @@ from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
 from scenes import payloads
 from scenes.back_office import host_of
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.payloads import envelope
+from scenes.stored import rows_of, value_of, values_of
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
@@ -42,23 +43,20 @@ class Folder:
 
     def left(self) -> list[tuple[str, str | None, dict[str, int]]]:
         """Return what leaves: order, number and units of each article."""
-        query = (
-            "SELECT target, payload FROM commands WHERE kind = 'fulfill' ORDER BY seq"
-        )
         return [
-            _left(target, payload) for target, payload in rows(self.store.path, query)
+            _left(target, payload)
+            for target, payload in rows_of(
+                self.store.path, "commands", "target", "payload", kind="fulfill"
+            )
         ]
 
     def reasons(self) -> list[str]:
         """Return why rows are in quarantine."""
-        query = "SELECT reason FROM quarantine WHERE state = 'open' ORDER BY id"
-        return [reason for (reason,) in rows(self.store.path, query)]
+        return values_of(self.store.path, "quarantine", "reason", state="open")
 
     async def decide(self, verb: str) -> None:
         """Let an operator retry or drop the only row in quarantine."""
-        ((id_,),) = rows(
-            self.store.path, "SELECT id FROM quarantine WHERE state = 'open'"
-        )
+        id_ = value_of(self.store.path, "quarantine", "id", state="open")
         quarantine = self.store.quarantine
         if verb == "drop":
             await quarantine.drop(id_, "otto", "asked the warehouse")

@@ -11,7 +11,8 @@ from backhaul.app.jobs import Jobs
 from backhaul.app.schedule import Schedule
 from backhaul.settings import Settings
 from scenes.clock import SettableClock
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
+from scenes.stored import job_runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -52,9 +53,13 @@ class Program:
     schedule: Schedule
     polled: list[datetime] = field(default_factory=list)
 
-    def runs(self) -> list[tuple[Any, ...]]:
-        query = "SELECT job, trigger, outcome, detail FROM job_runs ORDER BY id"
-        return rows(self.path, query)
+    def runs(self) -> list[tuple[str, str, str, str]]:
+        return runs(self.path)
+
+
+def runs(path: Path) -> list[tuple[str, str, str, str]]:
+    """Return what was recorded of each run of a job."""
+    return [(run.job, run.trigger, run.outcome, run.detail) for run in job_runs(path)]
 
 
 @asynccontextmanager

@@ -13,14 +13,12 @@ from backhaul.store.deliveries import Subscriber
 from backhaul_sdk import Applied, Change, Connector, Found, Unknown
 from backhaul_sdk.contract import TOPICS
 from scenes.back_office import Desk, Options
-from scenes.databases import rows
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import LookedUp, Pushed
-
-DELIVERIES = "SELECT topic, object_id, state FROM deliveries ORDER BY seq"
 
 
 class Mute(Connector[Options]):
@@ -108,4 +106,8 @@ async def deliver(sink: DeliveryWorker) -> None:
 
 def owed(store: SqliteStore, topic: str = "order.") -> list[tuple[Any, ...]]:
     """Return the deliveries of topics that begin so."""
-    return [row for row in rows(store.path, DELIVERIES) if row[0].startswith(topic)]
+    return [
+        row
+        for row in rows_of(store.path, "deliveries", "topic", "object_id", "state")
+        if row[0].startswith(topic)
+    ]

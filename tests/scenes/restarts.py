@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 from backhaul.app.sockets import BACKLOG
 from scenes.daemon import DaemonProcess
-from scenes.databases import rows
 from scenes.service_manager import kept_socket
+from scenes.stored import bodies as stored_bodies
 from scenes.waiting import until
 from scenes.webhook_load import Load
 
@@ -64,8 +64,7 @@ async def restarted(
             measured = await _under_load(served, load, times, each)
     answers = [task.result() for task in load.sent]
     bodies = {body for _, body in answers}
-    kept_rows = rows(office.database, "SELECT body FROM inbox")
-    stored = Counter(body for (body,) in kept_rows if body in bodies)
+    stored = Counter(body for body in stored_bodies(office.database) if body in bodies)
     return Delivered(
         Counter(status for status, _ in answers),
         bodies - set(stored),

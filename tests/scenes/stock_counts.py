@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -29,9 +30,10 @@ from backhaul_reference.platform.quirks import NONE, parse
 from backhaul_reference.platform.state.events import TOPICS
 from backhaul_sdk import StockAdjustment, StockLevel
 from faults.capturing import become
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
 from scenes.pushing import killed
 from scenes.reference_shop import cart, open_shop
+from scenes.stored import rows_of, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -122,8 +124,7 @@ class House:
         return made
 
     def knows(self, product: str) -> bool:
-        query = "SELECT 1 FROM inventory_levels WHERE product_id = ?"
-        return bool(rows(self.path, query, product))
+        return bool(rows_of(self.path, "inventory_levels", product_id=product))
 
     async def sell(self, lamp: Any, quantity: int = 1) -> str:
         sold = await self.shop.shopper("POST", "/orders", cart(lamp, quantity))
@@ -171,12 +172,11 @@ class House:
         self.sender.context.signals.command_changed.emit()
 
     def command_of(self, key: str) -> str:
-        found = rows(self.path, "SELECT command_id FROM records WHERE key = ?", key)
+        found = rows_of(self.path, "records", "command_id", key=key)
         return str(found[0][0])
 
     def column(self, name: str, command: str) -> Any:
-        query = f"SELECT {name} FROM commands WHERE id = ?"  # noqa: S608 - ours
-        return rows(self.path, query, command)[0][0]
+        return value_of(self.path, "commands", name, id=command)
 
     def state(self, command: str) -> str:
         return str(self.column("state", command))
@@ -186,11 +186,13 @@ class House:
 
     def steps(self, target: str) -> list[tuple[str, int]]:
         """Return the adjustments that were planned for a target, with their states."""
-        query = (
-            "SELECT state, json_extract(payload, '$.delta') FROM commands"
-            " WHERE json_extract(payload, '$.target') = ? ORDER BY seq"
-        )
-        return [(str(row[0]), int(row[1])) for row in rows(self.path, query, target)]
+        planned = [
+            (state, json.loads(payload))
+            for state, payload in rows_of(
+                self.path, "commands", "state", "payload", kind="adjust"
+            )
+        ]
+        return [(s, p["delta"]) for s, p in planned if p.get("target") == target]
 
     async def reaches(self, command: str, state: str) -> None:
         await until(

@@ -66,6 +66,11 @@ def value_of(path: Path, table: str, column: str, **wanted: object) -> Any:
     return value
 
 
+def count(path: Path, table: str, **wanted: object) -> int:
+    """Return how many rows `rows_of` finds."""
+    return len(rows_of(path, table, **wanted))
+
+
 @contextmanager
 def lists(path: Path) -> Iterator[Reader]:
     """Open the lists for people, as the terminal does."""
@@ -114,10 +119,10 @@ def job_runs(path: Path) -> list[ListedRun]:
         return reader.job_runs(ALL)[::-1]
 
 
-def job_state(path: Path, job: str, store: str = "") -> JobStatus | None:
-    """Return the state of a scheduled job, None before it is registered."""
+def job_state(path: Path, job: str, store: str = "") -> JobStatus:
+    """Return the state of a scheduled job."""
     with lists(path) as reader:
-        return reader.jobs().get((job, store))
+        return reader.jobs()[job, store]
 
 
 def bodies(path: Path) -> list[bytes]:

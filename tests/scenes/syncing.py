@@ -10,7 +10,7 @@ import httpx
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.demo.books import read_books
 from backhaul.demo.mirror_checks import check_mirror
-from scenes.databases import rows
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,14 +116,15 @@ def _sorted(objects: Sequence[Any], *members: str) -> list[Any]:
 
 def shown_by_mirror(database: Path) -> Shown:
     """Return the same of a mirror."""
-    queries = {
-        "orders": "id, status, financial_status FROM orders",
-        "sent": "id, fulfillment_status FROM orders",
-        "items": "id, quantity, fulfilled_quantity FROM order_items",
-        "parcels": "id, tracking_company, tracking_number FROM shipments",
-        "products": "id, title, status FROM products WHERE deleted_at IS NULL",
-        "variants": "id, sku, title FROM variants",
-        "customers": "id, name, email FROM customers",
-        "levels": "variant_id, stock FROM inventory_levels",
+    shown = {
+        "orders": ("orders", "id", "status", "financial_status"),
+        "sent": ("orders", "id", "fulfillment_status"),
+        "items": ("order_items", "id", "quantity", "fulfilled_quantity"),
+        "parcels": ("shipments", "id", "tracking_company", "tracking_number"),
+        "variants": ("variants", "id", "sku", "title"),
+        "customers": ("customers", "id", "name", "email"),
+        "levels": ("inventory_levels", "variant_id", "stock"),
     }
-    return {kind: sorted(rows(database, f"SELECT {q}")) for kind, q in queries.items()}
+    products = rows_of(database, "products", "id", "title", "status", deleted_at=None)
+    found = {kind: sorted(rows_of(database, *asked)) for kind, asked in shown.items()}
+    return found | {"products": sorted(products)}

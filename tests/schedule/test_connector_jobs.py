@@ -20,8 +20,8 @@ from backhaul.settings.jobs import polling_job
 from backhaul_sdk import Batch
 from scenes.back_office import Desk, host_of, shipped
 from scenes.clock import SettableClock, VirtualClock, settle_down
-from scenes.databases import rows, started_store
-from scenes.jobs import STORE
+from scenes.databases import started_store
+from scenes.jobs import STORE, runs
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -57,14 +57,13 @@ class Life:
     desk: Desk
 
     def runs(self) -> list[tuple[Any, ...]]:
-        query = "SELECT job, trigger, outcome, detail FROM job_runs ORDER BY id"
-        return rows(self.path, query)
+        return runs(self.path)
 
     async def polled(self) -> int:
         """Return how often the desk was polled, once all that is due has run."""
         for _ in range(5):
             await settle_down()
-            await asyncio.to_thread(rows, self.path, "SELECT 1")
+            await asyncio.to_thread(runs, self.path)
         return len(self.desk.cursors)
 
 

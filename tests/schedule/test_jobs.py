@@ -14,10 +14,11 @@ from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.operations import JobRun, Trigger
 from scenes.clock import VirtualClock, settle_down
-from scenes.databases import count, locked, rows, started_store
+from scenes.databases import locked, started_store
 from scenes.jobs import program, settings_of
 from scenes.pushing import scene, working
 from scenes.scripted_platform import message
+from scenes.stored import job_runs, job_state
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
     async with started_store(path) as store:
         states = await store.job_runs.register({("backup", ""): "every 1h"})
         assert not states["backup", ""].interrupted
-    state = "SELECT outcome, detail FROM job_state WHERE job = 'backup'"
-    assert rows(path, state) == [("failed", "no space left")]
+    state = job_state(path, "backup")
+    assert (state.outcome, state.detail) == ("failed", "no space left")
 
 
 async def test_what_was_cut_off_runs_again(path: Path) -> None:
@@ -463,8 +464,8 @@ async def test_gates_that_let_out_nothing_are_worth_no_row(path: Path) -> None:
             at = to_text(clock.now())
             run = JobRun(key, Trigger.SCHEDULE, at, at, "fulfill")
             assert await store.job_runs.begin(run) == 0
-            written.add(rows(path, "SELECT started_at FROM job_state")[0][0])
-    assert count(path, "job_runs") == 0
+            written.add(job_state(path, *key).started_at)
+    assert job_runs(path) == []
     assert len(written) == 5
 
 
@@ -477,9 +478,9 @@ async def test_each_gate_lets_out_what_is_new(path: Path) -> None:
                 await stage.plan("fulfill", f"ord_{number}{order}")
             await stage.pass_time(1)
             await jobs._due(("push_fulfillments", "main"), stage.clock.now())
-            let_out.append(rows(path, "SELECT count(*) FROM job_runs")[0][0])
+            let_out.append(len(job_runs(path)))
         assert let_out == [0, 1, 2]
-        details = rows(path, "SELECT trigger, detail FROM job_runs ORDER BY id")
+        details = [(run.trigger, run.detail) for run in job_runs(path)]
         assert details == [("schedule", "let out 2"), ("schedule", "let out 1")]
 
 
@@ -495,5 +496,5 @@ async def test_runs_go_with_age(path: Path) -> None:
         before = to_text(clock.now() - 50 * HOUR)
         while (await store.retention.prune(before, 0.001)).more:
             pass
-    kept = rows(path, "SELECT min(started_at) >= ?, count(*) FROM job_runs", before)
-    assert kept == [(1, 51)]
+    kept = [run.started_at >= before for run in job_runs(path)]
+    assert kept == [True] * 51

@@ -7,7 +7,7 @@ import contextvars
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backhaul.app.daemon import Daemon, Environment
 from backhaul.errors import Busy, ConfigurationError, PlatformUnavailable
@@ -204,8 +204,3 @@ class Program:
             name = self.database.name + suffix
             self.database.with_name(name).unlink(missing_ok=True)
         self.database.write_bytes(copy.read_bytes())
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Read with a connection of its own."""
-        with closing(sqlite3.connect(self.database)) as connection:
-            return connection.execute(query).fetchall()

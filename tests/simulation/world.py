@@ -17,7 +17,9 @@ from backhaul.core.clock import to_text
 from backhaul.demo.back_office_checks import COUNT
 from backhaul.demo.books import Cause, damage, read_books
 from backhaul.demo.ledger import draw_up
+from backhaul.store.read_models import CommandFilter
 from backhaul_reference.platform.state import order_payments
+from scenes.stored import bodies, lists
 from simulation.program import INSTANCE, STORE, Program
 
 if TYPE_CHECKING:
@@ -40,11 +42,6 @@ MOMENTS = 600
 """Within how many commits and requests the deaths lie: a storm has some more."""
 SENDS = 6
 """Within how many commands that leave those deaths lie that come as one leaves."""
-OPEN = """
-    SELECT (SELECT count(*) FROM commands
-             WHERE state IN ('planned', 'sending', 'uncertain'))
-         + (SELECT count(*) FROM records WHERE state = 'waiting')
-"""
 ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "411001"}
 
 
@@ -340,16 +337,15 @@ class World:
         findings = await self.settle(patience_seconds)
         await self.program.stop()
         findings += damage(self.program.database)
-        parked = self.program.rows(
-            "SELECT count(*) FROM commands WHERE state = 'parked'"
-        )
+        with lists(self.program.database) as reader:
+            parked = reader.count_commands(CommandFilter("parked"))
         digest = hashlib.sha256("\n".join([*self.trace, *findings]).encode())
         return Report(
             self.seed,
             findings,
             digest.hexdigest()[:16],
             self.trace,
-            parked[0][0],
+            parked,
             self.program.lives,
             len(self.causes),
         )
@@ -381,16 +377,22 @@ class World:
     def findings(self) -> list[str]:
         if self.program.deaths:
             return list(self.program.deaths)
-        (still,) = self.program.rows(OPEN)[0]
-        if still:
+        if still := self._open():
             return [f"{still} commands or records are open"]
         books = read_books(self.program.database, STORE, "bench")
         ledger = draw_up(self.shop.state(), books, self.causes)
         found = [str(finding) for finding in ledger.findings]
         return found + self._unkept()
 
+    def _open(self) -> int:
+        """Count the commands and records whose outcome is still to come."""
+        with lists(self.program.database) as reader:
+            found = reader.counts()
+        states = ("planned", "sending", "uncertain")
+        return found.waiting_records + sum(found.commands.get(s, 0) for s in states)
+
     def _unkept(self) -> list[str]:
-        kept = {bytes(row[0]) for row in self.program.rows("SELECT body FROM inbox")}
+        kept = set(bodies(self.program.database))
         return [
             f"lost: acknowledged news {json.loads(body)['sequence']}"
             for body in self.postman.acknowledged
