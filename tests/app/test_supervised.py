@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sqlite3
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -16,10 +15,12 @@ from backhaul.errors import Busy, ConfigurationError
 from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.clock import VirtualClock
+from scenes.databases import locked
 from scenes.service_manager import OURS, handing, kept_socket, manager
 from scenes.waiting import until
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncIterator
     from pathlib import Path
 
@@ -156,8 +157,7 @@ async def test_a_disk_that_refuses_does_not_starve_it(
     feeding: Feeding, writer: Writer, tmp_path: Path
 ) -> None:
     await writer.heartbeat()
-    with closing(sqlite3.connect(tmp_path / "backhaul.db")) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with locked(tmp_path / "backhaul.db"):
         for _ in range(2):
             with pytest.raises(Busy):
                 await writer.heartbeat()

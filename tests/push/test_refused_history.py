@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import OPENING
+from scenes.databases import locked
 from scenes.pushing import audited
 from scenes.scripted_platform import problem
 from scenes.stock_history import HISTORY, history, move
@@ -82,10 +82,10 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
 ) -> None:
     """An audit that is begun anew would take what it meets for a restored database."""
     await read_before(stage)
-    with closing(sqlite3.connect(stage.path, isolation_level=None)) as other:
+    with ExitStack() as other:
 
         async def refuse_and_lock(_: Request, connection: Connection) -> None:
-            other.execute("BEGIN IMMEDIATE")
+            other.enter_context(locked(stage.path))
             await connection.send(REFUSED)
 
         async with audited(stage):
@@ -94,7 +94,7 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
             stage.platform.says(HISTORY, refuse_and_lock, foreign)
             stage.auditor.wake()
             await until(lambda: stage.told("audit.failed"), "it is told")
-            other.execute("ROLLBACK")
+            other.close()
             while not stage.told("audit.foreign") + stage.told("audit.restored"):
                 stage.auditor.wake()
                 await stage.quiet()

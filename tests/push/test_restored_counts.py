@@ -5,13 +5,13 @@ Goods that came in have brought the level back to where the count was reckoned f
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from backhaul.core.clock import SystemClock
 from backhaul.platform.transport import OutcomeUnknown, Transport
+from backhaul.store import database_at
 from backhaul_sdk import StockAdjustment, StockLevel
 from scenes.reference_shop import Shop, open_shop
 from scenes.stock_counts import ERP, House, now, working
@@ -30,11 +30,7 @@ async def lost(*_: Any, **__: Any) -> NoReturn:
 
 def back_up(path: Path, copy: Path) -> None:
     copy.parent.mkdir()
-    with (
-        closing(sqlite3.connect(path)) as source,
-        closing(sqlite3.connect(copy)) as target,
-    ):
-        source.backup(target)
+    database_at(path).back_up(copy, SystemClock())
 
 
 async def find_three(shop: Shop, lamp: Any) -> None:

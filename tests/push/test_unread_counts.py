@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from backhaul.store.records import NewRecord
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
+from scenes.damaged_rows import overwrite
 from scenes.databases import started_store, take
 from scenes.stored import rows_of, value_of
 
@@ -126,19 +126,17 @@ async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("damage", "state"),
-    [
-        ("commands SET payload = replace(payload, 'quantity', 'quantily')", "parked"),
-        ("stock_targets SET quantity = quantity + 8", "applied"),
-    ],
+    ("table", "column", "state"),
+    [("commands", "payload", "parked"), ("stock_targets", "quantity", "applied")],
 )
 async def test_a_damaged_count_never_becomes_a_step(
-    damage: str, state: str, tmp_path: Path
+    table: str, column: str, state: str, tmp_path: Path
 ) -> None:
     """What counts is the command, which a digest guards."""
     async with counted(tmp_path) as on:
-        with closing(sqlite3.connect(on.path)) as connection, connection:
-            connection.execute(f"UPDATE {damage}")
+        payload = value_of(on.path, "commands", "payload")
+        damaged = {"payload": payload.replace("quantity", "quantily"), "quantity": 15}
+        overwrite(on.path, table, {column: damaged[column]})
         await on.target_worker.process_due()
         assert rows_of(on.path, "commands", "kind", "state") == [("target", state)]
         assert len(on.reader.asked) == (state == "applied")

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SQL = re.compile(
-    r"\b(SELECT\s.*?\bFROM|INSERT( OR \w+)? INTO|UPDATE \w+ SET|DELETE FROM"
-    r"|CREATE TABLE|PRAGMA)\b",
-    re.DOTALL,
+    r"\b(SELECT\s|UPDATE \w|INSERT( OR \w+)? INTO\b|DELETE FROM\b|PRAGMA\b"
+    r"|(CREATE|ALTER|DROP) (TABLE|INDEX|VIEW|TRIGGER)\b)"
 )
 
 
