@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import Busy
+from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.databases import count, locked, rows, started_store
@@ -212,6 +213,21 @@ async def test_a_writer_can_be_started_again(path: Path) -> None:
         writer.start()
         assert await writer.append(row(number)) == number
         await writer.stop()
+
+
+async def test_a_second_start_opens_no_second_connection(path: Path) -> None:
+    opened: list[Path] = []
+
+    def connect(path: Path) -> sqlite3.Connection:
+        opened.append(path)
+        return open_writer(path)
+
+    writer = Writer(path, append_batch, connect)
+    for number in (1, 2):
+        writer.start()
+        assert await writer.append(row(number)) == number
+    assert opened == [path]
+    await writer.stop()
 
 
 async def test_who_no_longer_waits_disturbs_nobody(writer: Writer, path: Path) -> None:

@@ -105,7 +105,12 @@ class Writer:
         self._failed = asyncio.Event()
 
     def start(self) -> None:
-        """Open the connection in its thread. Call from the running event loop."""
+        """Open the connection in its thread. Call from the running event loop.
+
+        Safe to call twice: there is never a second thread.
+        """
+        if self._thread is not None:
+            return
         self._loop = asyncio.get_running_loop()
         self._under_way = False
         self._thread = threading.Thread(
