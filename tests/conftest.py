@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Before anything imports it: lets failures in the shared contract tests show the values
 # that differ.
-pytest.register_assert_rewrite("backhaul_sdk.testing")
+pytest.register_assert_rewrite("backhaul_sdk.testing", "backhaul.store.testing")
 
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
 TOLD: pytest.StashKey[list[str]] = pytest.StashKey()

@@ -1,0 +1,230 @@
+"""Tests of alerts, and of the conditions that raise them."""
+
+# ruff: noqa: S101 - these are tests, which assert
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import from_text
+from backhaul.core.lifecycle import Cause
+from backhaul.store.operations import Alert, AuditEntry, JobRun, Trigger
+from backhaul.store.records import NewRecord, Unmatched
+from backhaul.store.testing.command_scenes import (
+    ADJUSTMENT,
+    at,
+    claimed,
+    plan,
+    resolve,
+    sent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.store import Store
+    from backhaul.store.operations import AlertChanges, AlertConditions
+    from backhaul.store.testing.contract import MovableClock
+
+DISK = Alert("disk", "the disk is full", "free space")
+API = Alert("api", "the platform refuses", "check the key")
+MAIL = frozenset({"mail"})
+BACKUP = ("backup", "")
+
+
+async def compare(store: Store, *alerts: Alert) -> AlertChanges:
+    """Compare the present problems; return what the mail did not report yet."""
+    return (await store.alerts.compare({a.key: a for a in alerts}, MAIL))["mail"]
+
+
+async def reported(store: Store, *alerts: Alert) -> AlertChanges:
+    """Compare the present problems, and report all changes by mail."""
+    changes = await compare(store, *alerts)
+    await store.alerts.record_sent("mail", changes)
+    return changes
+
+
+class AlertsConformance:
+    """Tests of `Store.alerts`."""
+
+    async def test_a_problem_is_reported_until_the_channel_has_reported_it(
+        self, store: Store
+    ) -> None:
+        first = await compare(store, DISK)
+        assert (list(first.begun), list(first.over)) == ([DISK], [])
+        assert (await compare(store, DISK)).id == first.id
+        await store.alerts.record_sent("mail", first)
+        assert not await compare(store, DISK)
+
+    async def test_the_end_of_a_reported_problem_is_reported(
+        self, store: Store
+    ) -> None:
+        first = await reported(store, DISK)
+        ended = await compare(store)
+        assert (list(ended.begun), list(ended.over)) == ([], [DISK])
+        assert ended.id != first.id
+        assert (await compare(store)).id == ended.id
+        await store.alerts.record_sent("mail", ended)
+        assert not await compare(store)
+
+    async def test_a_problem_that_ended_unreported_is_not_reported(
+        self, store: Store
+    ) -> None:
+        assert await compare(store, DISK)
+        assert not await compare(store)
+
+    async def test_a_problem_that_returns_begins_again(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        first = await reported(store, DISK)
+        await reported(store)
+        await clock.advance(1)
+        again = await compare(store, DISK)
+        assert list(again.begun) == [DISK]
+        assert again.id != first.id
+
+    async def test_a_problem_that_returns_before_its_end_was_reported_goes_on(
+        self, store: Store
+    ) -> None:
+        await reported(store, DISK)
+        assert (await compare(store)).over
+        assert not await compare(store, DISK)
+
+    async def test_the_text_of_a_problem_is_the_newest(self, store: Store) -> None:
+        await compare(store, DISK)
+        changed = Alert("disk", "the disk is nearly full", "free more")
+        assert list((await compare(store, changed)).begun) == [changed]
+
+    async def test_the_oldest_problem_comes_first(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await compare(store, DISK)
+        await clock.advance(1)
+        assert list((await compare(store, API, DISK)).begun) == [DISK, API]
+
+    async def test_each_channel_reports_for_itself(self, store: Store) -> None:
+        await reported(store, DISK)
+        both = await store.alerts.compare({"disk": DISK}, {"mail", "hook"})
+        assert not both["mail"]
+        assert list(both["hook"].begun) == [DISK]
+        assert (await compare(store, DISK)).begun == []
+
+    async def test_what_a_removed_channel_reported_is_deleted(
+        self, store: Store
+    ) -> None:
+        await reported(store, DISK)
+        await store.alerts.compare({"disk": DISK}, {"hook"})
+        assert list((await compare(store, DISK)).begun) == [DISK]
+
+
+async def conditions(store: Store, *instances: str) -> AlertConditions:
+    """Return what may raise an alert."""
+    return await store.alert_conditions.current(instances)
+
+
+class AlertConditionsConformance:
+    """Tests of `Store.alert_conditions`."""
+
+    async def test_parked_commands_are_listed_the_oldest_first(
+        self, store: Store
+    ) -> None:
+        first = await sent(store, Cause.UNDECIDABLE, target="ord_1")
+        second = await sent(store, Cause.UNDECIDABLE, target="ord_2", name="other")
+        await sent(store, Cause.REFUSED, target="ord_3")
+        found = (await conditions(store)).parked
+        assert [each.id for each in found] == [first.id, second.id]
+        assert (found[0].store, found[0].kind, found[0].target) == (
+            "main",
+            "fulfill",
+            "ord_1",
+        )
+        assert found[0].detail == "why"
+
+    async def test_stores_with_open_commands_are_named(self, store: Store) -> None:
+        await sent(store, Cause.CONFIRMED, name="done")
+        await sent(store, Cause.UNDECIDABLE, name="parked")
+        for name in ("second", "first", "first"):
+            await plan(store, name=name)
+        await sent(store, Cause.UNKNOWN, name="third")
+        found = (await conditions(store)).open_stores
+        assert sorted(found) == ["first", "second", "third"]
+
+    async def test_a_command_is_repeated_after_five_uncertain_attempts(
+        self, store: Store
+    ) -> None:
+        repeated = await plan(store)
+        await plan(store, target="ord_2")
+        for _ in range(5):
+            assert list((await conditions(store)).repeated) == []
+            for command in await claimed(store):
+                outcome = "uncertain" if command.id == repeated else "never_sent"
+                await resolve(store, command, Cause.NOT_SENT, outcome=outcome)
+        found = (await conditions(store)).repeated
+        assert [each.id for each in found] == [repeated]
+
+    async def test_surplus_effects_are_listed_once_for_their_command(
+        self, store: Store
+    ) -> None:
+        doubled = {"doubled": ["adj_2", "adj_3", "adj_4"]}
+        change = {"effect_id": "adj_1", "evidence": doubled}
+        place = {"kind": "adjust", "target": "prod_1", "payload": ADJUSTMENT}
+        first = await sent(store, Cause.CONFIRMED, change=change, **place)
+        own = {"effect_id": "adj_4"}
+        await sent(store, Cause.CONFIRMED, change=own, **place)
+        (found,) = (await conditions(store)).doubled
+        assert (found.id, found.detail) == (first.id, "adj_2, adj_3")
+
+    async def test_the_last_record_of_each_connection_is_known(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await plan(store, instance="courier")
+        await clock.advance(60)
+        await plan(store, instance="courier")
+        await plan(store, instance="books")
+        found = (await conditions(store, "courier", "silent")).last_records
+        expected = from_text(at(clock)).timestamp()
+        assert found == {"courier": pytest.approx(expected, abs=0.01)}
+
+    async def test_open_rows_of_the_quarantine_are_counted(self, store: Store) -> None:
+        bad = [NewRecord(f"row-{n}", None, "a;b", "no order", "") for n in range(3)]
+        await store.records.accept(
+            "courier", "main", bad, None, lambda *_: Unmatched("", final=True)
+        )
+        rows = await store.read(lambda reader: reader.quarantine(9))
+        await store.quarantine.drop(rows[0].id, "ann", "seen")
+        assert (await conditions(store)).quarantined == 2
+
+    async def test_the_backup_job_is_known_once_it_is_registered(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        assert (await conditions(store)).backup is None
+        registered = at(clock)
+        await store.job_runs.register({BACKUP: "daily"})
+        await clock.advance(60)
+        began = at(clock)
+        run = JobRun(BACKUP, Trigger.SCHEDULE, began, began)
+        await store.job_runs.begin(run)
+        backup = (await conditions(store)).backup
+        assert backup is not None
+        assert (backup.failed, backup.last) == (None, registered)
+        assert backup.running_since == began
+        await store.job_runs.end(BACKUP, began, "no space", failed=True)
+        backup = (await conditions(store)).backup
+        assert backup is not None
+        assert (backup.failed, backup.running_since) == ("no space", None)
+
+    async def test_paused_jobs_are_listed(self, store: Store) -> None:
+        jobs: Mapping[tuple[str, str], str] = {BACKUP: "", ("poll", "main"): ""}
+        await store.job_runs.register(jobs)
+        entry = AuditEntry("ann", "jobs pause", "poll")
+        await store.job_runs.pause([("poll", "main")], entry)
+        assert list((await conditions(store)).paused_jobs) == [("poll", "main")]
+
+    async def test_stopped_stock_targets_have_their_reason(self, store: Store) -> None:
+        await store.targets.stop("main", "the counts are wrong")
+        await store.targets.stop("other", "a test")
+        await store.targets.stop("other", None)
+        found = (await conditions(store)).counts_stopped
+        assert found == {"main": "the counts are wrong"}

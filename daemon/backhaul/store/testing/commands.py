@@ -1,0 +1,332 @@
+"""Tests of commands: ordering keys, send windows, holds, and each transition."""
+
+# ruff: noqa: S101 - these are tests, which assert
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.lifecycle import Cause, State
+from backhaul.errors import AlreadyRunning
+from backhaul.store.commands import Sendable, Transition
+from backhaul.store.testing.command_scenes import (
+    ALL_KINDS,
+    ALWAYS,
+    at,
+    claimed,
+    claimed_ids,
+    count_commands,
+    detail,
+    plan,
+    resolve,
+    sent,
+    state_of,
+)
+from backhaul.store.testing.mirror_scenes import show_order
+
+if TYPE_CHECKING:
+    from backhaul.store import Store
+    from backhaul.store.matching import Command, MatchReader
+    from backhaul.store.testing.contract import MovableClock, OpenStore
+
+BLOCKING = [
+    (None, State.SENDING, True),
+    (Cause.UNKNOWN, State.UNCERTAIN, True),
+    (Cause.UNDECIDABLE, State.PARKED, False),
+    (Cause.CONFIRMED, State.APPLIED, False),
+    (Cause.REFUSED, State.REJECTED, False),
+]
+DRY_RUNS = [("*",), ("courier",)]
+
+
+class CommandsConformance:
+    """Tests of `Store.commands`."""
+
+    async def test_claim_commits_the_request_and_the_attempt(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        id_ = await plan(store, "fulfill", "ord_1")
+        (command,) = await claimed(store)
+        assert (command.id, command.kind, command.target) == (id_, "fulfill", "ord_1")
+        assert (command.lane, command.instance) == ("order:ord_1", "courier")
+        assert (command.payload, command.state) == ({"n": 1}, State.SENDING)
+        shown = await detail(store, id_)
+        assert (shown.state, shown.request) == ("sending", id_.encode())
+        assert (shown.key_fingerprint, shown.sent_at) == ("fingerprint", at(clock))
+        (attempt,) = shown.attempts
+        assert (attempt.number, attempt.finished_at) == (1, None)
+        assert await claimed(store) == []
+
+    async def test_the_first_of_each_ordering_key_is_claimed(
+        self, store: Store
+    ) -> None:
+        planned = [
+            await plan(store, kind, target)
+            for target in ("ord_1", "ord_2")
+            for kind in ("fulfill", "cancel", "fulfill")
+        ]
+        assert sorted(await claimed_ids(store)) == sorted([planned[0], planned[3]])
+
+    async def test_an_ordering_key_continues_in_the_order_of_planning(
+        self, store: Store
+    ) -> None:
+        planned = [await plan(store, kind) for kind in ("fulfill", "cancel", "cancel")]
+        for expected in planned:
+            (command,) = await claimed(store)
+            assert command.id == expected
+            await resolve(store, command, Cause.CONFIRMED)
+
+    async def test_a_retry_is_not_overtaken(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        command = await sent(store, Cause.NOT_SENT, change={"due_at": at(clock, 60)})
+        await plan(store)
+        assert await claimed(store) == []
+        await clock.advance(59)
+        assert await claimed(store) == []
+        await clock.advance(1)
+        assert await claimed_ids(store) == [command.id]
+
+    @pytest.mark.parametrize(("cause", "state", "blocks"), BLOCKING)
+    async def test_which_states_block_an_ordering_key(
+        self, cause: Cause | None, state: State, blocks: bool, store: Store
+    ) -> None:
+        first = await sent(store, *([cause] if cause else []))
+        assert await state_of(store, first.id) == state
+        behind = await plan(store)
+        other = await plan(store, target="ord_2")
+        assert await claimed_ids(store) == ([other] if blocks else [behind, other])
+
+    async def test_the_same_ordering_key_of_another_store_blocks_nothing(
+        self, store: Store
+    ) -> None:
+        await sent(store, name="other")
+        mine = await plan(store)
+        assert await claimed_ids(store) == [mine]
+
+    async def test_a_claim_takes_only_commands_of_its_store(self, store: Store) -> None:
+        mine = await plan(store)
+        other = await plan(store, target="ord_2", name="other")
+        assert await claimed_ids(store) == [mine]
+        assert await claimed_ids(store, name="other") == [other]
+
+    async def test_a_command_on_hold_waits_for_its_order_and_blocks_nothing(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        held = await sent(store, Cause.NOT_SENT, change={"held": True})
+        assert (await detail(store, held.id)).held
+        assert await store.commands.next_due("main", "") is None
+        assert await claimed(store) == []
+        await show_order(store, "ord_2")
+        assert await claimed(store) == []
+        cancel = await plan(store, "cancel")
+        assert await claimed_ids(store) == [cancel]
+        await show_order(store, "ord_1")
+        assert not (await detail(store, held.id)).held
+        assert await claimed(store) == []
+
+    async def test_a_change_before_the_refusal_is_recorded_prevents_the_hold(
+        self, store: Store
+    ) -> None:
+        command = await sent(store)
+        await show_order(store, "ord_1")
+        await resolve(store, command, Cause.NOT_SENT, held=True)
+        assert await claimed_ids(store) == [command.id]
+
+    async def test_a_send_window_releases_what_was_planned_by_then(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        before = await plan(store)
+        opened = at(clock)
+        await clock.advance(1)
+        await plan(store, target="ord_2")
+        assert await claimed(store, {}) == []
+        assert await claimed(store, {"cancel": ALWAYS}) == []
+        assert await claimed_ids(store, windows={"fulfill": opened}) == [before]
+
+    async def test_kinds_are_claimed_in_the_order_of_the_windows(
+        self, store: Store
+    ) -> None:
+        kinds = ("adjust", "fulfill", "cancel")
+        planned = {kind: await plan(store, kind, kind) for kind in kinds}
+        assert await claimed_ids(store, limit=2) == [
+            planned["cancel"],
+            planned["fulfill"],
+        ]
+        assert await claimed_ids(store) == [planned["adjust"]]
+
+    @pytest.mark.parametrize("limit", [0, 1, 3])
+    async def test_a_claim_takes_no_more_than_its_limit(
+        self, limit: int, store: Store
+    ) -> None:
+        for number in range(3):
+            await plan(store, "fulfill", f"ord_{number}")
+            await plan(store, "adjust", f"prod_{number}")
+        assert len(await claimed(store, limit=limit)) == limit
+
+    async def test_a_command_can_be_rejected_before_it_is_sent(
+        self, store: Store
+    ) -> None:
+        id_ = await plan(store)
+        change = Transition((Cause.REFUSED,), "no need")
+        assert await store.commands.claim("main", ALL_KINDS, 9, lambda *_: change) == []
+        shown = await detail(store, id_)
+        assert (shown.state, shown.reason) == ("rejected", "no need")
+        assert (shown.attempts, shown.request) == ([], None)
+
+    async def test_a_failed_preparation_claims_nothing(self, store: Store) -> None:
+        planned = [await plan(store, target=f"ord_{number}") for number in range(2)]
+
+        def fail(command: Command, _: MatchReader) -> Sendable:
+            if command.id == planned[1]:
+                raise ZeroDivisionError
+            return Sendable(b"", "")
+
+        with pytest.raises(ZeroDivisionError):
+            await store.commands.claim("main", ALL_KINDS, 9, fail)
+        for id_ in planned:
+            shown = await detail(store, id_)
+            assert (shown.state, shown.attempts) == ("planned", [])
+
+    async def test_the_payload_that_is_sent_is_returned_and_stored(
+        self, store: Store
+    ) -> None:
+        id_ = await plan(store)
+        step = Sendable(b"request", "fingerprint", {"n": 2})
+        ((command, _),) = await store.commands.claim(
+            "main", ALL_KINDS, 9, lambda *_: step
+        )
+        assert command.payload == {"n": 2}
+        assert (await detail(store, id_)).wanted == {"n": 2}
+        assert (await store.decisions.find(id_)).payload == {"n": 2}
+
+    async def test_each_attempt_is_kept(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        id_ = await plan(store)
+        for number in (1, 2):
+            (command,) = await claimed(store)
+            state = await resolve(
+                store,
+                command,
+                Cause.NOT_SENT,
+                outcome="never_sent",
+                counts_as_failure=True,
+            )
+            assert state is State.PLANNED
+            assert (await detail(store, id_)).failures == number
+        (command,) = await claimed(store)
+        assert (command.attempts, command.failures) == (2, 2)
+        await clock.advance(1)
+        await resolve(store, command, Cause.CONFIRMED, evidence={"a": 1})
+        shown = await detail(store, id_)
+        found = [(a.number, a.outcome, a.response) for a in shown.attempts]
+        assert found == [
+            (1, "never_sent", b"response"),
+            (2, "never_sent", b"response"),
+            (3, "uncertain", b"response"),
+        ]
+        assert (shown.state, shown.reason) == ("applied", "why")
+        assert (shown.settled_at, shown.evidence) == (at(clock), '{"a":1}')
+
+    async def test_a_transition_that_is_not_listed_changes_nothing(
+        self, store: Store
+    ) -> None:
+        command = await sent(store)
+        with pytest.raises(ValueError, match="cannot move by"):
+            await resolve(store, command, Cause.PROVED_APPLIED)
+        shown = await detail(store, command.id)
+        assert (shown.state, shown.attempts[0].finished_at) == ("sending", None)
+
+    async def test_an_interrupted_command_becomes_uncertain(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        sending = [await plan(store, target=f"ord_{n}") for n in range(2)]
+        assert len(await claimed(store)) == len(sending)
+        other = (await sent(store, target="ord_7", name="other")).id
+        planned = await plan(store, target="ord_9")
+        change = Transition((Cause.UNKNOWN,), "interrupted", at(clock, 5))
+        found = await store.commands.mark_interrupted_uncertain(change)
+        assert sorted(found) == sorted([*sending, other])
+        shown = await detail(store, sending[0])
+        assert (shown.state, shown.reason) == ("uncertain", "interrupted")
+        assert shown.due_at == at(clock, 5)
+        assert await state_of(store, planned) == "planned"
+        assert await store.commands.mark_interrupted_uncertain(change) == []
+
+    async def test_next_due_is_the_first_time_after_another(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        assert await store.commands.next_due("main", at(clock)) is None
+        for target, seconds in (("ord_1", 5), ("ord_2", 3), ("ord_3", 9)):
+            change = {"due_at": at(clock, seconds)}
+            await sent(store, Cause.NOT_SENT, change=change, target=target)
+        assert await store.commands.next_due("main", at(clock)) == at(clock, 3)
+        assert await store.commands.next_due("main", at(clock, 3)) == at(clock, 5)
+        assert await store.commands.next_due("main", at(clock, 9)) is None
+        assert await store.commands.next_due("other", at(clock)) is None
+
+    async def test_next_due_leaves_out_what_is_not_planned(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await sent(store, Cause.UNKNOWN, change={"due_at": at(clock, 5)})
+        assert await store.commands.next_due("main", at(clock)) is None
+
+    async def test_a_command_with_a_known_id_is_not_planned_again(
+        self, store: Store
+    ) -> None:
+        await sent(store, Cause.CONFIRMED, id_="a" * 32)
+        await plan(store, id_="a" * 32)
+        assert await state_of(store, "a" * 32) == "applied"
+        assert await count_commands(store) == 1
+        assert await claimed(store) == []
+
+    async def test_only_the_last_epoch_may_claim(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        await plan(store)
+        await store.commands.begin_epoch()
+        later = await open_store()
+        await later.commands.begin_epoch()
+        with pytest.raises(AlreadyRunning, match="another Backhaul has started"):
+            await claimed(store)
+        assert len(await claimed(later)) == 1
+
+    @pytest.mark.parametrize("dry_run", DRY_RUNS)
+    async def test_a_dry_run_sends_nothing(
+        self, dry_run: tuple[str, ...], store: Store
+    ) -> None:
+        id_ = await plan(store)
+        assert await claimed(store, dry_run=dry_run) == []
+        found = await store.commands.hold_for_dry_run("main", ALL_KINDS, 9, dry_run)
+        assert [command.id for command in found] == [id_]
+        assert "dry run" in (await detail(store, id_)).reason
+        again = await store.commands.hold_for_dry_run("main", ALL_KINDS, 9, dry_run)
+        assert again == []
+        assert await claimed(store) == []
+
+    async def test_other_connections_send_during_a_dry_run(self, store: Store) -> None:
+        await plan(store, instance="books")
+        mine = await plan(store, target="ord_2")
+        assert await claimed_ids(store, dry_run=("books",)) == [mine]
+        held = await store.commands.hold_for_dry_run("main", ALL_KINDS, 9, ("courier",))
+        assert held == []
+
+    async def test_after_a_dry_run_the_order_of_planning_is_kept(
+        self, store: Store
+    ) -> None:
+        first, second = [await plan(store) for _ in range(2)]
+        for _ in range(2):
+            held = await store.commands.hold_for_dry_run("main", ALL_KINDS, 9, ("*",))
+            assert len(held) == 1
+        third = await plan(store)
+        assert await store.commands.release_dry_run("main", ("courier",)) == 0
+        assert await store.commands.release_dry_run("other", ()) == 0
+        assert await store.commands.release_dry_run("main", ("books",)) == 2
+        assert await store.commands.release_dry_run("main", ("books",)) == 0
+        for expected in (first, second, third):
+            (command,) = await claimed(store)
+            assert command.id == expected
+            await resolve(store, command, Cause.CONFIRMED)

@@ -1,0 +1,219 @@
+"""Tests of stock targets: the newest count of a variant, and its adjustment."""
+
+# ruff: noqa: S101 - these are tests, which assert
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.lifecycle import Cause
+from backhaul.core.stock import Computation
+from backhaul.store.matching import NewCommand
+from backhaul.store.operations import AuditEntry
+from backhaul.store.records import Matched, NewRecord
+from backhaul.store.stock_targets import Adjust, Wait
+from backhaul.store.testing.command_scenes import (
+    at,
+    audit_entries,
+    claimed,
+    in_brief,
+    plan,
+    resolve,
+)
+from backhaul.store.testing.mirror_scenes import show_level
+
+if TYPE_CHECKING:
+    from backhaul.core.stock import StockSnapshot
+    from backhaul.store import Store
+    from backhaul.store.commands import Transition
+    from backhaul.store.matching import Command
+    from backhaul.store.read_records import ListedTarget
+    from backhaul.store.stock_targets import Target
+    from backhaul.store.testing.contract import MovableClock
+
+
+async def count(
+    store: Store,
+    quantity: int,
+    second: int,
+    *,
+    variant: str = "var_1",
+    product: str = "prod_1",
+    name: str = "main",
+) -> None:
+    """Submit a count of a variant, made so many seconds after noon."""
+    key = f"{name}-{variant}-{second}-{quantity}"
+    as_of = f"2026-03-01T12:00:{second:02}.000Z"
+    payload = {"variant_id": variant, "quantity": quantity, "as_of": as_of}
+    id_ = key.encode().hex()[-32:].rjust(32, "0")
+    command = NewCommand(id_, "target", product, f"product:{product}", payload)
+    record = NewRecord(key, b"null", "", "", key)
+    await store.records.accept("erp", name, [record], None, lambda *_: Matched(command))
+
+
+async def due(store: Store, name: str = "main") -> list[Target]:
+    """Return the targets that are due."""
+    return await store.targets.due(name, 9)
+
+
+async def listed(store: Store) -> list[tuple[int, str]]:
+    """Return the quantity and state of each target, the newest first."""
+    found: list[ListedTarget] = await store.read(
+        lambda reader: reader.stock_targets(None, None, 99)
+    )
+    return [(target.quantity, target.state) for target in found]
+
+
+def adjustment(snapshot: StockSnapshot, target: Target) -> Adjust:
+    """Return the plain difference between a count and the level."""
+    quantity, level = target.count.quantity, snapshot.level
+    computation = Computation(
+        quantity=quantity,
+        as_of=target.count.as_of,
+        moved=0,
+        reserved=0,
+        buffer=0,
+        target=quantity,
+        level=level,
+        promised=0,
+        delta=quantity - level,
+    )
+    return Adjust(computation, level, {"var_1": level})
+
+
+async def decide(
+    store: Store, target: Target, level: int
+) -> tuple[str, list[StockSnapshot]]:
+    """Plan the adjustment of a target; return its state and the snapshots seen."""
+    seen: list[StockSnapshot] = []
+
+    def planned(snapshot: StockSnapshot) -> Adjust | Wait | Transition:
+        seen.append(snapshot)
+        return adjustment(snapshot, target)
+
+    state, _ = await store.targets.decide(target, level, "", None, planned)
+    return state, seen
+
+
+async def adjusted(store: Store) -> Command:
+    """Claim the only adjustment that a target has planned."""
+    (command,) = await claimed(store)
+    assert command.kind == "adjust"
+    return command
+
+
+class TargetsConformance:
+    """Tests of `Store.targets`."""
+
+    async def test_the_newest_count_of_a_variant_counts(self, store: Store) -> None:
+        for quantity, second in ((5, 10), (7, 30), (6, 20)):
+            await count(store, quantity, second)
+        await count(store, 1, 1, variant="var_2", product="prod_2")
+        found = {(each.variant_id, each.count.quantity) for each in await due(store)}
+        assert found == {("var_1", 7), ("var_2", 1)}
+        states = dict(await listed(store))
+        assert (states[5], states[6]) == ("superseded", "superseded")
+
+    async def test_counts_of_stores_are_apart(self, store: Store) -> None:
+        await count(store, 5, 10)
+        await count(store, 7, 30, name="other")
+        (own,) = await due(store)
+        (other,) = await due(store, "other")
+        assert (own.count.quantity, other.count.quantity) == (5, 7)
+
+    async def test_a_target_waits_for_the_commands_of_its_product(
+        self, store: Store
+    ) -> None:
+        await plan(store, "adjust", "prod_1")
+        (command,) = await claimed(store)
+        await count(store, 5, 10)
+        assert await due(store) == []
+        await resolve(store, command, Cause.CONFIRMED)
+        assert len(await due(store)) == 1
+
+    async def test_a_target_that_waits_is_due_later(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await count(store, 5, 10)
+        (target,) = await due(store)
+        await store.targets.wait(target, Wait("busy", at(clock, 60), counts=True))
+        assert await due(store) == []
+        assert await store.targets.next_due("main", at(clock)) == at(clock, 60)
+        assert await store.targets.next_due("other", at(clock)) is None
+        await clock.advance(60)
+        (again,) = await due(store)
+        assert (again.tries, target.tries) == (1, 0)
+
+    async def test_a_target_is_applied_with_its_adjustment(self, store: Store) -> None:
+        await show_level(store, 12)
+        await count(store, 5, 10)
+        (target,) = await due(store)
+        state, (snapshot,) = await decide(store, target, 12)
+        assert state == "planned"
+        assert (snapshot.level, snapshot.mirrored) == (12, 12)
+        assert await due(store) == []
+        command = await adjusted(store)
+        assert command.payload["delta"] == -7
+        assert command.payload["variant_id"] == "var_1"
+        await resolve(store, command, Cause.CONFIRMED, effect_id="adj_1")
+        assert await listed(store) == [(5, "applied")]
+        (reading,) = await store.targets.readings("main", 9)
+        assert (reading.variant_id, reading.delta) == ("var_1", -7)
+
+    async def test_a_product_is_read_back_until_it_is_done(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await count(store, 5, 10)
+        (target,) = await due(store)
+        await decide(store, target, 12)
+        await resolve(store, await adjusted(store), Cause.CONFIRMED, effect_id="adj_1")
+        (reading,) = await store.targets.readings("main", 9)
+        assert await store.targets.readings("other", 9) == []
+        await store.targets.read_back(reading, at(clock, 9))
+        assert await store.targets.readings("main", 9) == []
+        assert await store.targets.next_due("main", at(clock)) == at(clock, 9)
+        await clock.advance(9)
+        (again,) = await store.targets.readings("main", 9)
+        assert again.tries == reading.tries + 1
+        await store.targets.read_back(again, None)
+        assert await store.targets.readings("main", 9) == []
+
+    async def test_an_outdated_target_is_not_decided(self, store: Store) -> None:
+        await count(store, 5, 10)
+        (target,) = await due(store)
+        await count(store, 7, 30)
+        state, seen = await decide(store, target, 12)
+        assert (state, seen) == ("superseded", [])
+        assert await claimed(store) == []
+
+    async def test_movements_since_a_time_are_in_the_snapshot(
+        self, store: Store
+    ) -> None:
+        for second, stock in ((5, 10), (20, 8)):
+            await show_level(store, stock, second, adjustment=f"adj_{second}", delta=-2)
+        await show_level(store, 1, 25, adjustment="adj_9", delta=-9, name="other")
+        await count(store, 7, 30)
+        (target,) = await due(store)
+        seen: list[StockSnapshot] = []
+
+        def wait(snapshot: StockSnapshot) -> Wait:
+            seen.append(snapshot)
+            return Wait("later", "9999", counts=False)
+
+        since = "2026-03-01T12:00:10.000Z"
+        await store.targets.decide(target, 8, since, None, wait)
+        moves = [(move.delta, move.after) for move in seen[0].movements]
+        assert moves == [(-2, 8)]
+        assert await due(store) == []
+
+    async def test_stopped_targets_have_a_reason(self, store: Store) -> None:
+        entry = AuditEntry("ann", "counts stop", "main")
+        assert await store.targets.stopped("main") is None
+        await store.targets.stop("main", "wrong counts", entry)
+        assert await store.targets.stopped("main") == "wrong counts"
+        assert await store.targets.stopped("other") is None
+        assert in_brief((await audit_entries(store))[0]) == in_brief(entry)
+        stopped = await store.read(lambda reader: reader.stopped_targets())
+        assert stopped == {"main": "wrong counts"}
+        await store.targets.stop("main", None)
+        assert await store.targets.stopped("main") is None

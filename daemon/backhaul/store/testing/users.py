@@ -1,0 +1,201 @@
+"""Tests of the dashboard's users, and of the fingerprints of webhook secrets."""
+
+# ruff: noqa: S101 - these are tests, which assert
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.errors import BackhaulError
+from backhaul.store.operations import AuditEntry, Role
+from backhaul.store.testing.command_scenes import at, audit_entries, in_brief
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from backhaul.store import Store
+    from backhaul.store.operations import User
+    from backhaul.store.testing.contract import MovableClock
+
+ENTRY = AuditEntry("ann", "secrets revoke", "f1")
+
+
+async def user(store: Store, name: str) -> User:
+    """Return a user that exists."""
+    found = await store.users.find(name)
+    assert found is not None
+    return found
+
+
+async def refused(work: Awaitable[None], reason: str) -> None:
+    """Check that a change is refused."""
+    with pytest.raises(BackhaulError, match=reason):
+        await work
+
+
+class UsersConformance:
+    """Tests of `Store.users`."""
+
+    async def test_a_user_is_added_with_an_audit_entry(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.users.add("bob", Role.VIEWER, "hash", "ann")
+        found = await user(store, "bob")
+        assert (found.role, found.secret, found.epoch) == (Role.VIEWER, "hash", 1)
+        assert (found.created_at, found.last_login_at) == (at(clock), None)
+        (entry,) = await audit_entries(store)
+        assert in_brief(entry) == ("ann", "users add", "bob as viewer")
+        assert await store.users.find("ann") is None
+
+    async def test_users_are_listed_by_name(self, store: Store) -> None:
+        for name in ("cy", "ann", "bob"):
+            await store.users.add(name, Role.OPERATOR, "hash", "cli")
+        names = [found.name for found in await store.users.list()]
+        assert names == ["ann", "bob", "cy"]
+        listed = await store.read(lambda reader: reader.users())
+        assert [found.name for found in listed] == names
+        assert listed[0].role == "operator"
+
+    async def test_a_name_is_added_once(self, store: Store) -> None:
+        await store.users.add("bob", Role.VIEWER, "hash", "ann")
+        again = store.users.add("bob", Role.ADMIN, "other", "ann")
+        await refused(again, "exists already")
+        assert (await user(store, "bob")).role is Role.VIEWER
+        assert len(await audit_entries(store)) == 1
+
+    async def test_there_is_one_first_user(self, store: Store) -> None:
+        await store.users.add("ann", Role.ADMIN, "hash", "web", first=True)
+        again = store.users.add("bob", Role.ADMIN, "hash", "web", first=True)
+        await refused(again, "added already")
+        assert await store.users.find("bob") is None
+
+    async def test_a_changed_role_has_an_audit_entry(self, store: Store) -> None:
+        await store.users.add("ann", Role.ADMIN, "hash", "cli")
+        await store.users.add("bob", Role.VIEWER, "hash", "cli")
+        await store.users.set_role("bob", Role.OPERATOR, "ann")
+        assert (await user(store, "bob")).role is Role.OPERATOR
+        assert (await user(store, "ann")).role is Role.ADMIN
+        newest = (await audit_entries(store))[0]
+        assert in_brief(newest) == ("ann", "users role", "bob is operator now")
+
+    async def test_a_new_password_gets_a_new_epoch(self, store: Store) -> None:
+        await store.users.add("ann", Role.ADMIN, "hash", "cli")
+        await store.users.add("bob", Role.VIEWER, "hash", "cli")
+        await store.users.set_secret("bob", "new", "ann")
+        found, other = await user(store, "bob"), await user(store, "ann")
+        assert (found.secret, found.epoch) == ("new", 2)
+        assert (other.secret, other.epoch) == ("hash", 1)
+        newest = (await audit_entries(store))[0]
+        assert in_brief(newest) == ("ann", "users password", "bob")
+
+    async def test_a_removed_user_is_gone(self, store: Store) -> None:
+        await store.users.add("ann", Role.ADMIN, "hash", "cli")
+        await store.users.add("bob", Role.VIEWER, "hash", "cli")
+        await store.users.remove("bob", "ann")
+        assert [found.name for found in await store.users.list()] == ["ann"]
+        newest = (await audit_entries(store))[0]
+        assert in_brief(newest) == ("ann", "users remove", "bob")
+
+    async def test_the_last_administrator_stays(self, store: Store) -> None:
+        await store.users.add("ann", Role.ADMIN, "hash", "cli")
+        await store.users.add("bob", Role.OPERATOR, "hash", "cli")
+        await refused(store.users.remove("ann", "ann"), "last administrator")
+        demoted = store.users.set_role("ann", Role.OPERATOR, "ann")
+        await refused(demoted, "last administrator")
+        assert (await user(store, "ann")).role is Role.ADMIN
+        await store.users.set_role("bob", Role.ADMIN, "ann")
+        await store.users.remove("ann", "bob")
+
+    async def test_an_unknown_user_cannot_be_changed(self, store: Store) -> None:
+        for change in (
+            store.users.remove("bob", "ann"),
+            store.users.set_role("bob", Role.ADMIN, "ann"),
+            store.users.set_secret("bob", "hash", "ann"),
+        ):
+            await refused(change, "does not exist")
+        assert await audit_entries(store) == []
+
+    async def test_logins_are_the_different_ones_since_a_time_newest_first(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.users.add("ann", Role.ADMIN, "hash", "cli")
+        await store.users.record_login("ann", "from 10.0.0.9")
+        await clock.advance(60)
+        since = at(clock)
+        for address in ("1", "2", "1"):
+            await store.users.record_login("ann", f"from 10.0.0.{address}")
+        await store.users.record_login("bob", "from 10.0.0.7")
+        await store.users.record_action(AuditEntry("ann", "jobs run", "poll"))
+        found = list(await store.users.logins("ann", since))
+        assert found == ["from 10.0.0.1", "from 10.0.0.2"]
+        assert (await user(store, "ann")).last_login_at == at(clock)
+
+    async def test_an_action_is_recorded(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        entry = AuditEntry("ann", "jobs run", "poll of main")
+        await store.users.record_action(entry)
+        (found,) = await audit_entries(store)
+        assert (in_brief(found), found.at) == (in_brief(entry), at(clock))
+        assert found.command_id is None
+
+
+class WebhookSecretsConformance:
+    """Tests of `Store.webhook_secrets`."""
+
+    async def test_known_secrets_are_replaced_by_source(self, store: Store) -> None:
+        secrets = store.webhook_secrets
+        await secrets.set_known("main", ["f1", "f2"], "settings")
+        await secrets.set_known("main", ["f3"], "platform")
+        await secrets.set_known("other", ["f1"], "settings")
+        await secrets.set_known("main", ["f2", "f4"], "settings")
+        assert await known(store) == {
+            ("main", "f2"),
+            ("main", "f3"),
+            ("main", "f4"),
+            ("other", "f1"),
+        }
+
+    async def test_a_secret_that_stays_known_keeps_its_time(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        since = at(clock)
+        await store.webhook_secrets.set_known("main", ["f1"], "settings")
+        await clock.advance(60)
+        await store.webhook_secrets.set_known("main", ["f1"], "settings")
+        (found,) = await store.read(lambda reader: reader.webhook_secrets())
+        assert (found.known_since, found.source) == (since, "settings")
+
+    async def test_a_revoked_secret_stays_known_and_revoked(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        secrets = store.webhook_secrets
+        await secrets.set_known("main", ["f1", "f2"], "settings")
+        await secrets.set_known("other", ["f1"], "settings")
+        assert await secrets.set_revoked("main", "f1", True, ENTRY) == {"f1"}
+        assert await secrets.set_known("main", ["f2"], "settings") == {"f1"}
+        assert await secrets.set_known("main", ["f1", "f2"], "settings") == {"f1"}
+        assert await secrets.set_known("other", ["f1"], "settings") == set()
+        (entry,) = await audit_entries(store)
+        assert in_brief(entry) == in_brief(ENTRY)
+        assert await secrets.set_revoked("main", "f1", False, ENTRY) == set()
+
+    async def test_the_last_use_of_each_secret_is_recorded(self, store: Store) -> None:
+        secrets = store.webhook_secrets
+        await secrets.set_known("main", ["f1", "f2"], "settings")
+        await secrets.set_known("other", ["f1"], "settings")
+        assert await secrets.last_used("main", "f1") is None
+        await secrets.record_uses({("main", "f1"): "2026-03-01T12:00:00.000Z"})
+        await secrets.record_uses({("main", "f1"): "2026-03-01T12:00:09.000Z"})
+        assert await secrets.last_used("main", "f1") == "2026-03-01T12:00:09.000Z"
+        assert await secrets.last_used("main", "f2") is None
+        assert await secrets.last_used("other", "f1") is None
+        assert await secrets.last_used("main", "f9") is None
+
+
+async def known(store: Store) -> set[tuple[str, str]]:
+    """Return the store and fingerprint of each known secret."""
+    found = await store.read(lambda reader: reader.webhook_secrets())
+    return {(each.store, each.fingerprint) for each in found}
