@@ -10,7 +10,7 @@ import pytest
 
 from scenes.daemon import connected
 from scenes.reference_shop import Shop, open_shop
-from scenes.stored import count, rows_of, value_of, values_of
+from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, value_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def order_states(office: Office) -> list[tuple[Any, ...]]:
 
 
 def command_states(office: Office) -> list[tuple[Any, ...]]:
-    return rows_of(office.database, "commands", "kind", "state")
+    return rows_of(office.database, COMMANDS_AND_TARGETS, "kind", "state")
 
 
 async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
@@ -95,7 +95,12 @@ async def test_a_parcel_is_read_by_the_names_it_is_written_by(shop: Shop) -> Non
         )
         await until(
             lambda: (
-                count(office.database, "commands", state={"planned", "sending"}) == 0
+                count(
+                    office.database,
+                    COMMANDS_AND_TARGETS,
+                    state={"planned", "sending"},
+                )
+                == 0
             ),
             "it is decided",
         )

@@ -86,7 +86,7 @@ async def sell(shop: Shop, product: Any, quantity: int = 1) -> None:
 
 
 def target(office: Office) -> list[str]:
-    states = values_of(office.database, "commands", "state", kind="target")
+    states = values_of(office.database, "commands_and_targets", "state", kind="target")
     return [state for state in states if state != "planned"]
 
 

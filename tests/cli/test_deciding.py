@@ -72,7 +72,7 @@ class Case:
     def _ship_another(self) -> None:
         """Have a command taken: so many refused in a row would be an outage."""
         name = buy(self.platform)["number"]
-        taken = "SELECT count(*) FROM commands WHERE state = 'applied'"
+        taken = "SELECT count(*) FROM commands_and_targets WHERE state = 'applied'"
         before = rows(self.office.database, taken)
         file = f"fulfillments-after-{self.number}.csv"
         self.office.put(file, HEADER, f"{name},DHL,after-{self.number}")
@@ -83,7 +83,7 @@ class Case:
         assert self.platform.control("PUT", FAULTS, body).status == 200
 
     def _column(self, name: str) -> Any:
-        query = f"SELECT {name} FROM commands WHERE target = ?"  # noqa: S608 - ours
+        query = f"SELECT {name} FROM commands_and_targets WHERE target = ?"  # noqa: S608 - ours
         found = rows(self.office.database, query, self.order["id"])
         return found[0][0] if found else None
 
@@ -234,7 +234,9 @@ def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
     words = ("commands", "list", "-n", "1", "--store", "main", "--kind", "fulfill")
     (first,) = in_process(*words, "--json", config=case.office.config).json()
     assert (first["id"], first["state"]) == (case.id, "parked")
-    ((total,),) = rows(case.office.database, "SELECT count(*) FROM commands")
+    ((total,),) = rows(
+        case.office.database, "SELECT count(*) FROM commands_and_targets"
+    )
     told = in_process(*words, config=case.office.config)
     assert f"and {total - 1} more; see --limit" in told.err
     none = in_process("commands", "list", "--kind", "target", config=case.office.config)

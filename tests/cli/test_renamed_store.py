@@ -17,6 +17,7 @@ from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.daemon import in_process
+from scenes.databases import put_target
 from scenes.mirror_files import fill, lone_office
 from scenes.silent_platform import Hanging
 
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 WORK = (
     ("planned", "cancel"),
     ("uncertain", "fulfill"),
-    ("planned", "target"),
     ("applied", "cancel"),
     ("parked", "cancel"),
 )
+COUNT = "main" + "f" * 32
 OPEN = "2 open commands, 1 open count"
 MEND = (
     "add [stores.main] to the settings again. Or list its commands (backhaul"
@@ -45,6 +46,7 @@ def office() -> Iterator[Office]:
         order = payloads.envelope("orders/create", payloads.order())
         asyncio.run(fill(made, order))
         write(made, WORK)
+        put_target(made.database, COUNT)
         yield made
 
 
@@ -87,7 +89,7 @@ def test_what_a_store_left_behind_can_be_listed_by_its_old_name(
     rename(office)
     listing = ("commands", "list", "--store", "main", "--json")
     found = in_process(*listing, config=office.config).json()
-    assert len(found) == len(WORK)
+    assert len(found) == len(WORK) + 1
     none = in_process(*listing, "--state", "superseded", config=office.config)
     assert none.json() == []
     said = in_process("commands", "list", "--store", "mian", config=office.config)
@@ -149,15 +151,22 @@ async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
     assert (await needs.current([])).open_stores == {"main", "shop"}
     with closing(sqlite3.connect(office.database)) as connection, connection:
         connection.execute("UPDATE commands SET state = 'applied' WHERE store = 'main'")
+    assert (await needs.current([])).open_stores == {"main", "shop"}
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.execute("UPDATE stock_targets SET state = 'applied'")
     assert (await needs.current([])).open_stores == {"shop"}
     store.engine.close()
 
 
 def test_once_each_is_decided_nothing_is_told_any_more(office: Office) -> None:
     rename(office)
-    for number, (state, _) in enumerate(WORK):
-        if state in {"planned", "uncertain"}:
-            for verb in ("park", "discard"):
-                words = ("commands", verb, f"main{number:032x}", "--reason", "renamed")
-                assert in_process(*words, config=office.config).code == 0
+    open_ones = [
+        f"main{number:032x}"
+        for number, (state, _) in enumerate(WORK)
+        if state in {"planned", "uncertain"}
+    ]
+    for id_ in (*open_ones, COUNT):
+        for verb in ("park", "discard"):
+            words = ("commands", verb, id_, "--reason", "renamed")
+            assert in_process(*words, config=office.config).code == 0
     assert not any("no store" in line for line in lines(office, "check-config"))

@@ -53,7 +53,7 @@ def quarantined(office: Office) -> list[tuple[Any, ...]]:
 
 
 def applied(office: Office) -> int:
-    query = "SELECT count(*) FROM commands WHERE state = 'applied'"
+    query = "SELECT count(*) FROM commands_and_targets WHERE state = 'applied'"
     return int(rows(office.database, query)[0][0])
 
 
@@ -141,7 +141,7 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
             assert scan(started, order["name"], "X-1").status_code == 200
             live = await_true(lambda: stopped(office), "sending is stopped")
             assert "INSUFFICIENT_SCOPE" in live["fulfill"]
-            state = "SELECT state FROM commands"
+            state = "SELECT state FROM commands_and_targets"
             await_true(
                 lambda: rows(office.database, state) == [("planned",)], "it is kept"
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from backhaul.cli import context
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import from_text
-from backhaul.core.stock import Policy, compute
+from backhaul.core.stock import Policy, ProductStock
+from backhaul.core.stock_decision import StockReading
 from backhaul.store.commands import Decision
 from backhaul.store.records import NewRecord
-from backhaul.store.stock_targets import Adjust
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
@@ -25,8 +24,6 @@ from scenes.mirror_files import lone_office
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul.core.stock import StockSnapshot
-    from backhaul.store.stock_targets import Target
     from scenes.daemon import Office
 
 NOTE = "9 + -2 of lines 2 and 3 added up"
@@ -59,16 +56,13 @@ async def _count(office: Office) -> None:
         matcher = Matcher(clock, 600.0)
         await store.records.accept("erp", "main", [new], None, matcher)
         (target,) = await store.targets.due("main", 1)
-        decide = partial(_correct, target)
-        await store.targets.decide(target, 9, COUNT.as_of, None, decide)
+        stock = ProductStock({target.variant_id: 9}, is_proved=True, is_studied=True)
+        policy = Policy(buffer=1)
+        reading = StockReading(stock, policy, COUNT.as_of, COUNT.as_of, False)
+        await store.targets.decide(target, reading)
         ((step,),) = rows(path, "SELECT correction FROM stock_targets")
         for verb in ("park", "settle --applied"):
             await store.decisions.decide(Decision(step, verb, "kim", "by hand"))
-
-
-def _correct(target: Target, shelf: StockSnapshot) -> Adjust:
-    computation = compute(target.count, shelf, Policy(buffer=1))
-    return Adjust(computation, None, {target.variant_id: shelf.level})
 
 
 def said(office: Office, *arguments: str) -> str:
@@ -79,7 +73,7 @@ def said(office: Office, *arguments: str) -> str:
 
 
 def test_a_target_shows_how_it_was_reckoned(office: Office) -> None:
-    query = "SELECT command_id, correction FROM stock_targets"
+    query = "SELECT id, correction FROM stock_targets"
     ((target, step),) = rows(office.database, query)
     shown = said(office, "commands", "show", target[:8])
     assert f"applied by adjust command {step}" in shown

@@ -38,7 +38,7 @@ async def test_an_article_is_found_by_its_barcode_in_any_spelling(
     await stocked(store, MUG=EAN)
     record = StockAdjustment(key="k", sku=told, delta=2)
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    payload = value_of(store.path, "commands", "payload")
+    payload = value_of(store.path, "commands_and_targets", "payload")
     assert json.loads(payload)["variant_id"] == "var_MUG"
 
 
@@ -79,7 +79,7 @@ async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
     lines = (Line(sku=EAN, quantity=2), Line(sku=UPC, quantity=1))
     receipt = await host_of(Desk(), store).emit(shipped("k", "5", lines=lines))
     assert receipt.state == "accepted"
-    payload = value_of(store.path, "commands", "payload")
+    payload = value_of(store.path, "commands_and_targets", "payload")
     assert json.loads(payload)["lines"] == [
         {"line_id": "li_5", "quantity": 2},
         {"line_id": "li_6", "quantity": 1},
@@ -130,7 +130,7 @@ async def test_an_order_line_is_found_by_each_name_of_its_variant(
     await renamed(store, barcode=EAN)
     record = shipped("k", "7012", lines=(Line(sku=name, quantity=2),))
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    payload = value_of(store.path, "commands", "payload")
+    payload = value_of(store.path, "commands_and_targets", "payload")
     assert json.loads(payload)["lines"] == [{"line_id": "li_7", "quantity": 2}]
 
 

@@ -53,7 +53,7 @@ async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
     assert await look(store, clock) == []
     assert value_of(store.path, "records", "state") == "dropped"
-    assert count(store.path, "commands") == 0
+    assert count(store.path, "commands_and_targets") == 0
 
 
 async def test_a_bad_row_that_was_given_up_is_not_either(store: SqliteStore) -> None:
@@ -81,7 +81,7 @@ async def test_a_bad_row_that_was_mended_at_its_source_is_carried_out(
     await set_aside(store, Bad(key="k1", raw=";BD1", reason="no order number"))
     assert (await hand_in(store, shipped())).state == "accepted"
     assert (await hand_in(store, shipped())).state == "duplicate"
-    assert count(store.path, "commands") == 1
+    assert count(store.path, "commands_and_targets") == 1
     assert value_of(store.path, "quarantine", "state") == "retried"
     kept = value_of(store.path, "records", "raw")
     assert kept == "1001;BD1"
@@ -94,7 +94,7 @@ async def test_a_row_that_waits_is_read_anew_when_it_was_corrected(
     await clock.advance(60)
     assert (await hand_in(store, shipped(order="1001"))).state == "accepted"
     assert await look(store, clock) == []
-    assert value_of(store.path, "commands", "target") == "ord_1"
+    assert value_of(store.path, "commands_and_targets", "target") == "ord_1"
     assert count(store.path, "quarantine") == 0
 
 
@@ -120,7 +120,7 @@ async def test_what_a_person_mended_is_not_undone_by_the_same_row(
     assert (await hand_in(store, bad)).state == "duplicate"
     await take(store, envelope("orders/create", payloads.order("ord_8", number=8)))
     assert await look(store, clock) == ["accepted"]
-    assert value_of(store.path, "commands", "target") == "ord_8"
+    assert value_of(store.path, "commands_and_targets", "target") == "ord_8"
 
 
 OTHER = "an earlier record with the same key has other content; the earlier counts"
@@ -149,7 +149,7 @@ async def test_other_content_of_what_is_under_way_is_for_a_person_once(
         (f"{order};BD1", other(order), "open", "file.csv:k1")
         for order in ("1002", "1003")
     ]
-    assert value_of(store.path, "commands", "target") == "ord_1"
+    assert value_of(store.path, "commands_and_targets", "target") == "ord_1"
 
 
 async def test_other_content_is_carried_out_too_where_a_person_says_so(
@@ -160,7 +160,7 @@ async def test_other_content_is_carried_out_too_where_a_person_says_so(
     row = only_row(store)
     await store.quarantine.retry(row, None, "otto", "they use numbers twice")
     assert await look(store, clock) == ["accepted"]
-    targets = rows_of(store.path, "commands", "target")
+    targets = rows_of(store.path, "commands_and_targets", "target")
     assert targets == [("ord_1",), ("ord_2",)]
 
 
@@ -172,7 +172,7 @@ async def test_other_content_that_was_given_up_stays_so(
     await store.quarantine.drop(only_row(store), "otto", "they corrected the past")
     assert (await hand_in(store, shipped(order="1002"))).state == "duplicate"
     assert await look(store, clock) == []
-    assert count(store.path, "commands") == 1
+    assert count(store.path, "commands_and_targets") == 1
     assert value_of(store.path, "quarantine", "state") == "dropped"
 
 
@@ -183,7 +183,7 @@ async def test_a_correction_of_what_was_given_up_is_for_a_person(
     await store.quarantine.drop(await set_aside(store, bad), "otto", "they mend it")
     receipt = await hand_in(store, shipped())
     assert receipt.state == "duplicate"
-    assert count(store.path, "commands") == 0
+    assert count(store.path, "commands_and_targets") == 0
     assert only_row(store) == 2
 
 

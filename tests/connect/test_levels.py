@@ -122,7 +122,7 @@ async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
         f"as_of '{as_of}' is a value that programs write for a missing time; send the"
         " time of the count"
     )
-    assert values_of(store.path, "commands", "id") == []
+    assert values_of(store.path, "commands_and_targets", "id") == []
 
 
 async def test_an_older_count_replaces_nothing_and_no_other_is_touched(

@@ -29,7 +29,7 @@ async def hand_in(store: SqliteStore, record: Record, **options: Any) -> Receipt
 
 def only_command(store: SqliteStore) -> tuple[str, str, dict[str, Any]]:
     ((kind, target, payload),) = rows_of(
-        store.path, "commands", "kind", "target", "payload"
+        store.path, "commands_and_targets", "kind", "target", "payload"
     )
     return kind, target, json.loads(payload)
 
@@ -91,7 +91,7 @@ async def test_candidates_are_named_when_there_are_several(store: SqliteStore) -
     receipt = await hand_in(store, shipped())
     assert receipt.state == "quarantined"
     assert receipt.what == "order '1001' could be any of #1001 (ord_1), #7 (ord_3)"
-    assert count(store.path, "commands") == 0
+    assert count(store.path, "commands_and_targets") == 0
 
 
 async def test_a_cancelled_order_is_not_sent_to(store: SqliteStore) -> None:
@@ -238,7 +238,7 @@ async def test_equal_keys_of_two_instances_are_two_commands(
 ) -> None:
     for name, order in (("a", "1001"), ("b", "1002")):
         await host_of(Desk(name), store).emit(shipped(order=order))
-    assert count(store.path, "commands") == 2
+    assert count(store.path, "commands_and_targets") == 2
 
 
 async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
@@ -279,5 +279,5 @@ async def test_what_was_set_aside_may_be_handed_in_again(
     await clock.advance(5)
     (found,) = await store.records.match(matcher, 9)
     assert found.state == "accepted"
-    assert count(store.path, "commands") == 1
+    assert count(store.path, "commands_and_targets") == 1
     assert value_of(store.path, "quarantine", "state") == "retried"

@@ -39,7 +39,7 @@ async def level_of(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
     receipt = await host_of(Desk("desk"), store, clock=clock).emit(level)
     if receipt.state != "accepted":
         return receipt.what
-    payload = value_of(store.path, "commands", "payload")
+    payload = value_of(store.path, "commands_and_targets", "payload")
     return str(json.loads(payload)["variant_id"])
 
 
@@ -185,7 +185,7 @@ async def shipped(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
     receipt = await host_of(Desk("desk"), store, clock=clock).emit(record)
     if receipt.state != "accepted":
         return receipt.what
-    payload = value_of(store.path, "commands", "payload")
+    payload = value_of(store.path, "commands_and_targets", "payload")
     return str(json.loads(payload)["lines"][0]["line_id"])
 
 

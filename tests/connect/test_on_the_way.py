@@ -63,7 +63,7 @@ async def pick(store: SqliteStore, key: str, units: int = 1, sku: str = "A") -> 
 
 def lines(store: SqliteStore) -> list[list[tuple[str, int]]]:
     """Return what each command asks for."""
-    found = rows_of(store.path, "commands", "payload")
+    found = rows_of(store.path, "commands_and_targets", "payload")
     asked: list[list[dict[str, Any]]] = [json.loads(row[0])["lines"] for row in found]
     return [[(line["line_id"], line["quantity"]) for line in one] for one in asked]
 
@@ -167,7 +167,7 @@ async def test_what_a_person_confirmed_is_as_the_store_shows_it(
     """Nobody knows what they saw it by; the platform refuses what is too much."""
     await pick(twins, "k1", 2)
     await send_and_hear(twins, Cause.UNDECIDABLE)
-    id_ = value_of(twins.path, "commands", "id")
+    id_ = value_of(twins.path, "commands_and_targets", "id")
     said = Decision(id_, "settle --applied", "otto", "it is on the order's page")
     await twins.decisions.decide(said)
     await fold(twins, 9, 0, 0)

@@ -51,7 +51,7 @@ def running(*arguments: str, cache: Path | None = None) -> Iterator[Demo]:
 def sources(kept: Path) -> set[tuple[str, str]]:
     """Return who brought what, a scanner by its device."""
     query = """SELECT r.instance, r.locator, c.kind FROM records r
-               JOIN commands c ON c.id = r.command_id"""
+               JOIN commands_and_targets c ON c.id = r.command_id"""
     return {
         (f"{name} {locator.split()[-1]}" if name == "scanner" else name, kind)
         for name, locator, kind in rows(kept / "daemon" / "backhaul.db", query)

@@ -40,7 +40,7 @@ enabled = false
 """The reads that are counted are those of the way out."""
 FIRST = """
     SELECT a.outcome, a.started_at, a.finished_at FROM attempts a
-    JOIN commands c ON c.id = a.command_id
+    JOIN commands_and_targets c ON c.id = a.command_id
     WHERE c.target = ? AND a.number = 1 AND a.finished_at IS NOT NULL
 """
 
@@ -116,12 +116,12 @@ class Line:
         return found
 
     def state(self, product: str) -> str:
-        query = "SELECT state FROM commands WHERE target = ?"
+        query = "SELECT state FROM commands_and_targets WHERE target = ?"
         found = rows(self.office.database, query, product)
         return str(found[0][0]) if found else "not planned"
 
     def open(self) -> int:
-        query = f"SELECT count(*) FROM commands WHERE state IN {OPEN}"  # noqa: S608 - ours
+        query = f"SELECT count(*) FROM commands_and_targets WHERE state IN {OPEN}"  # noqa: S608 - ours
         return int(rows(self.office.database, query)[0][0])
 
     async def applied(self, *products: str, seconds: float = HANG_SECONDS) -> None:

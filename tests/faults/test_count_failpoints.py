@@ -62,7 +62,7 @@ async def test_death_while_counting_neither_loses_nor_doubles(
         await live(on, mortality, [record])
         assert mortality.dead.is_set(), f"it does not come to {point}"
         await live(on, Mortality(), [record])
-        query = "SELECT kind, state FROM commands ORDER BY seq"
+        query = "SELECT kind, state FROM commands_and_targets ORDER BY seq"
         assert rows(on.path, query) == [("target", "applied"), ("adjust", "applied")]
         assert await stock(on, shirt) == 7
         stopped = "SELECT count(*) FROM marks WHERE name = 'targets:stopped:main'"

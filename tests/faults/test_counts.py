@@ -124,7 +124,7 @@ async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> N
         await at.release()
         if last:
             await at.reaches(last, "applied")
-        query = "SELECT count(*) FROM commands WHERE state NOT IN (?, ?)"
+        query = "SELECT count(*) FROM commands_and_targets WHERE state NOT IN (?, ?)"
         settled = ("applied", "superseded")
         await until(lambda: rows(at.path, query, *settled) == [(0,)], "all is done")
         assert await at.stock(lamp) == counted + since, at.log

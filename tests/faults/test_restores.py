@@ -36,7 +36,10 @@ retry_cap = "3s"
 """
 """After a restore nothing is sent for as long as the last look."""
 DELTAS, PARCELS = 20, 3
-OPEN = "SELECT 1 FROM commands WHERE state IN ('planned', 'sending', 'uncertain')"
+OPEN = """
+    SELECT 1 FROM commands_and_targets
+    WHERE state IN ('planned', 'sending', 'uncertain')
+"""
 
 
 @pytest.fixture
@@ -81,7 +84,7 @@ def drop_parcels(office: Office, name: str, orders: list[dict[str, Any]]) -> Non
 
 
 def applied(office: Office) -> int:
-    query = "SELECT count(*) FROM commands WHERE state = 'applied'"
+    query = "SELECT count(*) FROM commands_and_targets WHERE state = 'applied'"
     return int(rows(office.database, query)[0][0])
 
 
@@ -156,7 +159,7 @@ def test_two_daemons_on_copies_find_each_other(
             reach(office, 2)
             await_true(lambda: "another Backhaul" in _stopped(twin), "it stops", 30)
             drop_deltas(twin, "9", 2, article)
-            query = "SELECT count(*) FROM commands WHERE state = 'planned'"
+            query = "SELECT count(*) FROM commands_and_targets WHERE state = 'planned'"
             await_true(lambda: rows(twin.database, query) == [(2,)], "they wait")
             assert "audit.foreign" in second.log.read_text()
         assert _stopped(office) == ""
@@ -195,7 +198,7 @@ def test_a_key_replaced_in_its_file_is_used_without_a_restart(
             assert rows(office.database, sent)[0][0] <= 1
             _write_key(file, key_with(shop, *SCOPES))
             reach(office, 6)
-            keys = "SELECT DISTINCT key_fingerprint FROM commands"
+            keys = "SELECT DISTINCT key_fingerprint FROM commands_and_targets"
             assert len(rows(office.database, keys)) == 2
             told = running.log.read_text()
     assert told.count('"push.stopped"') == 1

@@ -39,6 +39,8 @@ VALUES: dict[str, Any] = {
 }
 
 RENAMED = {"read_at": "seen_at"}
+REBUILT = {"stock_targets"}
+"""Tables whose step joins them with others; that step has a test of its own."""
 
 Rows = dict[tuple[str, tuple[str, ...]], list[tuple[Any, ...]]]
 
@@ -121,7 +123,8 @@ def wrong(path: Path, before: Rows) -> list[str]:
         return [
             table
             for table, names in before
-            if sorted(select(connection, table, names), key=repr)
+            if table not in REBUILT
+            and sorted(select(connection, table, names), key=repr)
             != before[table, names]
         ]
 

@@ -84,9 +84,8 @@ class Shelf:
         """Tell of each count whether it is there, the record and all that is of it."""
         found = {key for (key,) in rows(self.at.path, RECORDS)}
         orphans = (
-            "SELECT count(*) FROM commands c LEFT JOIN stock_targets t"
-            " ON t.command_id = c.id LEFT JOIN records r ON r.command_id = c.id"
-            " WHERE c.kind = 'target' AND (t.command_id IS NULL OR r.id IS NULL)"
+            "SELECT count(*) FROM stock_targets t"
+            " LEFT JOIN records r ON r.command_id = t.id WHERE r.id IS NULL"
         )
         assert rows(self.at.path, orphans) == [(0,)]
         (targets,) = rows(self.at.path, "SELECT count(*) FROM stock_targets")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core import stock_decision
 from backhaul.core.clock import from_text, to_text
 from backhaul.platform.transport import OutcomeUnknown, Transport
-from backhaul.push import stock_targets
 from backhaul.sync.stock_reader import StockReader
 from backhaul_sdk import Cancellation
 from scenes.damaged_rows import overwrite
@@ -35,7 +35,7 @@ CAUTIOUS = SOON | {"on_absent": "park"}
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rounds of reading, as many as ever, follow on each other at once."""
-    monkeypatch.setattr(stock_targets, "ROUNDS_SECONDS", (0.1, 0.2, 0.3))
+    monkeypatch.setattr(stock_decision, "ROUNDS_SECONDS", (0.1, 0.2, 0.3))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
         assert await at.stock(lamp) == 15
         second = await at.count(lamp, 15, before)
         await at.reaches(second, "parked")
-        step = value_of(at.path, "commands", "id", kind="adjust")
+        step = value_of(at.path, "commands_and_targets", "id", kind="adjust")
         assert f"the move of +5 at {now()[:10]}" in at.reason(second)
         assert f"may be that of command {step[:8]}, which is parked" in at.reason(
             second

@@ -15,7 +15,7 @@ from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.sync.stock_reader import StockReader
 from scenes.damaged_rows import overwrite
 from scenes.stock_counts import House, house, now
-from scenes.stored import command, value_of
+from scenes.stored import COMMANDS_AND_TARGETS, command, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
     async with house(tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
-        sent_at = from_text(value_of(at.path, "commands", "sent_at", id=step))
+        sent_at = from_text(value_of(at.path, COMMANDS_AND_TARGETS, "sent_at", id=step))
         long_ago = to_text(sent_at - timedelta(minutes=10))
         overwrite(at.path, "commands", {"sent_at": long_ago}, id=step)
         at.deaf.add("inventory/level_update")

@@ -9,7 +9,7 @@ from backhaul.store.sql.stock_targets import adjustments
 from backhaul_sdk import Cancellation, StockAdjustment
 from scenes.damaged_rows import overwrite
 from scenes.stock_counts import ERP, House, house, now
-from scenes.stored import count, rows_of, value_of
+from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def test_a_damaged_step_takes_its_count_to_a_person(tmp_path: Path) -> Non
         at.hold()
         target = await at.count(lamp, 7)
         await until(lambda: at.steps(target), "it has a step")
-        payload = value_of(at.path, "commands", "payload", kind="adjust")
+        payload = value_of(at.path, COMMANDS_AND_TARGETS, "payload", kind="adjust")
         damaged = {"payload": payload.replace("-3", "-9")}
         overwrite(at.path, "commands", damaged, kind="adjust")
         at.let_go()
@@ -138,7 +138,7 @@ async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
         at.hold()
         target = await at.count(lamp, 7)
         await until(lambda: at.steps(target), "it has a step")
-        step = value_of(at.path, "commands", "id", kind="adjust")
+        step = value_of(at.path, COMMANDS_AND_TARGETS, "id", kind="adjust")
         await at.decide(step, "park")
         await at.decide(step, "drop")
         assert at.state(target) == "rejected"
@@ -259,7 +259,9 @@ async def test_a_dry_run_reckons_and_sends_nothing(tmp_path: Path) -> None:
         lamp = await at.lamp(10)
         target = await at.count(lamp, 7)
         wanted = {"kind": "adjust", "reason": "dry run: not sent"}
-        await until(lambda: rows_of(at.path, "commands", **wanted), "the rehearsal")
+        await until(
+            lambda: rows_of(at.path, COMMANDS_AND_TARGETS, **wanted), "the rehearsal"
+        )
         assert (at.state(target), at.steps(target)) == ("planned", [("planned", -3)])
         assert "7 wanted; 10 there: -3" in at.reason(target)
         assert count(at.path, "attempts") == 0

@@ -12,8 +12,9 @@ from loguru import logger
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import to_text
 from backhaul.core.stock import ProductStock
+from backhaul.core.stock_decision import ROUNDS_SECONDS
 from backhaul.platform.transport import NotSent
-from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, TargetWorker
+from backhaul.push.stock_targets import RETRY_CAP_SECONDS, TargetWorker
 from backhaul.runtime.signals import StoreContext
 from backhaul.store.records import NewRecord
 from backhaul_sdk import StockLevel
@@ -21,7 +22,7 @@ from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.damaged_rows import overwrite
 from scenes.databases import started_store, take
-from scenes.stored import rows_of, value_of
+from scenes.stored import COMMANDS_AND_TARGETS, rows_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def stands(on: Scene) -> list[tuple[Any, ...]]:
-    return rows_of(on.path, "commands", "state", "reason")
+    return rows_of(on.path, COMMANDS_AND_TARGETS, "state", "reason")
 
 
 @dataclass(slots=True)
@@ -122,23 +123,25 @@ async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> Non
             await on.clock.advance(RETRY_CAP_SECONDS)
         on.reader.bug = False
         assert await on.target_worker.process_due() == 1
-        assert value_of(on.path, "commands", "state") == "applied"
+        assert value_of(on.path, COMMANDS_AND_TARGETS, "state") == "applied"
 
 
 @pytest.mark.parametrize(
     ("table", "column", "state"),
-    [("commands", "payload", "parked"), ("stock_targets", "quantity", "applied")],
+    [("stock_targets", "payload", "parked"), ("stock_targets", "quantity", "applied")],
 )
 async def test_a_damaged_count_never_becomes_a_step(
     table: str, column: str, state: str, tmp_path: Path
 ) -> None:
-    """What counts is the command, which a digest guards."""
+    """What counts is the payload, which a digest guards."""
     async with counted(tmp_path) as on:
-        payload = value_of(on.path, "commands", "payload")
+        payload = value_of(on.path, COMMANDS_AND_TARGETS, "payload")
         damaged = {"payload": payload.replace("quantity", "quantily"), "quantity": 15}
         overwrite(on.path, table, {column: damaged[column]})
         await on.target_worker.process_due()
-        assert rows_of(on.path, "commands", "kind", "state") == [("target", state)]
+        assert rows_of(on.path, COMMANDS_AND_TARGETS, "kind", "state") == [
+            ("target", state)
+        ]
         assert len(on.reader.asked) == (state == "applied")
 
 
@@ -157,7 +160,7 @@ async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -
         assert "after 3 more rounds of reading" in reason
         studied = "prod_1 since 2026-03-01"
         assert on.reader.asked == ["prod_1", studied, studied, studied]
-        assert rows_of(on.path, "commands", kind="adjust") == []
+        assert rows_of(on.path, COMMANDS_AND_TARGETS, kind="adjust") == []
 
 
 async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) -> None:
@@ -171,4 +174,4 @@ async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) ->
         )
         on.fenced = False
         assert await on.target_worker.process_due() == 1
-        assert value_of(on.path, "commands", "state") == "applied"
+        assert value_of(on.path, COMMANDS_AND_TARGETS, "state") == "applied"

@@ -69,6 +69,29 @@ def write(path: Path, statement: str, *values: object) -> None:
         connection.execute(statement, values)
 
 
+def put_target(path: Path, id_: str, **columns: object) -> None:
+    """Write a stock target of variant `var_1` of `prod_1`, as it waits for its turn."""
+    payload = '{"variant_id": "var_1", "quantity": 7, "as_of": ""}'
+    values: dict[str, object] = {
+        "id": id_,
+        "store": "main",
+        "product_id": "prod_1",
+        "variant_id": "var_1",
+        "quantity": 7,
+        "as_of": "",
+        "state": "waiting",
+        "payload": payload,
+        "cause": "",
+        "instance": "books",
+        "created_at": "",
+        "due_at": "",
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join("?" * len(values))
+    statement = f"INSERT INTO stock_targets ({names}) VALUES ({places})"  # noqa: S608 - ours
+    write(path, statement, *values.values())
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
     """Hold the write lock, as a backup or a curious person may do."""

@@ -176,7 +176,7 @@ class House:
         return str(found[0][0])
 
     def column(self, name: str, command: str) -> Any:
-        return value_of(self.path, "commands", name, id=command)
+        return value_of(self.path, "commands_and_targets", name, id=command)
 
     def state(self, command: str) -> str:
         return str(self.column("state", command))
@@ -189,7 +189,7 @@ class House:
         planned = [
             (state, json.loads(payload))
             for state, payload in rows_of(
-                self.path, "commands", "state", "payload", kind="adjust"
+                self.path, "commands_and_targets", "state", "payload", kind="adjust"
             )
         ]
         return [(s, p["delta"]) for s, p in planned if p.get("target") == target]

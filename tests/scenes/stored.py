@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 ALL = 1_000_000
 """A limit for lists that no test reaches."""
 
+COMMANDS_AND_TARGETS = "commands_and_targets"
+"""The view of docs/mirror.md that shows stock targets as commands."""
+
 Row = tuple[Any, ...]
 
 
@@ -39,16 +42,23 @@ def rows_of(path: Path, table: str, *columns: str, **wanted: object) -> list[Row
     `wanted` are the values that columns must have; a set holds several. Without
     `columns` a row has all of them.
     """
+    names, found = _contents(path, table)
+    places = [names.index(name) for name in columns or names]
+    asked = [(names.index(name), value) for name, value in wanted.items()]
+    return [
+        tuple(row[place] for place in places)
+        for row in found
+        if all(_fits(row[place], value) for place, value in asked)
+    ]
+
+
+def _contents(path: Path, table: str) -> tuple[Sequence[str], list[Row]]:
     with database_at(path).console(SystemClock()) as console:
-        names = console.columns(table)
-        places = [names.index(name) for name in columns or names]
-        asked = [(names.index(name), value) for name, value in wanted.items()]
-        return [
-            tuple(row[place] for place in places)
-            for page in console.pages(table)
-            for row in page
-            if all(_fits(row[place], value) for place, value in asked)
-        ]
+        if table == COMMANDS_AND_TARGETS:  # a view, which nobody exports
+            shown = console.query(f"SELECT * FROM {table} ORDER BY seq")  # noqa: S608 - a constant
+            return shown.columns, list(shown.rows)
+        rows = [row for page in console.pages(table) for row in page]
+        return console.columns(table), rows
 
 
 def _fits(found: object, wanted: object) -> bool:

@@ -11,7 +11,7 @@ from backhaul.cli import command_view
 from backhaul.store import database_at
 from backhaul.store.commands import Decision, Sendable
 from scenes.clock import VirtualClock
-from scenes.databases import rows, started_store, write
+from scenes.databases import put_target, rows, started_store, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,8 +26,8 @@ TARGET, STEP, BEFORE, OTHER = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 GATES = {"adjust": "9999"}
 INSERT = """
     INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
-      instance, created_at, due_at, sent_at, effect_id, evidence, held)
-    VALUES (?, 'main', ?, ?, 'product:' || ?3, ?, ?, '', 'books', ?, ?, ?, ?, ?, ?)
+      instance, created_at, due_at, sent_at, effect_id)
+    VALUES (?, 'main', ?, ?, 'product:' || ?3, ?, ?, '', 'books', ?, ?, ?, ?)
 """
 ADJUST = '{"variant_id": "var_1", "delta": -5}'
 COUNT = '{"variant_id": "var_1", "quantity": 7, "as_of": "' + NOW + '"}'
@@ -44,16 +44,10 @@ def put(
     payload: str = ADJUST,
     *,
     product: str = "prod_1",
-    evidence: str | None = None,
 ) -> None:
-    at = NOW if kind == "target" else EARLIER
+    at = EARLIER
     effect = "adj_1" if id_ == STEP else None
-    held = int(kind == "target")
-    write(
-        store.path,
-        INSERT,
-        *(id_, kind, product, state, payload, at, at, at, effect, evidence, held),
-    )
+    write(store.path, INSERT, *(id_, kind, product, state, payload, at, at, at, effect))
 
 
 @pytest.fixture
@@ -68,17 +62,27 @@ def counted(
     """A count with its step, and two commands from before it, of two products."""
     kept = f'{{"computation": {second}}}' if second else None
     put(store, BEFORE, "adjust", "planned")
-    put(store, TARGET, "target", state, COUNT, evidence=kept)
     put(store, STEP, "adjust", state)
     put(store, OTHER, "adjust", "planned", product="prod_2")
-    write(
+    put_target(
         store.path,
-        "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
-        " quantity, as_of, correction, computation, levels, delta, ledger, unread)"
-        " VALUES (?, 'main', 'prod_1', 'var_1', 7, ?, ?, CAST(? AS TEXT),"
-        " CAST(? AS TEXT), -3, 0, 1)",
-        *(TARGET, NOW, STEP, reckoned, reckoned),
+        TARGET,
+        state="adjusting" if state == "planned" else state,
+        payload=COUNT,
+        evidence=kept,
+        as_of=NOW,
+        correction=STEP,
+        created_at=NOW,
+        due_at=NOW,
+        delta=-3,
+        ledger=0,
+        unread=1,
     )
+    reckon = (
+        "UPDATE stock_targets SET computation = CAST(? AS TEXT),"
+        " levels = CAST(? AS TEXT)"
+    )
+    write(store.path, reckon, reckoned, reckoned)
 
 
 def prepare(command: Command, mirror: MatchReader) -> Sendable | Transition:
@@ -151,8 +155,9 @@ async def test_its_product_is_read_back_with_what_is_known(
     if spoiled == "levels":
         write(store.path, "UPDATE stock_targets SET levels = CAST(? AS TEXT)", broken)
     else:
-        change = f"UPDATE commands SET {spoiled} = CAST(? AS TEXT)"  # noqa: S608 - ours
-        write(store.path, f"{change} WHERE id IN (?, ?)", broken, TARGET, STEP)
+        for table, id_ in (("stock_targets", TARGET), ("commands", STEP)):
+            change = f"UPDATE {table} SET {spoiled} = CAST(? AS TEXT)"  # noqa: S608 - ours
+            write(store.path, f"{change} WHERE id = ?", broken, id_)
     told: list[str] = []
     listening = logger.add(told.append, format="{extra[action]}")
     try:
@@ -171,7 +176,7 @@ async def test_a_person_is_shown_the_rest_of_it(
     broken: bytes, store: SqliteStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted(store, broken)
-    write(store.path, "UPDATE commands SET evidence = CAST(? AS TEXT)", broken)
+    write(store.path, "UPDATE stock_targets SET evidence = CAST(? AS TEXT)", broken)
     with database_at(store.path).reader() as known:
         found = known.command(TARGET[:8])
     assert found is not None

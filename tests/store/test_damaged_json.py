@@ -30,7 +30,7 @@ from backhaul.store.sqlite.connections import Connection
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
-from scenes.databases import arrive, rows, started_store, take, write
+from scenes.databases import arrive, put_target, rows, started_store, take, write
 
 if TYPE_CHECKING:
     import sqlite3
@@ -153,30 +153,29 @@ async def test_what_is_no_text_any_more_stops_no_other(
 
 
 @pytest.mark.parametrize("column", ["target", "lane", "instance"])
-@pytest.mark.parametrize("restored", [True, False])
-async def test_nor_does_it_stop_a_restored_database_or_its_counts(
-    column: str, restored: bool, store: SqliteStore
+async def test_nor_does_it_stop_a_restored_database(
+    column: str, store: SqliteStore
 ) -> None:
-    kind = "adjust" if restored else "target"
-    said = '{"variant_id": "var_1", "quantity": 7, "as_of": ""}'
     for id_ in (BAD, GOOD):
-        put(store, id_, "planned", said, (kind, "prod_1"), lane=f"product:{id_}")
-        counted = (
-            "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
-            " quantity, as_of) VALUES (?, 'main', 'prod_1', 'var_1', 7, '')"
-        )
-        write(store.path, counted, id_)
+        put(store, id_, "planned", ADJUST, lane=f"product:{id_}")
     change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
     write(store.path, change, b"b\xff", BAD)
-    if restored:
-        await store.tags.record_tags(
-            "main", [TaggedAdjustment("f" * 32, "adj_1", ())], adopt=True
-        )
-        assert states(store) == {"b": "parked", "c": "uncertain"}
-    else:
-        due = await store.targets.due("main", 9)
-        assert [target.command.id for target in due] == [GOOD]
-        assert states(store) == {"b": "parked", "c": "planned"}
+    await store.tags.record_tags(
+        "main", [TaggedAdjustment("f" * 32, "adj_1", ())], adopt=True
+    )
+    assert states(store) == {"b": "parked", "c": "uncertain"}
+
+
+@pytest.mark.parametrize("column", ["product_id", "instance", "payload"])
+async def test_a_damaged_count_stops_no_other(column: str, store: SqliteStore) -> None:
+    for id_ in (BAD, GOOD):
+        put_target(store.path, id_)
+    change = f"UPDATE stock_targets SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    write(store.path, change, b"b\xff", BAD)
+    due = await store.targets.due("main", 9)
+    assert [target.id for target in due] == [GOOD]
+    states = "SELECT substr(id, 1, 1), state FROM stock_targets ORDER BY id"
+    assert rows(store.path, states) == [("b", "parked"), ("c", "waiting")]
 
 
 async def test_what_cannot_be_made_ready_lets_the_others_leave(
@@ -279,13 +278,7 @@ async def test_a_damaged_step_of_a_count_is_known_by_its_id(
     """A foreign movement it would be taken for, and be made good a second time."""
     moved = payloads.stock_change(at=1, adjustment_id="adj_1")
     await take(store, payloads.envelope("inventory/level_update", moved))
-    put(store, GOOD, "applied", ADJUST, ("target", "prod_1"))
-    write(
-        store.path,
-        "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
-        " quantity, as_of) VALUES (?, 'main', 'prod_1', 'var_1', 7, '')",
-        GOOD,
-    )
+    put_target(store.path, GOOD, state="applied")
     put(store, step_id("main", "books", GOOD, 0), "applied", damaged, effect="adj_1")
     shelf = asked(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
     assert [movement.is_correction for movement in shelf.movements] == [True]

@@ -290,7 +290,7 @@ async def test_what_was_told_in_a_dry_run_before_is_told_no_more(
 
 def free(path: Path) -> set[str]:
     """Return who may leave by the promise: the first of each lane with none away."""
-    query = "SELECT lane, id, state, held FROM commands WHERE kind != 'target'"
+    query = "SELECT lane, id, state, held FROM commands"
     first: dict[str, str] = {}
     away = set()
     for lane, id_, state, held in rows(path, f"{query} ORDER BY seq"):
@@ -323,7 +323,7 @@ async def test_whatever_moves_the_first_of_each_lane_leaves_and_no_other(
     async with counted(path) as (store, _):
         for _ in range(80):
             for _ in range(chance.randrange(3)):
-                kind = chance.choice(["fulfill", "cancel", "target"])
+                kind = chance.choice(["fulfill", "cancel"])
                 await plan(store, kind, chance.choice(["ord_1", "ord_2"]))
             meddle(path, chance)
             expected = free(path)
@@ -335,7 +335,6 @@ async def test_whatever_moves_the_first_of_each_lane_leaves_and_no_other(
 def flagged(path: Path) -> list[str]:
     query = (
         "SELECT id FROM commands WHERE state = 'planned' AND held = 0 AND behind = 0"
-        " AND kind != 'target'"
     )
     return [row[0] for row in rows(path, query)]
 
@@ -359,6 +358,7 @@ async def test_a_database_from_before_knows_who_waits(tmp_path: Path) -> None:
         await settle(store, (await claimed(store))[0], Cause.UNKNOWN, due_at=ALWAYS)
         for target in ("ord_1", "ord_2", "ord_2", "ord_3"):
             await plan(store, "fulfill", target)
+    write(path, "DROP VIEW commands_and_targets")
     for name in ("planned", "moved", "removed"):
         write(path, f"DROP TRIGGER commands_{name}")
     write(path, "DROP INDEX commands_free")

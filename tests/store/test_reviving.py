@@ -12,7 +12,7 @@ from backhaul.store.operations import AuditEntry
 from backhaul.store.sqlite import file_backup
 from backhaul.store.sqlite.restoring import restore
 from scenes.commands import plan
-from scenes.databases import started_store, write
+from scenes.databases import put_target, started_store, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,17 +108,12 @@ async def test_of_a_command_that_was_on_its_way_it_is_said_that_it_must_wait(
 
 
 async def counted(store: SqliteStore) -> tuple[str, str]:
-    """Let a count stand behind its adjustment; return both commands."""
-    count = await plan(store, "adjust", "prod_1")
+    """Let a count stand behind its adjustment; return the ids of both."""
+    count = "a" * 32
+    put_target(store.path, count, as_of="2026-03-01T12:00:00.000Z")
     step = await plan(store, "adjust", "prod_1")
-    write(store.path, "UPDATE commands SET kind = 'target' WHERE id = ?", count)
-    write(
-        store.path,
-        "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
-        " quantity, as_of, correction, unread)"
-        " VALUES (?, 'main', 'prod_1', 'var_1', 7, '2026-03-01T12:00:00.000Z', ?, 0)",
-        *(count, step),
-    )
+    stands_behind = "UPDATE stock_targets SET state = 'adjusting', correction = ?"
+    write(store.path, stands_behind, step)
     return count, step
 
 

@@ -9,7 +9,7 @@ KINDS = ("cancel", "fulfill", "adjust")
 
 
 class Kind(StrEnum):
-    """What a command requests; a stock target is sent as adjustments."""
+    """What a command requests, and a stock target, which is sent as adjustments."""
 
     FULFILL = "fulfill"
     CANCEL = "cancel"

@@ -157,7 +157,7 @@ _TABLES = {
     """,
     "scans": """
         SELECT r.received_at AS began, c.settled_at AS ended
-        FROM records r JOIN commands c ON c.id = r.command_id
+        FROM records r JOIN commands_and_targets c ON c.id = r.command_id
         WHERE r.store = :store AND r.instance = :scanner AND c.state = 'applied'
     """,
 }
@@ -166,10 +166,10 @@ _PROGRESS = """
            (SELECT count(*) FROM commands WHERE kind = 'fulfill' AND state = 'applied'),
            (SELECT count(*) FROM commands WHERE kind = 'cancel' AND state = 'applied'),
            (SELECT count(*) FROM commands WHERE kind = 'adjust' AND state = 'applied'),
-           (SELECT count(*) FROM commands WHERE state = 'parked'),
+           (SELECT count(*) FROM commands_and_targets WHERE state = 'parked'),
            (SELECT coalesce(max(id), 0) FROM inbox)
              - (SELECT coalesce(max(id), 0) FROM event_outcomes),
-           (SELECT count(*) FROM commands
+           (SELECT count(*) FROM commands_and_targets
              WHERE state IN ('planned', 'sending', 'uncertain')),
            (SELECT count(*) FROM records WHERE state = 'waiting'),
            (SELECT count(*) FROM deliveries
@@ -188,7 +188,7 @@ _COUNTED = """
       SELECT max(at) AS at FROM (SELECT :at AS at UNION ALL SELECT at FROM stock_ledger
         UNION ALL SELECT placed_at FROM orders UNION ALL SELECT cancelled_at FROM orders
         UNION ALL SELECT shipped_at FROM shipments))
-    SELECT count(DISTINCT payload ->> 'variant_id') FROM commands, moved
+    SELECT count(DISTINCT payload ->> 'variant_id') FROM commands_and_targets, moved
     WHERE kind = 'target' AND state = 'applied' AND cause LIKE :causes
       AND payload ->> 'as_of' > moved.at
 """

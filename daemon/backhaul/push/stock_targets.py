@@ -8,38 +8,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from loguru import logger
-from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
-from backhaul.core.lifecycle import Cause, State
-from backhaul.core.stock import (
-    Policy,
-    compute,
-    misdirected_variants,
-    reach_back,
-    review_reason,
-    understand,
-)
+from backhaul.core.stock import Policy, misdirected_variants, reach_back
+from backhaul.core.stock_decision import ROUNDS_SECONDS, StockReading, Wait
+from backhaul.core.target_lifecycle import OPEN, TargetState
 from backhaul.errors import Busy, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push.retry_store import retry_until_stored
 from backhaul.runtime.loop import Loop, seconds_until
-from backhaul.store.commands import Transition
-from backhaul.store.stock_targets import Adjust, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from backhaul.core.stock import Computation, ProductStock, StockSnapshot
+    from backhaul.core.stock import ProductStock
+    from backhaul.core.stock_decision import Target
     from backhaul.runtime.signals import StoreContext
-    from backhaul.store.matching import Command
-    from backhaul.store.stock_targets import Reading, Target, Targets
+    from backhaul.store.stock_targets import Reading, Targets
 
 AT_ONCE = 4
-ROUNDS_SECONDS = (0.5, 2.0, 5.0)
-"""Waits before stock is read again whose movements are not known."""
-EFFECT_SECONDS = 5.0
 REPORTED_AFTER = 3
 """Failed reads in a row before they are logged; fewer may be a short outage."""
 RETRY_BASE_SECONDS = 1.0
@@ -112,17 +100,17 @@ class TargetWorker:
         async with asyncio.TaskGroup() as group:
             for reading in readings:
                 later = partial(self._read_later, reading)
-                work = self._attempt(reading.target, self._read_back(reading), later)
+                work = self._attempt(reading, self._read_back(reading), later)
                 group.create_task(work)
             for target in targets:
                 later = partial(self._wait, target)
-                work = self._attempt(target.command, self._work(target), later)
+                work = self._attempt(target, self._work(target), later)
                 group.create_task(work)
         return len(readings) + len(targets)
 
     async def _attempt(
         self,
-        command: Command,
+        about: Target | Reading,
         work: Coroutine[None, None, None],
         later: Callable[[str, str], Awaitable[None]],
     ) -> None:
@@ -132,19 +120,19 @@ class TargetWorker:
         except Busy:
             raise
         except Exception as error:  # noqa: BLE001 - it must not stop all other counts
-            failures = self._bugs[command.id] = self._bugs.get(command.id, 0) + 1
+            failures = self._bugs[about.id] = self._bugs.get(about.id, 0) + 1
             reason = f"cannot be processed: {type(error).__name__}: {error}"
             if failures == 1:
                 logger.bind(
-                    action="target.failed", store=self._store, command=command.id
+                    action="target.failed", store=self._store, command=about.id
                 ).opt(exception=error).error(
                     "stock count of product {} {}; Backhaul keeps retrying",
-                    command.target,
+                    about.product_id,
                     reason,
                 )
             await later(reason, self._after(failures))
         else:
-            self._bugs.pop(command.id, None)
+            self._bugs.pop(about.id, None)
 
     async def _is_stopped(self) -> bool:
         reason = await self._targets.stopped(self._store)
@@ -160,9 +148,9 @@ class TargetWorker:
         return self._stopped
 
     async def _work(self, target: Target) -> None:
-        policy = self._policies.get(target.command.instance, Policy())
-        since, product = reach_back(target.count, policy), target.command.target
-        began = to_text(self._clock.now())
+        policy = self._policies.get(target.instance, Policy())
+        since, product = reach_back(target.count, policy), target.product_id
+        began_at = to_text(self._clock.now())
         try:
             seen = await self._see(product, since, target.tries)
         except TROUBLE as error:
@@ -171,10 +159,9 @@ class TargetWorker:
         self._failures.pop(product, None)
         if self._on_hold():
             return  # the history may show adjustments that are not known here
-        decide = partial(self._decide, target, policy, seen)
-        level = seen.levels.get(target.variant_id, 0)
-        studied_at = began if seen.is_studied else None
-        write = partial(self._targets.decide, target, level, since, studied_at, decide)
+        names_level = self._sends_expected_stock()
+        reading = StockReading(seen, policy, since, began_at, names_level)
+        write = partial(self._targets.decide, target, reading)
         state, reason = await retry_until_stored(write, self._store, self._clock)
         self._log_state(target, state, reason)
         self._adjustment_planned.emit()
@@ -184,40 +171,12 @@ class TargetWorker:
             return await self._reader.read_with_history(product, since)
         return await self._reader.read_levels(product)
 
-    def _decide(
-        self, target: Target, policy: Policy, seen: ProductStock, stock: StockSnapshot
-    ) -> Adjust | Wait | Transition:
-        """Decide what to do about a stock count, from the snapshot of its variant."""
-        if target.variant_id not in seen.levels:
-            reason = "the platform does not show this variant of the product"
-            return self._not_understood(target, reason)
-        stock = replace(stock, is_proved=seen.is_proved, is_studied=seen.is_studied)
-        understood = understand(target.count, stock)
-        if isinstance(understood, str):
-            return self._not_understood(target, understood)
-        computation = compute(target.count, understood, policy)
-        problem = review_reason(computation, policy, self._clock.now())
-        if problem and not target.is_allowed:
-            return _parked(problem, computation)
-        if computation.delta and computation.level + computation.delta < 0:
-            reason = f"{computation.in_words()}; waits for pending adjustments"
-            return Wait(reason, self._in(EFFECT_SECONDS), counts=False)
-        expected = computation.level if self._sends_expected_stock() else None
-        return Adjust(computation, expected, seen.levels)
-
-    def _not_understood(self, target: Target, reason: str) -> Wait | Transition:
-        if target.tries < len(ROUNDS_SECONDS):
-            seconds = ROUNDS_SECONDS[target.tries]
-            return Wait(reason, self._in(seconds), counts=True)
-        said = f"{reason}, after {len(ROUNDS_SECONDS)} more rounds of reading"
-        return Transition((Cause.UNDECIDABLE,), said)
-
     def _in(self, seconds: float) -> str:
         return to_text(self._clock.now() + timedelta(seconds=seconds))
 
     async def _unread(self, target: Target, error: Exception) -> None:
         """Retry a stock count later whose product cannot be read."""
-        product = target.command.target
+        product = target.product_id
         due_at = self._failed(product, error)
         await self._wait(target, f"the product cannot be read: {error}", due_at)
 
@@ -251,7 +210,7 @@ class TargetWorker:
 
     async def _read_back(self, reading: Reading) -> None:
         """Verify that an adjustment moved its own variant and no other."""
-        product = reading.target.target
+        product = reading.product_id
         try:
             seen = await self._see(product, reading.as_of, reading.tries)
         except TROUBLE as error:
@@ -269,7 +228,7 @@ class TargetWorker:
             return
         if moved:
             reason = (
-                f"the adjustment of target {reading.target.id[:8]} for variant"
+                f"the adjustment of target {reading.id[:8]} for variant"
                 f" {reading.variant_id} moved {', '.join(moved)} of product {product}"
             )
             await self._targets.stop(self._store, reason)
@@ -282,18 +241,14 @@ class TargetWorker:
         write = partial(self._targets.read_back, reading, due_at)
         await retry_until_stored(write, self._store, self._clock)
 
-    def _log_state(self, target: Target, state: State, reason: str) -> None:
-        if state is State.PLANNED:
+    def _log_state(self, target: Target, state: TargetState, reason: str) -> None:
+        if state in OPEN:
             return
-        level = "WARNING" if state is State.PARKED else "INFO"
-        command = target.command
-        logger.bind(
-            action=f"target.{state}", store=self._store, command=command.id
-        ).log(
-            level, "stock count of product {} is {}: {}", command.target, state, reason
+        level = "WARNING" if state is TargetState.PARKED else "INFO"
+        logger.bind(action=f"target.{state}", store=self._store, command=target.id).log(
+            level,
+            "stock count of product {} is {}: {}",
+            target.product_id,
+            state,
+            reason,
         )
-
-
-def _parked(problem: str, computation: Computation) -> Transition:
-    reason = f"{problem}; {computation.in_words()}"
-    return Transition((Cause.UNDECIDABLE,), reason)

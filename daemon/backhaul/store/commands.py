@@ -381,6 +381,11 @@ class Decision(Struct, frozen=True):
     who: str
     reason: str
 
+    def in_words(self) -> str:
+        """Return the reason of the command's new state."""
+        detail = f": {self.reason}" if self.reason else ""
+        return f"{self.verb} by {self.who}{detail}"
+
 
 class Decisions(Protocol):
     """The transitions that operators decide."""

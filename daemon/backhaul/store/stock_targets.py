@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from backhaul.core.lifecycle import State
-    from backhaul.core.stock import Computation, Count, StockSnapshot
-    from backhaul.store.commands import Transition
-    from backhaul.store.matching import Command
+    from backhaul.core.stock_decision import StockReading, Target, Wait
+    from backhaul.core.target_lifecycle import TargetState
     from backhaul.store.operations import AuditEntry
-
-
-class Target(Struct, frozen=True):
-    """A stock count that Backhaul has not applied yet.
-
-    `is_allowed` is True if an operator resent it, so that its size needs no review.
-    `tries` counts the reads without a usable result since the last usable one.
-    """
-
-    command: Command
-    variant_id: str
-    count: Count
-    tries: int
-    is_allowed: bool
-
-
-class Adjust(Struct, frozen=True):
-    """Plan the adjustment. `expects` is the level that the request names, if any.
-
-    `levels` are those of all variants of the product, as they were read.
-    """
-
-    computation: Computation
-    expects: int | None
-    levels: Mapping[str, int]
-
-
-class Wait(Struct, frozen=True):
-    """Try again at `due_at`. `counts` is True if such waits are limited in number."""
-
-    reason: str
-    due_at: str
-    counts: bool
-
-
-Decide: TypeAlias = "Callable[[StockSnapshot], Adjust | Wait | Transition]"
 
 
 class Reading(Struct, frozen=True):
     """A product to read back after an adjustment of `variant_id` by `delta`.
 
-    `as_of` is the time of the stock count.
+    `id` is that of the stock target, `as_of` the time of its count.
     """
 
-    target: Command
+    id: str
+    store: str
+    product_id: str
     variant_id: str
     delta: int
     tries: int
@@ -89,18 +53,11 @@ class Targets(Protocol):
         ...
 
     async def decide(
-        self,
-        target: Target,
-        level: int,
-        since: str,
-        studied_at: str | None,
-        decide: Decide,
-    ) -> tuple[State, str]:
-        """Load the snapshot of the variant and do what `decide` returns, atomically.
+        self, target: Target, reading: StockReading
+    ) -> tuple[TargetState, str]:
+        """Decide about a target from what was read, and do it, in one transaction.
 
-        `level` is the level that the platform showed. The snapshot has the movements
-        from `since` on. `studied_at` is when the read of the platform's history began,
-        None if the history was not read. Returns the target's state and its reason.
+        Returns the target's state and its reason.
         """
         ...
 

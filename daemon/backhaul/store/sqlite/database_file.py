@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
 
 _APPLIED = """
-    SELECT DISTINCT kind FROM commands
+    SELECT DISTINCT kind FROM commands_and_targets
     WHERE store = :store AND state = 'applied'
 """
 _LAST_EVENT = "SELECT coalesce(max(id), 0) FROM inbox"

@@ -42,7 +42,7 @@ _PAUSED = "SELECT job, store FROM job_state WHERE paused_at IS NOT NULL"
 # The last decision of an operator on each command, if its state is still that one.
 _DECIDED = """
     SELECT c.id, a.action FROM audit a
-    JOIN commands c ON c.id = a.command_id AND c.state = a.state_after
+    JOIN commands_and_targets c ON c.id = a.command_id AND c.state = a.state_after
     WHERE a.id IN (SELECT max(id) FROM audit WHERE command_id IS NOT NULL
                    GROUP BY command_id)
     ORDER BY c.seq
@@ -132,7 +132,7 @@ def _to_decide(new: sqlite3.Connection, command: str) -> tuple[str, str]:
     step = adjustments.adjustment_of(new, command)
     if step is not None and step[1] in adjustments.UNDECIDED:
         return step
-    query = "SELECT state FROM commands WHERE id = ?"
+    query = "SELECT state FROM commands_and_targets WHERE id = ?"
     (state,) = new.execute(query, (command,)).fetchone() or ("",)
     return command, state
 
@@ -150,7 +150,11 @@ def _missing(
     return sorted({*there.execute(query)} - {*here.execute(query)})
 
 
-COUNTED = ("inbox", "orders", "products", "customers", "commands")
+COUNTED = {
+    **{table: table for table in ("inbox", "orders", "products", "customers")},
+    "commands": "commands_and_targets",
+}
+"""What a restore counts, each with its table."""
 
 
 def drill(backup: Path, clock: Clock) -> Restored:
@@ -367,8 +371,8 @@ def _free(name: str) -> Path:
 def _contents(database: Path) -> tuple[dict[str, int], str | None]:
     with file_backup.open_read_only(database) as connection:
         rows = {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constants
-            for table in COUNTED
+            name: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constants
+            for name, table in COUNTED.items()
         }
         (newest,) = connection.execute("SELECT max(received_at) FROM inbox").fetchone()
     return rows, newest

@@ -40,6 +40,7 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
     "customers": ("store", "id"),
     "events": ("id",),
     "commands": ("seq",),
+    "stock_targets": ("seq",),
     "attempts": ("id",),
     "records": ("id",),
     "quarantine": ("id",),

@@ -9,7 +9,6 @@ import msgspec
 from backhaul.core.lifecycle import OPEN, Cause
 from backhaul.store.sql.dialect import document_of, intact
 from backhaul.store.sql.mirror.write import is_erased
-from backhaul.store.sql.stock_targets import adjustments
 
 if TYPE_CHECKING:
     from backhaul.core.lifecycle import State
@@ -141,8 +140,7 @@ def merged_evidence(
     """Return a command's evidence after a transition; None if it does not change.
 
     The evidence of a command that was parked or rejected stays in `earlier`: when and
-    why, the bytes last sent by then, and what was read. A stock target has no such
-    history.
+    why, the bytes last sent by then, and what was read.
     """
     state = command.state
     is_left = state not in OPEN or Cause.PERSON_PARKS in change.causes
@@ -152,7 +150,7 @@ def merged_evidence(
     evidence, *verdict = connection.execute(_KNOWN, values).fetchone()
     known = document_of(evidence)
     earlier: list[dict[str, Any]] = known.pop("earlier", [])
-    if is_left and command.kind != adjustments.KIND:
+    if is_left:
         earlier = [*earlier, _verdict(state, known, *verdict)]
     if earlier:
         now = (change.evidence or known) | {"earlier": earlier}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.lifecycle import Cause
+from backhaul.core.target_lifecycle import TargetCause
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,
@@ -13,10 +14,11 @@ from backhaul.store.commands import (
     require_possible,
 )
 from backhaul.store.sql.commands import planning
-from backhaul.store.sql.commands.rows import COLUMNS, to_command
+from backhaul.store.sql.commands.rows import columns, to_command
 from backhaul.store.sql.commands.transitions import apply_transition
 from backhaul.store.sql.family import Family, write
-from backhaul.store.sql.stock_targets import adjustments
+from backhaul.store.sql.stock_targets import adjustments, rows
+from backhaul.store.sql.stock_targets.rows import KIND
 
 if TYPE_CHECKING:
     from backhaul.core.lifecycle import State
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.sql.family import Connection
 
-_FIND = f"SELECT {COLUMNS} FROM commands WHERE id = :id"  # noqa: S608 - constants
+_FIND = f"""
+    SELECT {columns("c")} FROM commands_and_targets c WHERE id = :id
+"""  # noqa: S608 - constants
 _SENT_AT = "SELECT sent_at FROM commands WHERE seq = :seq"
 # For the reason that the operator saw, and no other, the command is not parked again.
 _ACCEPT = "UPDATE commands SET accepted = reason WHERE seq = :seq AND state = 'parked'"
@@ -53,8 +57,11 @@ class SqlDecisions(Family):
         command = _find(connection, decision.command)
         require_possible(command, decision.verb)
         _require_still(command, shown)
-        adjustments.require_no_open_adjustment(connection, command)
-        _move(connection, command, decision, now)
+        if command.kind == KIND:
+            adjustments.require_no_open_adjustment(connection, command.id)
+            _move_target(connection, command, decision, now)
+        else:
+            _move(connection, command, decision, now)
         moved = _find(connection, decision.command)
         entry = {
             "at": now,
@@ -97,13 +104,25 @@ def _move(
     if decision.verb == RESTOCK_UNSHIPPED:
         payload = {**command.payload, "restock": False, "restock_unshipped": True}
         planning.rewrite_payload(connection, command, payload)
-    detail = f": {decision.reason}" if decision.reason else ""
-    reason = f"{decision.verb} by {decision.who}{detail}"
+    reason = decision.in_words()
     apply_transition(connection, command, Transition((cause,), reason, now), now)
-    if cause is Cause.PERSON_RESENDS and command.kind == adjustments.KIND:
-        adjustments.recalculate_resent(connection, command.id, reason, now)
     if cause in _RESETTING:
         connection.execute(_RESET_CHECKS, place)
+
+
+def _move_target(
+    connection: Connection, command: Command, decision: Decision, now: str
+) -> None:
+    cause, reason = cause_of(decision.verb), decision.in_words()
+    if cause is Cause.PERSON_ASKS:
+        raise BackhaulError(
+            f"stock target {command.id[:8]} is never sent, so a check would find"
+            " nothing; resend or discard it"
+        )
+    moved = TargetCause(cause)
+    rows.transition(connection, command.id, moved, now, reason=reason, due_at=now)
+    if cause is Cause.PERSON_RESENDS:
+        adjustments.recalculate_resent(connection, command.id, reason, now)
 
 
 def _require_sent(connection: Connection, command: Command) -> None:

@@ -11,6 +11,7 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands.restore_adoption import initial_state
 from backhaul.store.sql.mirror.shipped_units import out_by_line
+from backhaul.store.sql.stock_targets.rows import NEXT_SEQ
 
 if TYPE_CHECKING:
     from backhaul.store.commands import Transition
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 
 RESTOCK_REASON = "RESTOCK"
 """The reason of an adjustment that restocks what a cancellation did not."""
-_PLAN = """
-    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+_PLAN = f"""
+    INSERT INTO commands (seq, id, store, kind, target, lane, state, payload, cause,
                           instance, created_at, due_at, reason, settled_at, sent_at,
                           effect_id, evidence, digest)
-    VALUES (:id, :store, :kind, :target, :lane, :state, :payload, :cause,
+    VALUES ({NEXT_SEQ}, :id, :store, :kind, :target, :lane, :state, :payload, :cause,
             :instance, :now, :now, :reason, :settled_at, :sent_at,
             :effect_id, :evidence, :digest)
     ON CONFLICT (id) DO NOTHING
-"""
+"""  # noqa: S608 - constants
 _REWRITE = "UPDATE commands SET payload = :payload, digest = :digest WHERE seq = :seq"
 _LINES = """
     SELECT id, product_id, variant_id, quantity, fulfilled_quantity FROM order_items

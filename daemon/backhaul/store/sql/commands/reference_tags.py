@@ -35,7 +35,7 @@ from backhaul.store.sql.dialect import (
     same,
 )
 from backhaul.store.sql.family import Family, write
-from backhaul.store.sql.stock_targets import late_adjustments
+from backhaul.store.sql.stock_targets import clock_changes, late_adjustments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ RESTORED = "the database was restored; the command may have been sent before tha
 _LATE = "the platform's stock history shows our reference tag: the command took effect"
 _OPEN = f"""
     SELECT {COLUMNS} FROM commands
-    WHERE store = :store AND state = 'planned' AND kind != 'target'
+    WHERE store = :store AND state = 'planned'
 """  # noqa: S608 - constants
 _FIND = f"SELECT {COLUMNS} FROM commands WHERE id = :command AND store = :store"  # noqa: S608 - constants
 _KNOWN = """
@@ -84,19 +84,6 @@ _CATCH_UP = f"""
     WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
       AND (created_at > :now OR due_at > :longest)
 """  # noqa: S608 - constants
-# A count applied while the clock was ahead would be newer than every count until then,
-# and include every command until then. Finding such counts among many takes long: at a
-# start, the newest commands show whether there can be any. They are dated just before
-# now, so that a count of this very millisecond is newer.
-_IS_AHEAD = """
-    SELECT 1 FROM (SELECT created_at FROM commands ORDER BY seq DESC LIMIT 1000) n
-    WHERE n.created_at > :now LIMIT 1
-"""
-_COUNTED_AHEAD = """
-    UPDATE stock_targets SET as_of = :just_before
-    WHERE store = :store AND as_of > :now AND command_id IN (
-        SELECT id FROM commands WHERE state = 'applied')
-"""
 # A command whose request never arrived twice has no double parcel. A parcel may belong
 # to an uncertain command of the order.
 _TWICE = f"""
@@ -175,17 +162,15 @@ class SqlHistoryTags(Family):
     ) -> None:
         values = self._times(store, longest_seconds) | {"seconds": -round(seconds, 3)}
         connection.execute(_SHIFT, values)
-        connection.execute(_COUNTED_AHEAD, values)
+        clock_changes.shift(connection, values)
 
     @write
     def catch_up(
         self, connection: Connection, store: str, longest_seconds: float
     ) -> None:
         values = self._times(store, longest_seconds)
-        is_ahead = connection.execute(_IS_AHEAD, values).fetchone()
         connection.execute(_CATCH_UP, values)
-        if is_ahead:
-            connection.execute(_COUNTED_AHEAD, values)
+        clock_changes.catch_up(connection, values)
 
     def _times(self, store: str, longest_seconds: float) -> dict[str, object]:
         now = from_text(self._now())

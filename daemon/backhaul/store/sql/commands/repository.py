@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection, Engine
 
 # A command may leave if no earlier one of its ordering key is open. These do not block
-# later ones: a command on hold for its order or a dry run, and a stock target, whose
-# calculation includes whatever leaves before its adjustment. Triggers keep `behind`,
+# later ones: a command on hold for its order or a dry run. Triggers keep `behind`,
 # which says the same, so that a claim skips the commands that wait for their turn.
 DUE = f"""
     SELECT {columns("c")} FROM commands c
@@ -42,7 +41,7 @@ DUE = f"""
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending', 'uncertain')
-          AND o.kind != 'target' AND o.held = 0)
+          AND o.held = 0)
     AND NOT {HOLDS}
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants

@@ -51,9 +51,8 @@ _UNKNOWN_ADJUSTMENTS = f"""
           AND coalesce({member("m.value", "$.variant_id")}, :variant) = :variant)
 """  # noqa: S608 - constants
 _COUNTS = """
-    SELECT c.store, c.instance, c.id, t.round
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    WHERE t.store = :store AND t.variant_id = :variant
+    SELECT store, instance, id, round FROM stock_targets
+    WHERE store = :store AND variant_id = :variant
 """
 _ADOPTED = """
     SELECT evidence, adjustment_id FROM adopted

@@ -17,7 +17,7 @@ from backhaul.store.operations import (
     OrphanedWork,
     ParkedDelivery,
 )
-from backhaul.store.sql.commands.queries import ABOUT
+from backhaul.store.sql.commands.queries import ABOUT, IS_PARKED
 from backhaul.store.sql.dialect import contains, elements, greatest, least
 from backhaul.store.sql.family import Family, read
 from backhaul.store.sql.inbox import unreadable_orders
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _OPEN = "state IN ('planned', 'sending', 'uncertain')"
+_OPEN_TARGET = "state IN ('waiting', 'adjusting')"
 # From each name to the next one in the index, past all open commands of one store.
 _STORES = f"""
     WITH RECURSIVE named(store) AS (
@@ -42,17 +43,27 @@ _STORES = f"""
       UNION ALL
       SELECT (SELECT min(c.store) FROM commands c
               WHERE c.{_OPEN} AND c.store > named.store)
-      FROM named WHERE store IS NOT NULL)
+      FROM named WHERE store IS NOT NULL),
+    counted(store) AS (
+      SELECT min(store) FROM stock_targets WHERE {_OPEN_TARGET}
+      UNION ALL
+      SELECT (SELECT min(t.store) FROM stock_targets t
+              WHERE t.{_OPEN_TARGET} AND t.store > counted.store)
+      FROM counted WHERE store IS NOT NULL)
     SELECT store FROM named WHERE store IS NOT NULL
+    UNION SELECT store FROM counted WHERE store IS NOT NULL
 """  # noqa: S608 - constants
 _OTHERS = f"store NOT IN (SELECT value FROM {elements(':stores', '$')})"  # noqa: S608 - a fragment
 _COUNTS = f"""
     SELECT store, sum(commands) AS commands, sum(counts) AS counts,
            sum(events) AS events
     FROM (
-      SELECT store, count(*) FILTER (WHERE kind != 'target') AS commands,
-             count(*) FILTER (WHERE kind = 'target') AS counts, 0 AS events
+      SELECT store, count(*) AS commands, 0 AS counts, 0 AS events
       FROM commands WHERE {_OPEN} AND {_OTHERS}
+      GROUP BY store
+      UNION ALL
+      SELECT store, 0, count(*), 0
+      FROM stock_targets WHERE {_OPEN_TARGET} AND {_OTHERS}
       GROUP BY store
       UNION ALL
       SELECT store, 0, 0, count(*) FROM inbox
@@ -80,7 +91,7 @@ def of_other_stores(
 
 _PARKED = f"""
     SELECT id, store, kind, target, reason, {ABOUT}
-    FROM commands c WHERE state = 'parked' ORDER BY seq
+    FROM commands_and_targets c WHERE {IS_PARKED} ORDER BY seq
 """  # noqa: S608 - a fragment
 REPEATED = 5
 """After so many inconclusive attempts the cause may be this command, not an outage."""

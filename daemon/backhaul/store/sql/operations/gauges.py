@@ -37,10 +37,19 @@ _QUERIES = {
         UNION ALL
         SELECT store, kind, state, count(*) FROM commands
         WHERE state = 'parked' GROUP BY 1, 2, 3
+        UNION ALL
+        SELECT store, 'target', 'planned', count(*) FROM stock_targets
+        WHERE state IN ('waiting', 'adjusting') GROUP BY 1
+        UNION ALL
+        SELECT store, 'target', 'parked', count(*) FROM stock_targets
+        WHERE state = 'parked' GROUP BY 1
     """,
     "oldest_command_planned_seconds": f"""
-        SELECT store, {epoch(":now")} - {epoch("min(created_at)")}
-        FROM commands WHERE state = 'planned' AND held = 0 GROUP BY 1
+        SELECT store, {epoch(":now")} - {epoch("min(created_at)")} FROM (
+          SELECT store, created_at FROM commands WHERE state = 'planned' AND held = 0
+          UNION ALL
+          SELECT store, created_at FROM stock_targets WHERE state = 'waiting') planned
+        GROUP BY 1
     """,  # noqa: S608 - fragments
     "objects_in_doubt": "SELECT store, count(*) FROM rereads GROUP BY 1",
     "records_waiting": """

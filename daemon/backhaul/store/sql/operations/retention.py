@@ -33,15 +33,14 @@ _MAY_GO = f"""
     AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.source = 'record'
       AND q.name = r.instance AND q.key = r.key)
     AND (r.state = 'replaced' OR r.state = 'accepted'
-      AND c.state IN ('applied', 'superseded')
-      AND c.seq < (SELECT max(seq) FROM commands)
+      AND t.state IN ('applied', 'superseded')
+      AND t.seq < (SELECT max(seq) FROM stock_targets)
       AND t.correction IS NULL
       AND t.as_of < (SELECT max(as_of) FROM (
-        SELECT n.as_of, o.state
-        FROM stock_targets n JOIN commands o ON o.id = n.command_id
+        SELECT n.as_of, n.state FROM stock_targets n
         WHERE n.variant_id = t.variant_id AND n.store = t.store
         ORDER BY n.as_of DESC LIMIT {NEWEST}) s WHERE s.state = 'applied')
-      AND NOT EXISTS (SELECT 1 FROM audit a WHERE a.command_id = c.id)
+      AND NOT EXISTS (SELECT 1 FROM audit a WHERE a.command_id = t.id)
       AND NOT EXISTS (
         SELECT 1 FROM adopted a JOIN stock_ledger l
           ON l.store = a.store AND l.adjustment_id = a.adjustment_id
@@ -51,8 +50,7 @@ _MAY_GO = f"""
 _NEXT_COUNTS = f"""
     SELECT r.id, r.command_id,
            coalesce(r.caused_at, r.received_at) NOT BETWEEN :before AND :now, {_MAY_GO}
-    FROM records r LEFT JOIN stock_targets t ON t.command_id = r.command_id
-      LEFT JOIN commands c ON c.id = t.command_id
+    FROM records r LEFT JOIN stock_targets t ON t.id = r.command_id
     WHERE r.id > {kv.number(":cursor")}
     ORDER BY r.id LIMIT :limit
 """  # noqa: S608 - constants
@@ -84,8 +82,7 @@ def _delete(connection: Connection, rows: list[tuple[int, str | None]]) -> int:
     records = [{"id": record} for record, _ in rows]
     targets = [{"id": command} for _, command in rows if command is not None]
     connection.executemany("DELETE FROM records WHERE id = :id", records)
-    connection.executemany("DELETE FROM stock_targets WHERE command_id = :id", targets)
-    connection.executemany("DELETE FROM commands WHERE id = :id", targets)
+    connection.executemany("DELETE FROM stock_targets WHERE id = :id", targets)
     return len(rows)
 
 

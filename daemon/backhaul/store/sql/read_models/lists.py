@@ -103,11 +103,11 @@ _RUNS = f"""
 _TARGETS = f"""
     SELECT c.seq, c.id, c.store, c.target, c.state, c.reason, c.created_at, t.quantity,
            t.as_of, t.variant_id, v.sku, l.stock
-    FROM commands c JOIN stock_targets t ON t.command_id = c.id
+    FROM commands_and_targets c JOIN stock_targets t ON t.id = c.id
     LEFT JOIN variants v
       ON v.store = c.store AND v.id = t.variant_id AND {NEWEST}
     LEFT JOIN inventory_levels l ON l.store = c.store AND l.variant_id = t.variant_id
-    WHERE c.kind = 'target' AND (:state IS NULL OR c.state = :state)
+    WHERE (:state IS NULL OR c.state = :state)
       AND (:store IS NULL OR c.store = :store) AND c.seq < :before
     ORDER BY c.seq DESC LIMIT :limit
 """  # noqa: S608 - constants
@@ -203,7 +203,10 @@ class SqlLists:
         return [ListedRecord(*row) for row in self._rows(_LAST_RECORDS, values)]
 
     def stores(self) -> list[str]:
-        found = {row[0] for row in self._rows("SELECT DISTINCT store FROM commands")}
+        found = {
+            row[0]
+            for row in self._rows("SELECT DISTINCT store FROM commands_and_targets")
+        }
         return sorted(found | kv.with_prefix(self._connection, "facts:").keys())
 
     def instances(self) -> list[str]:

@@ -86,7 +86,9 @@ _COUNTS = """
            (SELECT count(*) FROM quarantine WHERE state = 'open') AS quarantined
 """
 _COUNTED = Counts.__struct_fields__[:8]
-_COMMAND_STATES = "SELECT state, count(*) AS commands FROM commands GROUP BY state"
+_COMMAND_STATES = """
+    SELECT state, count(*) AS commands FROM commands_and_targets GROUP BY state
+"""
 # If reads have filled the inbox since, the last use of a secret shows the webhook.
 _LAST_WEBHOOK = """
     SELECT max(at) AS at FROM (
@@ -110,7 +112,10 @@ _CONNECTION = """
             WHERE state = 'parked' AND instance = :name) AS deliveries_parked
 """
 _OLDEST_PLANNED = """
-    SELECT min(created_at) AS at FROM commands WHERE state = 'planned' AND held = 0
+    SELECT min(at) AS at FROM (
+      SELECT min(created_at) AS at FROM commands WHERE state = 'planned' AND held = 0
+      UNION ALL
+      SELECT min(created_at) FROM stock_targets WHERE state = 'waiting') planned
 """
 
 

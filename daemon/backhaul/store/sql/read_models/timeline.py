@@ -144,11 +144,11 @@ _SECONDS = f"""
 _WORK = f"""
     SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
            nullif(r.locator, ''), r.key), r.state, r.reason, NULL, 1
-    FROM records r JOIN commands c ON c.id = r.command_id WHERE {_COMMAND}
+    FROM records r JOIN commands_and_targets c ON c.id = r.command_id WHERE {_COMMAND}
     UNION ALL
     SELECT c.created_at, c.kind, substr(c.id, 1, 8), 'planned', 'by ' || c.cause,
            NULL, 2
-    FROM commands c WHERE {_COMMAND}
+    FROM commands_and_targets c WHERE {_COMMAND}
     UNION ALL
     SELECT coalesce(a.finished_at, a.started_at), 'attempt ' || a.number,
            'of ' || substr(a.command_id, 1, 8),
@@ -170,7 +170,7 @@ _WORK = f"""
     SELECT u.at, u.action, substr(c.id, 1, 8), u.state_after,
            'was ' || u.state_before || ', by ' || u.who || coalesce(
              ': ' || nullif(u.detail, ''), ''), NULL, 3
-    FROM audit u JOIN commands c ON c.id = u.command_id WHERE {_COMMAND}
+    FROM audit u JOIN commands_and_targets c ON c.id = u.command_id WHERE {_COMMAND}
     UNION ALL
     SELECT p.at, 'parcel', p.tracking_number, p.status, 'reported by ' || p.instance,
            NULL, 4
@@ -183,7 +183,7 @@ _WORK = f"""
       AND d.object_id = coalesce(:variant, :object)
     UNION ALL
     SELECT c.settled_at, c.kind, substr(c.id, 1, 8), c.state, c.reason, NULL, 4
-    FROM commands c WHERE c.settled_at IS NOT NULL AND {_COMMAND}
+    FROM commands_and_targets c WHERE c.settled_at IS NOT NULL AND {_COMMAND}
 """  # noqa: S608 - constants
 _STOCK = f"""
     SELECT l.at, 'stock',

@@ -13,13 +13,13 @@ from backhaul.store.sql.dialect import document_of, is_damaged
 from backhaul.store.sql.inbox import quarantine_rows
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.parcel_tracking import track
-from backhaul.store.sql.stock_targets.adjustments import KIND
 from backhaul.store.sql.stock_targets.count_coalescing import (
     replace_older_counts,
     withdraw,
 )
 from backhaul.store.sql.stock_targets.full_lists import conclude_list
 from backhaul.store.sql.stock_targets.repository import plan_target
+from backhaul.store.sql.stock_targets.rows import KIND
 
 if TYPE_CHECKING:
     from backhaul.store.matching import WaitingRecord
@@ -30,6 +30,8 @@ _CONCLUDE = """
     UPDATE records SET state = :state, reason = :reason, command_id = :command
     WHERE id = :id
 """
+_DATE = "UPDATE commands SET caused_at = :at WHERE id = :id"
+_DATE_COUNT = "UPDATE stock_targets SET caused_at = :at WHERE id = :id"
 # An update of the state, even to the same, writes every index over states.
 _KEEP_WAITING = """
     UPDATE records SET reason = :reason WHERE id = :id AND reason != :reason
@@ -93,25 +95,22 @@ class Matching:
     def _plan(self, record: WaitingRecord, found: Matched) -> RecordOutcome:
         connection, now, command = self._connection, self.now, found.command
         cause = f"record {record.instance} {record.locator or record.key}"
-        plan(connection, record.store, record.instance, command, cause, now)
-        self._date_back(record, command.id)
-        if command.kind == KIND:
-            plan_target(connection, record.store, command, now)
+        is_count = command.kind == KIND
+        add = plan_target if is_count else plan
+        add(connection, record.store, record.instance, command, cause, now)
+        self._date_back(record, command.id, _DATE_COUNT if is_count else _DATE)
         self._conclude(record, "accepted", found.note, command.id)
         said = "; ".join(filter(None, (f"{command.kind} {command.target}", found.note)))
         return RecordOutcome(record, "accepted", said)
 
-    def _date_back(self, record: WaitingRecord, command: str) -> None:
+    def _date_back(self, record: WaitingRecord, command: str, date: str) -> None:
         """Record when a record that waited was submitted: later counts include it."""
         (caused_at,) = self._connection.execute(
             "SELECT coalesce(caused_at, received_at) FROM records WHERE id = :id",
             {"id": record.id},
         ).fetchone()
         if caused_at != self.now:
-            self._connection.execute(
-                "UPDATE commands SET caused_at = :at WHERE id = :id",
-                {"at": caused_at, "id": command},
-            )
+            self._connection.execute(date, {"at": caused_at, "id": command})
 
     def _keep(self, record: WaitingRecord, found: Unmatched) -> RecordOutcome:
         connection, reason = self._connection, found.reason

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import AHEAD_SECONDS
+from backhaul.core.target_lifecycle import TRANSITIONS, TargetCause, TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.rows import transition
 from backhaul.store.sql.dialect import Damaged, contains, elements, has, later, member
 from backhaul.store.sql.operations import kv
+from backhaul.store.sql.stock_targets import rows
 
 if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.sql.family import Connection
 
-KIND = "target"
-"""The kind of the command of a stock target, which itself is never sent."""
 _PENDING_KINDS = frozenset({"adjust", "cancel"})
 """Kinds of commands that the calculation of a stock target includes."""
 NEWER = "a newer count arrived"
@@ -36,23 +36,21 @@ A store that sells fast refuses one adjustment or another. A store that refuses 
 them shows another stock than it compares with.
 """
 BASE_SECONDS, LONGEST_SECONDS = 1, 300
-_FOLLOWS: dict[State, dict[State, Cause]] = {
-    State.APPLIED: dict.fromkeys(
-        (State.PLANNED, State.PARKED, State.REJECTED), Cause.PROVED_APPLIED
-    ),
-    State.PARKED: {State.PLANNED: Cause.UNDECIDABLE},
-    State.REJECTED: {State.PLANNED: Cause.REFUSED, State.PARKED: Cause.PERSON_DROPS},
-    State.PLANNED: dict.fromkeys((State.PARKED, State.REJECTED), Cause.PERSON_RESENDS),
+_FOLLOWS: dict[State, TargetCause] = {
+    State.APPLIED: TargetCause.REACHED,
+    State.PARKED: TargetCause.ADJUSTMENT_PARKED,
+    State.REJECTED: TargetCause.ADJUSTMENT_REJECTED,
+    State.PLANNED: TargetCause.ADJUSTMENT_RESUMED,
 }
-"""From the state of the adjustment and the state of the target to the cause."""
+"""From the state of the adjustment to the cause by which its target moves."""
 
 
-def _counted_at(target: str, command: str) -> str:
+def _counted_at(target: str) -> str:
     """Return SQL for when a stock count was made, at the latest when it was submitted.
 
     A stock count dated a day ahead would be newer than all counts until then.
     """
-    submitted = f"{command}.created_at"
+    submitted = f"{target}.created_at"
     return (
         f"CASE WHEN {target}.as_of > {later(submitted, AHEAD_SECONDS)}"
         f" THEN {submitted} ELSE {target}.as_of END"
@@ -61,15 +59,15 @@ def _counted_at(target: str, command: str) -> str:
 
 # The first comparison of times can use an index, the second one is exact.
 _NEWER = f"""
-    SELECT 1 FROM stock_targets n JOIN commands o ON o.id = n.command_id
+    SELECT 1 FROM stock_targets n
     WHERE n.store = t.store AND n.variant_id = t.variant_id
-      AND n.as_of >= {_counted_at("t", "c")}
-      AND ({_counted_at("n", "o")}, n.listed_at, o.seq)
-          > ({_counted_at("t", "c")}, t.listed_at, c.seq)
-      AND o.state NOT IN ('rejected', 'superseded')
+      AND n.as_of >= {_counted_at("t")}
+      AND ({_counted_at("n")}, n.listed_at, n.seq)
+          > ({_counted_at("t")}, t.listed_at, t.seq)
+      AND n.state NOT IN ('discarded', 'superseded')
 """  # noqa: S608 - constants
 OUTDATED = f"EXISTS ({_NEWER})"
-"""Whether the target (c, t) is not the newest of its variant."""
+"""Whether the target `t` is not the newest of its variant."""
 IN_FLIGHT = frozenset({State.SENDING, State.UNCERTAIN})
 """States of an adjustment that was sent and has no outcome yet."""
 UNDECIDED = ("planned", "sending", "uncertain", "parked")
@@ -79,26 +77,26 @@ _INCLUDED = f"""
     SELECT {member("p.value", "$.command")} AS id
     FROM {elements("t.computation", "$.promises")} p
     UNION ALL SELECT {member("p.value", "$.command")} AS id
-    FROM {elements("c.evidence", "$.computation.promises")} p
+    FROM {elements("t.evidence", "$.computation.promises")} p
 """  # noqa: S608 - constants
 _IS_READABLE = f"""
     ({has("t.computation", "$.promises")}
-      OR {has("c.evidence", "$.computation.promises")})
+      OR {has("t.evidence", "$.computation.promises")})
 """
 # Targets whose count was made after a command moved the stock, and that do not include
 # the command.
 _COUNTED = f"""
-    SELECT c.state, t.correction, t.quantity, t.as_of, t.command_id,
+    SELECT t.state, t.correction, t.quantity, t.as_of, t.id,
            {_IS_READABLE}, EXISTS (
              SELECT 1 FROM audit a
              WHERE a.command_id = :id AND a.action = 'commands resend')
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    FROM stock_targets t
     WHERE t.store = :store AND t.product_id = :product
       AND (:variant IS NULL OR t.variant_id = :variant) AND t.as_of >= (
         SELECT coalesce(caused_at, created_at) FROM commands WHERE id = :id)
       AND t.computation IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM ({_INCLUDED}) i WHERE i.id = :id)
-      AND (c.state = 'applied' OR c.state = 'planned' AND t.correction IS NOT NULL)
+      AND t.state IN ('applied', 'adjusting')
       AND NOT {OUTDATED}
 """  # noqa: S608 - constants
 # A command that its calculation includes, and that will not move the stock.
@@ -113,32 +111,33 @@ _BROKEN = f"""
 # be applied, stays. A whole id is in a calculation only as that of a pending move, and
 # a damaged calculation may not be JSON.
 _INCLUDING = f"""
-    SELECT t.quantity, t.as_of, t.command_id
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    LEFT JOIN commands s ON s.id = t.correction
+    SELECT t.quantity, t.as_of, t.id
+    FROM stock_targets t LEFT JOIN commands s ON s.id = t.correction
     WHERE t.store = :store AND (t.product_id = :object OR t.variant_id IN (
         SELECT i.variant_id FROM order_items i
         WHERE i.store = :store AND i.order_id = :object))
-      AND (c.state = 'applied' OR s.state IN ('sending', 'uncertain', 'parked'))
-      AND ({contains("t.computation", ":id")} OR {contains("c.evidence", ":id")})
+      AND (t.state = 'applied' OR s.state IN ('sending', 'uncertain', 'parked'))
+      AND ({contains("t.computation", ":id")} OR {contains("t.evidence", ":id")})
       AND NOT {OUTDATED} LIMIT 1
 """  # noqa: S608 - constants
 _OUTDATED = f"""
     SELECT {OUTDATED}, m.value, ({_BROKEN})
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    LEFT JOIN marks m ON m.name = '{STOPPED}' || t.store
+    FROM stock_targets t LEFT JOIN marks m ON m.name = '{STOPPED}' || t.store
     WHERE t.correction = :id
 """  # noqa: S608 - constants
-_TARGET = """
-    SELECT c.seq, a.id, a.state
-    FROM commands c JOIN stock_targets t ON t.command_id = c.id
-    LEFT JOIN commands a ON a.id = t.correction
-    WHERE c.id = :target
-"""
 _PLANNED_ADJUSTMENT = """
-    SELECT c.seq, c.due_at, t.command_id
+    SELECT c.seq, c.due_at, t.id
     FROM commands c JOIN stock_targets t ON t.correction = c.id
     WHERE c.id = :id AND c.state = 'planned'
+"""
+_FORGET_CALCULATION = """
+    UPDATE stock_targets SET correction = NULL, round = round + 1, computation = NULL,
+      words = NULL
+    WHERE id = :target
+"""
+_RECALCULATE_AT = """
+    UPDATE stock_targets SET due_at = :due_at, reason = :reason
+    WHERE id = :target AND state = 'waiting'
 """
 
 
@@ -151,22 +150,25 @@ def follow(
     command is not the adjustment of a target.
     """
     row = connection.execute(
-        "SELECT t.command_id, c.seq, c.state FROM stock_targets t"
-        " JOIN commands c ON c.id = t.command_id WHERE t.correction = :adjustment",
+        "SELECT id, state FROM stock_targets WHERE correction = :adjustment",
         {"adjustment": adjustment},
     ).fetchone()
     if row is None:
         return
-    target, seq, target_state = row[0], row[1], State(row[2])
+    target = row[0]
     if state is State.SUPERSEDED:
-        _recalculate_later(connection, target, seq, reason, now)
-    elif (cause := _FOLLOWS.get(state, {}).get(target_state)) is not None:
-        reason = _target_reason(connection, target, state, reason)
-        transition(connection, seq, target_state, (cause,), now, reason=reason)
-        connection.execute(
-            "UPDATE stock_targets SET unread = :unread, tries = 0"
-            " WHERE command_id = :target",
-            {"unread": int(state is State.APPLIED), "target": target},
+        _recalculate_later(connection, target, reason, now)
+        return
+    cause = _FOLLOWS.get(state)
+    if cause is not None and (TargetState(row[1]), cause) in TRANSITIONS:
+        rows.transition(
+            connection,
+            target,
+            cause,
+            now,
+            reason=_target_reason(connection, target, state, reason),
+            unread=int(state is State.APPLIED),
+            tries=0,
         )
 
 
@@ -177,43 +179,40 @@ def _target_reason(
     if state is not State.APPLIED:
         return f"its adjustment is {state}: {reason}"
     (words,) = connection.execute(
-        "SELECT words FROM stock_targets WHERE command_id = :target", {"target": target}
+        "SELECT words FROM stock_targets WHERE id = :target", {"target": target}
     ).fetchone()
     return str(words) if words else reason
 
 
 def _recalculate_later(
-    connection: Connection, target: str, seq: int, reason: str, now: str
+    connection: Connection, target: str, reason: str, now: str
 ) -> None:
     """Calculate a target again, or park it after too many refusals."""
     _recalculate(connection, target, reason, now)
-    (rounds,) = connection.execute(
-        "SELECT round FROM stock_targets WHERE command_id = :target", {"target": target}
+    rounds, state = connection.execute(
+        "SELECT round, state FROM stock_targets WHERE id = :target", {"target": target}
     ).fetchone()
+    if state != TargetState.WAITING:
+        return
     if rounds >= MOST_ROUNDS:
-        causes = (Cause.UNDECIDABLE,)
         reason = f"the store refused its adjustment {rounds} times, at last: {reason}"
-        transition(connection, seq, State.PLANNED, causes, now, reason=reason)
+        rows.transition(connection, target, TargetCause.UNDECIDABLE, now, reason=reason)
         return
     seconds = BASE_SECONDS * 2**rounds if rounds > ROUNDS_AT_ONCE else 0
     wait = timedelta(seconds=min(seconds, LONGEST_SECONDS))
     connection.execute(
-        "UPDATE commands SET due_at = :due_at WHERE id = :target AND state = 'planned'",
+        "UPDATE stock_targets SET due_at = :due_at WHERE id = :target",
         {"due_at": to_text(from_text(now) + wait), "target": target},
     )
 
 
 def _recalculate(connection: Connection, target: str, reason: str, now: str) -> None:
-    connection.execute(
-        "UPDATE stock_targets SET correction = NULL, round = round + 1,"
-        " computation = NULL, words = NULL WHERE command_id = :target",
-        {"target": target},
-    )
-    connection.execute(
-        "UPDATE commands SET due_at = :now, reason = :reason, held = 0"
-        " WHERE id = :target AND state = 'planned'",
-        {"now": now, "reason": f"calculated again: {reason}", "target": target},
-    )
+    values = {"target": target}
+    connection.execute(_FORGET_CALCULATION, values)
+    if rows.state_of(connection, target) is TargetState.ADJUSTING:
+        rows.transition(connection, target, TargetCause.RECALCULATED, now)
+    again = {"due_at": now, "reason": f"calculated again: {reason}"}
+    connection.execute(_RECALCULATE_AT, values | again)
 
 
 def recalculate_resent(
@@ -228,20 +227,18 @@ def adjustment_of(connection: Connection, target: str) -> tuple[str, State] | No
     """Return the id and the state of a target's adjustment, None without one."""
     row = connection.execute(
         "SELECT c.id, c.state FROM stock_targets t"
-        " JOIN commands c ON c.id = t.correction WHERE t.command_id = :target",
+        " JOIN commands c ON c.id = t.correction WHERE t.id = :target",
         {"target": target},
     ).fetchone()
     return None if row is None else (row[0], State(row[1]))
 
 
-def require_no_open_adjustment(connection: Connection, command: Command) -> None:
+def require_no_open_adjustment(connection: Connection, target: str) -> None:
     """Raise BackhaulError if the adjustment of a target is to be decided instead."""
-    if command.kind != KIND:
-        return
-    step = adjustment_of(connection, command.id)
+    step = adjustment_of(connection, target)
     if step is not None and step[1] in UNDECIDED:
         raise BackhaulError(
-            f"adjustment {step[0][:8]} of target {command.id[:8]} is {step[1]}: decide"
+            f"adjustment {step[0][:8]} of target {target[:8]} is {step[1]}: decide"
             " about the adjustment"
         )
 
@@ -308,7 +305,7 @@ def has_later_adjustment(connection: Connection, command: Command) -> bool:
     effect, and from a level that this database does not have.
     """
     row = connection.execute(
-        "SELECT command_id, round + 1, product_id, variant_id, as_of FROM stock_targets"
+        "SELECT id, round + 1, product_id, variant_id, as_of FROM stock_targets"
         " WHERE correction = :id",
         {"id": command.id},
     ).fetchone()
@@ -365,14 +362,13 @@ def supersede_adjustment(connection: Connection, adjustment: str, reason: str) -
 
 
 def supersede(connection: Connection, target: str, reason: str, now: str) -> None:
-    """Supersede a planned target whose adjustment was not sent yet."""
-    values = {"target": target}
-    seq, adjustment, state = connection.execute(_TARGET, values).fetchone()
-    if state in IN_FLIGHT:
+    """Supersede an open target whose adjustment was not sent yet."""
+    adjustment = adjustment_of(connection, target)
+    if adjustment is not None and adjustment[1] in IN_FLIGHT:
         return
-    if state == State.PLANNED:
-        supersede_adjustment(connection, adjustment, reason)
-    transition(connection, seq, State.PLANNED, (Cause.REPLACED,), now, reason=reason)
+    if adjustment is not None and adjustment[1] is State.PLANNED:
+        supersede_adjustment(connection, adjustment[0], reason)
+    rows.transition(connection, target, TargetCause.REPLACED, now, reason=reason)
 
 
 def stop_reasons(connection: Connection) -> dict[str, str]:

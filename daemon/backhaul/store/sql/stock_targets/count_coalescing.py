@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.clock import normalize
-from backhaul.core.lifecycle import State
 from backhaul.core.stock import ListedLevel
+from backhaul.core.target_lifecycle import OPEN, TargetState
 from backhaul.store.sql.dialect import document_of, member
 from backhaul.store.sql.stock_targets import adjustments
 
@@ -124,12 +124,11 @@ def _replace(connection: Connection, record: WaitingRecord, id_: int, key: str) 
 
 CONTRADICTED = "another row of the same list counts this article as well"
 LISTED = """
-    SELECT t.command_id, t.quantity, coalesce(r.locator, ''), c.state, c.reason
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    LEFT JOIN records r ON r.command_id = t.command_id
+    SELECT t.id, t.quantity, coalesce(r.locator, ''), t.state, t.reason
+    FROM stock_targets t LEFT JOIN records r ON r.command_id = t.id
     WHERE t.variant_id = :variant AND t.as_of = :as_of AND t.store = :store
-      AND t.listed_at = :listed_at AND c.instance = :instance
-      AND (r.id IS NULL OR r.id != :own) AND c.state != 'rejected'
+      AND t.listed_at = :listed_at AND t.instance = :instance
+      AND (r.id IS NULL OR r.id != :own) AND t.state != 'discarded'
 """
 
 
@@ -176,10 +175,10 @@ def _listed(
     reason: str,
 ) -> ListedLevel | None:
     """Return a target of a list, None if a newer list replaced it."""
-    withdrawn = state == State.SUPERSEDED and reason == CONTRADICTED
-    if state == State.SUPERSEDED and not withdrawn:
+    withdrawn = state == TargetState.SUPERSEDED and reason == CONTRADICTED
+    if state == TargetState.SUPERSEDED and not withdrawn:
         return None
-    can_withdraw = state == State.PLANNED and not _is_in_flight(connection, target)
+    can_withdraw = state in OPEN and not _is_in_flight(connection, target)
     return ListedLevel(target, quantity, locator, can_withdraw, withdrawn)
 
 

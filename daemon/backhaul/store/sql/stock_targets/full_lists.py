@@ -14,12 +14,11 @@ from backhaul.core.identity import command_id
 from backhaul.core.sku_matching import near_text
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Unmatched
-from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.dialect import document_of, greatest, member
 from backhaul.store.sql.mirror.lookup import MirrorReader
-from backhaul.store.sql.stock_targets.adjustments import KIND
 from backhaul.store.sql.stock_targets.count_coalescing import is_decided
 from backhaul.store.sql.stock_targets.repository import plan_target
+from backhaul.store.sql.stock_targets.rows import KIND
 
 if TYPE_CHECKING:
     from backhaul.core.stock import ListEnd
@@ -194,5 +193,4 @@ def _plan_zero(
     lane = f"product:{absent.product}"
     command = NewCommand(identity, KIND, absent.product, lane, payload)
     cause = f"record {instance} {record.locator or record.key}, which leaves it out"
-    plan(connection, store, instance, command, cause, now)
-    plan_target(connection, store, command, now)
+    plan_target(connection, store, instance, command, cause, now)

@@ -36,10 +36,9 @@ _HAS_MOVES = contains("s.evidence", "'\"moves\"'")
 # proved, which is stored as `moves`, may have come after it. A later count has the
 # movement in the ledger, unless it took the movement for goods.
 _AFFECTED = f"""
-    SELECT t.quantity, t.as_of, t.command_id, t.correction, n.state
+    SELECT t.quantity, t.as_of, t.id, t.correction, n.state
     FROM commands s
     JOIN stock_targets t ON t.store = s.store AND t.variant_id = :variant
-    JOIN commands c ON c.id = t.command_id
     LEFT JOIN commands n ON n.id = t.correction
     LEFT JOIN stock_ledger l ON l.store = s.store AND l.adjustment_id = :adjustment
       AND l.variant_id = t.variant_id
@@ -48,11 +47,11 @@ _AFFECTED = f"""
       AND NOT EXISTS (SELECT 1 FROM {elements("s.evidence", "$.doubled")} d
         WHERE d.value = :adjustment)
       AND NOT {same("t.correction", "s.id")} AND t.computation IS NOT NULL
-      AND c.state IN ('planned', 'parked', 'applied')
+      AND t.state IN ('waiting', 'adjusting', 'parked', 'applied')
       AND ({has("s.payload", "$.target")}
         OR coalesce(s.caused_at, s.created_at) <= t.as_of
           AND NOT {contains("t.computation", "s.id")})
-      AND (:at >= substr({least("t.as_of", "c.created_at")}, 1, 19)
+      AND (:at >= substr({least("t.as_of", "t.created_at")}, 1, 19)
           AND (l.id IS NULL OR t.ledger IS NULL OR l.id > t.ledger)
         OR EXISTS (
           SELECT 1 FROM {elements("t.computation", "$.movements")} m

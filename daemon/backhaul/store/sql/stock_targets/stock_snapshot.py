@@ -21,8 +21,8 @@ from backhaul.store.sql.dialect import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backhaul.core.stock_decision import StockReading, Target
     from backhaul.store.sql.family import Connection
-    from backhaul.store.stock_targets import Target
 
 PATIENCE = timedelta(minutes=15)
 """How long a count waits for an order, or for our restock event, that predates it."""
@@ -292,17 +292,17 @@ def _unreported(connection: Connection, values: Mapping[str, object]) -> str:
 
 
 def snapshot_values(
-    target: Target, since: str, studied_at: str | None, now: str
+    target: Target, reading: StockReading, now: str
 ) -> dict[str, object]:
     """Return the values of the queries of this module."""
     return {
         "patience": to_text(from_text(now) - PATIENCE),
-        "store": target.command.store,
-        "product": target.command.target,
+        "store": target.store,
+        "product": target.product_id,
         "variant": target.variant_id,
         "as_of": target.count.as_of,
-        "since": since,
-        "studied_at": studied_at,
+        "since": reading.since,
+        "studied_at": reading.studied_at,
     }
 
 

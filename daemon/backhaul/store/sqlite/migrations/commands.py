@@ -323,3 +323,79 @@ def add_record_parts(db: Database) -> None:
         "CREATE TABLE record_parts (instance TEXT NOT NULL, key TEXT NOT NULL,"
         " record INTEGER NOT NULL, PRIMARY KEY (instance, key)) WITHOUT ROWID"
     )
+
+
+_OWN_TARGETS = """
+    CREATE TABLE stock_targets (
+        seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, store TEXT NOT NULL,
+        product_id TEXT NOT NULL, variant_id TEXT NOT NULL, quantity INTEGER NOT NULL,
+        as_of TEXT NOT NULL, listed_at TEXT NOT NULL DEFAULT '', state TEXT NOT NULL,
+        reason TEXT NOT NULL DEFAULT '', payload TEXT NOT NULL, digest BLOB,
+        evidence TEXT, cause TEXT NOT NULL, instance TEXT NOT NULL,
+        created_at TEXT NOT NULL, due_at TEXT NOT NULL, settled_at TEXT, caused_at TEXT,
+        round INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
+        correction TEXT, computation TEXT, words TEXT, delta INTEGER, levels TEXT,
+        ledger INTEGER, unread INTEGER NOT NULL DEFAULT 0, read_at TEXT)
+"""
+_MOVE_TARGETS = """
+    INSERT INTO stock_targets
+    SELECT c.seq, c.id, c.store, t.product_id, t.variant_id, t.quantity, t.as_of,
+           t.listed_at,
+           CASE c.state WHEN 'rejected' THEN 'discarded'
+             WHEN 'planned' THEN
+               CASE WHEN c.held = 0 THEN 'waiting' ELSE 'adjusting' END
+             ELSE c.state END,
+           c.reason, c.payload, c.digest, c.evidence, c.cause, c.instance, c.created_at,
+           c.due_at, c.settled_at, c.caused_at, t.round, t.tries, t.correction,
+           t.computation, t.words, t.delta, t.levels, t.ledger, t.unread, t.read_at
+    FROM commands c JOIN targets_of_commands t ON t.command_id = c.id
+    WHERE c.kind = 'target'
+"""
+_COMMANDS_AND_TARGETS = """
+    CREATE VIEW commands_and_targets AS
+    SELECT seq, id, store, kind, target, lane, state, reason, payload, attempts,
+           failures, evidence, cause, instance, held, created_at, due_at, settled_at,
+           request, key_fingerprint, baseline, sent_at, looks, effect_id, digest,
+           request_digest, caused_at, behind, accepted
+    FROM commands
+    UNION ALL
+    SELECT seq, id, store, 'target', product_id, 'product:' || product_id,
+           CASE state WHEN 'waiting' THEN 'planned' WHEN 'adjusting' THEN 'planned'
+             WHEN 'discarded' THEN 'rejected' ELSE state END,
+           reason, payload, 0, 0, evidence, cause, instance,
+           CASE state WHEN 'adjusting' THEN 1 ELSE 0 END, created_at, due_at,
+           settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest, NULL, caused_at, 0, NULL
+    FROM stock_targets
+"""
+
+
+def separate_targets(db: Database) -> None:
+    """Stock targets as rows of their own, which were commands before."""
+    db.execute("ALTER TABLE stock_targets RENAME TO targets_of_commands")
+    db.execute(_OWN_TARGETS)
+    db.execute(_MOVE_TARGETS)
+    db.execute("DROP TABLE targets_of_commands")
+    db.execute("DELETE FROM commands WHERE kind = 'target'")
+    db.execute(
+        "CREATE INDEX targets_variant ON stock_targets(variant_id, as_of, store)"
+    )
+    db.execute("CREATE INDEX targets_product ON stock_targets(product_id, store)")
+    db.execute(
+        "CREATE INDEX targets_correction ON stock_targets(correction)"
+        " WHERE correction IS NOT NULL"
+    )
+    db.execute(
+        "CREATE INDEX targets_unread ON stock_targets(store, read_at) WHERE unread = 1"
+    )
+    db.execute(
+        "CREATE INDEX targets_waiting ON stock_targets(store, due_at)"
+        " WHERE state = 'waiting'"
+    )
+    db.execute(
+        "CREATE INDEX targets_open ON stock_targets(store)"
+        " WHERE state IN ('waiting', 'adjusting')"
+    )
+    db.execute(
+        "CREATE INDEX targets_parked ON stock_targets(seq) WHERE state = 'parked'"
+    )
+    db.execute(_COMMANDS_AND_TARGETS)

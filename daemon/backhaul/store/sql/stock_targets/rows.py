@@ -1,0 +1,146 @@
+"""Rows of stock targets: how they are added and read, and the function that moves them.
+
+The view `commands_and_targets` shows them beside the commands, by the same numbers and
+with the states of commands.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from loguru import logger
+
+from backhaul.core.identity import digest_of, is_intact
+from backhaul.core.stock import Count
+from backhaul.core.stock_decision import Target
+from backhaul.core.target_lifecycle import OPEN, TargetCause, TargetState, next_state
+from backhaul.store.sql.dialect import document_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.store.matching import NewCommand
+    from backhaul.store.sql.family import Connection
+
+KIND = "target"
+"""The kind under which lists show a stock target beside commands."""
+DAMAGED = (
+    "the stored stock count is damaged, so the disk or the database file has an error."
+    " Compare the count with its record, and restore a backup"
+)
+NEXT_SEQ = """
+    (SELECT 1 + coalesce(max(seq), 0) FROM (
+      SELECT max(seq) AS seq FROM commands
+      UNION ALL SELECT max(seq) FROM stock_targets) numbered)
+"""
+"""The next number: commands and stock targets are numbered together as they come."""
+_ADD = f"""
+    INSERT INTO stock_targets
+      (seq, id, store, product_id, variant_id, quantity, as_of, listed_at, state,
+       payload, digest, cause, instance, created_at, due_at)
+    VALUES ({NEXT_SEQ}, :id, :store, :product, :variant, :quantity, :as_of, :listed_at,
+            :state, :payload, :digest, :cause, :instance, :now, :now)
+    ON CONFLICT (id) DO NOTHING
+"""  # noqa: S608 - constants
+COLUMNS = (
+    "t.seq, t.id, t.store, t.product_id, t.variant_id, t.instance, t.payload, t.digest,"
+    " t.tries"
+)
+"""The columns of a row of stock_targets `t` that `usable` reads."""
+_STATE = "SELECT state FROM stock_targets WHERE id = :target"
+
+
+def add(
+    connection: Connection,
+    store: str,
+    instance: str,
+    new: NewCommand,
+    cause: str,
+    now: str,
+) -> bool:
+    """Add a target; return False if its id is known, whose row stays as it is."""
+    payload = msgspec.json.encode(new.payload).decode()
+    values = {
+        "id": new.id,
+        "store": store,
+        "product": new.target,
+        "variant": new.payload["variant_id"],
+        "quantity": new.payload["quantity"],
+        "as_of": new.payload["as_of"],
+        "listed_at": new.payload.get("listed_at", ""),
+        "state": TargetState.WAITING,
+        "payload": payload,
+        "digest": digest_of((new.id, store, KIND, new.target, payload)),
+        "cause": cause,
+        "instance": instance,
+        "now": now,
+    }
+    return connection.execute(_ADD, values).rowcount == 1
+
+
+def usable(
+    connection: Connection, row: Sequence[Any], is_allowed: bool, now: str
+) -> Target | None:
+    """Return the target of a row of COLUMNS; park it and return None if damaged."""
+    seq, id_, store, product, _, instance, payload, digest, tries = row
+    digested = (id_, store, KIND, product, payload)
+    is_text = all(type(text) is str for text in (*digested, instance))
+    count = document_of(payload) if is_text and is_intact(digest, digested) else {}
+    if not count:
+        _park_damaged(connection, seq, now)
+        return None
+    # The digest covers the payload, and not the other columns.
+    return Target(
+        id=id_,
+        store=store,
+        product_id=product,
+        variant_id=count["variant_id"],
+        instance=instance,
+        count=Count(count["quantity"], count["as_of"]),
+        tries=tries,
+        is_allowed=is_allowed,
+    )
+
+
+def _park_damaged(connection: Connection, seq: int, now: str) -> None:
+    """Leave a damaged target to an operator; nothing of it is sent."""
+    (id_,) = connection.execute(
+        "SELECT id FROM stock_targets WHERE seq = :seq", {"seq": seq}
+    ).fetchone()
+    transition(connection, id_, TargetCause.UNDECIDABLE, now, reason=DAMAGED)
+    logger.bind(action="target.damaged", number=seq).error(
+        "stock target {}: {}", seq, DAMAGED
+    )
+
+
+def state_of(connection: Connection, target: str) -> TargetState:
+    """Return the state of a target."""
+    (state,) = connection.execute(_STATE, {"target": target}).fetchone()
+    return TargetState(state)
+
+
+def transition(
+    connection: Connection,
+    target: str,
+    cause: TargetCause,
+    now: str,
+    **changed: object,
+) -> TargetState:
+    """Move a target by a cause; return its new state.
+
+    Every change of a target's state goes through this function, in the transaction of
+    all that follows from the change. `changed` are other columns that change with the
+    state. Raises ValueError if the lifecycle has no such transition.
+    """
+    state = next_state(state_of(connection, target), cause)
+    values = {"state": state, "settled_at": None if state in OPEN else now, **changed}
+    connection.execute(_update(tuple(values)), {**values, "target": target})
+    return state
+
+
+@cache
+def _update(names: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = :{name}" for name in names)
+    return f"UPDATE stock_targets SET {changes} WHERE id = :target"  # noqa: S608 - constants
