@@ -103,11 +103,11 @@ class Stage:
         return command.id
 
     def states(self) -> dict[str, str]:
-        query = "SELECT id, state FROM commands"
+        query = "SELECT id, state FROM commands_and_targets"
         return dict(rows(self.path, query))
 
     def reason(self, command: str) -> str:
-        query = "SELECT reason FROM commands WHERE id = ?"
+        query = "SELECT reason FROM commands_and_targets WHERE id = ?"
         return str(rows(self.path, query, command)[0][0])
 
     def open(self) -> list[str]:

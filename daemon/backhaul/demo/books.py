@@ -128,12 +128,12 @@ _MIRROR = (
     "customers",
     "inventory_levels",
     "stock_ledger",
-    "commands",
     "adopted",
     "deliveries",
 )
 _TABLES = {
     **{name: f"SELECT * FROM {name} WHERE store = :store" for name in _MIRROR},  # noqa: S608 - constants
+    "commands": "SELECT * FROM commands_and_targets WHERE store = :store",
     "set_aside": """
         SELECT 'event ' || id AS name, state, coalesce(detail, '') AS reason
         FROM events WHERE state IN ('quarantined', 'unhandled') AND store = :store

@@ -32,6 +32,7 @@ from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv
 from backhaul.store.sql.read_models.timeline import ORDER_NAME
 from backhaul.store.sql.stock_targets import adjustments
+from backhaul.store.sql.stock_targets.rows import SHOWN_STATE
 
 if TYPE_CHECKING:
     from backhaul.store.matching import Command
@@ -101,15 +102,15 @@ _RUNS = f"""
     WHERE id < :before ORDER BY id DESC LIMIT :limit
 """  # noqa: S608 - constants
 _TARGETS = f"""
-    SELECT c.seq, c.id, c.store, c.target, c.state, c.reason, c.created_at, t.quantity,
-           t.as_of, t.variant_id, v.sku, l.stock
-    FROM commands_and_targets c JOIN stock_targets t ON t.id = c.id
+    SELECT t.seq, t.id, t.store, t.product_id, {SHOWN_STATE}, t.reason, t.created_at,
+           t.quantity, t.as_of, t.variant_id, v.sku, l.stock
+    FROM stock_targets t
     LEFT JOIN variants v
-      ON v.store = c.store AND v.id = t.variant_id AND {NEWEST}
-    LEFT JOIN inventory_levels l ON l.store = c.store AND l.variant_id = t.variant_id
-    WHERE (:state IS NULL OR c.state = :state)
-      AND (:store IS NULL OR c.store = :store) AND c.seq < :before
-    ORDER BY c.seq DESC LIMIT :limit
+      ON v.store = t.store AND v.id = t.variant_id AND {NEWEST}
+    LEFT JOIN inventory_levels l ON l.store = t.store AND l.variant_id = t.variant_id
+    WHERE (:state IS NULL OR {SHOWN_STATE} = :state)
+      AND (:store IS NULL OR t.store = :store) AND t.seq < :before
+    ORDER BY t.seq DESC LIMIT :limit
 """  # noqa: S608 - constants
 SCANNED = 5_000
 """The changes that one page reads at most: some milliseconds."""

@@ -15,7 +15,13 @@ from loguru import logger
 from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.stock import Count
 from backhaul.core.stock_decision import Target
-from backhaul.core.target_lifecycle import OPEN, TargetCause, TargetState, next_state
+from backhaul.core.target_lifecycle import (
+    OPEN,
+    SHOWN_AS,
+    TargetCause,
+    TargetState,
+    next_state,
+)
 from backhaul.store.sql.dialect import document_of
 
 if TYPE_CHECKING:
@@ -44,6 +50,9 @@ _ADD = f"""
             :state, :payload, :digest, :cause, :instance, :now, :now)
     ON CONFLICT (id) DO NOTHING
 """  # noqa: S608 - constants
+_NAMES = " ".join(f"WHEN '{own}' THEN '{shown}'" for own, shown in SHOWN_AS.items())
+SHOWN_STATE = f"CASE t.state {_NAMES} END"
+"""The state under which lists show a target `t`, as in `commands_and_targets`."""
 COLUMNS = (
     "t.seq, t.id, t.store, t.product_id, t.variant_id, t.instance, t.payload, t.digest,"
     " t.tries"
