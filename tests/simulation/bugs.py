@@ -206,7 +206,8 @@ BUGS = (
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending')
 """,
-        "tests/store/test_commands.py::test_which_states_hold_a_lane",
+        "tests/store/test_sqlite_commands_and_operations.py"
+        "::TestCommands::test_which_states_block_an_ordering_key",
     ),
     Bug(
         "any tag proves any command",
@@ -234,6 +235,7 @@ BUGS = (
         "daemon/backhaul/store/sql/commands/repository.py",
         "if row is None or int(row[0]) != self._epoch:",
         "if row is None:",
-        "tests/store/test_commands.py::test_who_came_before_claims_nothing_more",
+        "tests/store/test_sqlite_commands_and_operations.py"
+        "::TestCommands::test_only_the_last_epoch_may_claim",
     ),
 )

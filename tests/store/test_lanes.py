@@ -248,30 +248,6 @@ async def test_a_claim_does_not_look_at_what_a_dry_run_holds_back(
     assert grown(*costs) == []
 
 
-@pytest.mark.parametrize("rehearsed", [("*",), ("courier",)])
-async def test_what_is_planned_meanwhile_does_not_leave_in_a_dry_run(
-    rehearsed: Sequence[str], tmp_path: Path
-) -> None:
-    """Between the moment when the rest was set aside and the claim."""
-    async with counted(tmp_path / "backhaul.db") as (store, _):
-        await plan(store, "fulfill", "ord_1")
-        assert await store.commands.claim("main", GATES, 9, prepare, rehearsed) == []
-
-
-async def test_after_a_dry_run_each_lane_goes_on_in_its_order(tmp_path: Path) -> None:
-    async with counted(tmp_path / "backhaul.db") as (store, _):
-        first, second = [await plan(store, "fulfill", "ord_1") for _ in range(2)]
-        assert await claimed_dry(store, ("*",)) == []
-        third = await plan(store, "fulfill", "ord_1")
-        assert await store.commands.release_dry_run("main", ("courier",)) == 0
-        assert await store.commands.release_dry_run("main", ("books",)) == 2
-        assert await store.commands.release_dry_run("main", ("books",)) == 0
-        for expected in (first, second, third):
-            (command,) = await claimed(store)
-            assert command.id == expected
-            await settle(store, command, Cause.CONFIRMED)
-
-
 async def test_what_was_told_in_a_dry_run_before_is_told_no_more(
     tmp_path: Path,
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.sql.commands.repository import DUE, INTERRUPTED
 from backhaul.store.sql.commands.uncertain import LAST_ADJUSTED, SIBLINGS
+from backhaul.store.sql.records.repository import UNREPORTED as UNREPORTED_ROWS
 from backhaul.store.sql.stock_targets.stock_snapshot import (
     UNREPORTED,
     UNREPORTED_RESTOCK,
@@ -40,12 +41,17 @@ PLANS = {
     INTERRUPTED: ["SCAN commands USING INDEX commands_flying"],
     LAST_ADJUSTED: ["SCAN commands"],
     SIBLINGS: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
+    UNREPORTED_ROWS: [
+        "SEARCH quarantine USING INDEX quarantine_unreported (name=?)",
+    ],
 }
 """How each begins to look. A scan here goes along the newest, and ends at the first."""
 
 
 @pytest.mark.parametrize(
-    "query", PLANS, ids=["count", "restock", "claim", "start", "habits", "order"]
+    "query",
+    PLANS,
+    ids=["count", "restock", "claim", "start", "habits", "order", "rows"],
 )
 async def test_it_looks_at_few_of_all_that_took_effect(
     query: str, tmp_path: Path

@@ -7,10 +7,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import Cause
-from backhaul.store.operations import Alert, AuditEntry, JobRun, Trigger
+from backhaul.store.deliveries import DeliveryOutcome, Subscriber
+from backhaul.store.inbox import Arrival, Folded
+from backhaul.store.operations import (
+    Alert,
+    AuditEntry,
+    BackupState,
+    JobRun,
+    Trigger,
+)
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import (
     ADJUSTMENT,
@@ -20,6 +29,7 @@ from backhaul.store.testing.command_scenes import (
     resolve,
     sent,
 )
+from backhaul.store.testing.mirror_scenes import show_customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +42,12 @@ DISK = Alert("disk", "the disk is full", "free space")
 API = Alert("api", "the platform refuses", "check the key")
 MAIL = frozenset({"mail"})
 BACKUP = ("backup", "")
+BOOKS = Subscriber(
+    instance="books",
+    store="main",
+    topics=frozenset({"customer.updated"}),
+    begin="all",
+)
 
 
 async def compare(store: Store, *alerts: Alert) -> AlertChanges:
@@ -163,6 +179,9 @@ class AlertConditionsConformance:
                 await resolve(store, command, Cause.NOT_SENT, outcome=outcome)
         found = (await conditions(store)).repeated
         assert [each.id for each in found] == [repeated]
+        (command,) = (each for each in await claimed(store) if each.id == repeated)
+        await resolve(store, command, Cause.CONFIRMED)
+        assert list((await conditions(store)).repeated) == []
 
     async def test_surplus_effects_are_listed_once_for_their_command(
         self, store: Store
@@ -196,24 +215,66 @@ class AlertConditionsConformance:
         await store.quarantine.drop(rows[0].id, "ann", "seen")
         assert (await conditions(store)).quarantined == 2
 
-    async def test_the_backup_job_is_known_once_it_is_registered(
+    async def test_the_backup_state_is_that_of_the_last_runs(
         self, store: Store, clock: MovableClock
     ) -> None:
         assert (await conditions(store)).backup is None
-        registered = at(clock)
-        await store.job_runs.register({BACKUP: "daily"})
-        await clock.advance(60)
+        await store.job_runs.register({BACKUP: "every 1d"})
+        since = at(clock)
+        assert await backup(store) == BackupState(None, since, None)
+        made = await backed_up(store, clock, failed=False)
+        assert await backup(store) == BackupState(None, made, None)
+        await backed_up(store, clock, failed=True)
+        assert await backup(store) == BackupState("ended", made, None)
+
+    async def test_a_backup_of_a_clock_that_was_ahead_hides_no_later_one(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.job_runs.register({BACKUP: "every 1d"})
+        clock.set_by(86_400)
+        await backed_up(store, clock, failed=False)
+        clock.set_by(-86_400)
+        made = await backed_up(store, clock, failed=False)
+        await backed_up(store, clock, failed=True)
+        assert await backup(store) == BackupState("ended", made, None)
+
+    async def test_a_failed_backup_has_failed_until_the_next_one_ends(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.job_runs.register({BACKUP: "every 1d"})
+        since = at(clock)
+        await backed_up(store, clock, failed=True)
         began = at(clock)
-        run = JobRun(BACKUP, Trigger.SCHEDULE, began, began)
-        await store.job_runs.begin(run)
-        backup = (await conditions(store)).backup
-        assert backup is not None
-        assert (backup.failed, backup.last) == (None, registered)
-        assert backup.running_since == began
-        await store.job_runs.end(BACKUP, began, "no space", failed=True)
-        backup = (await conditions(store)).backup
-        assert backup is not None
-        assert (backup.failed, backup.running_since) == ("no space", None)
+        await store.job_runs.begin(JobRun(BACKUP, Trigger.OPERATOR, began, began))
+        assert await backup(store) == BackupState("ended", since, began)
+
+    async def test_the_last_webhook_of_another_store_is_known(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        for other in ("sto_2", "sto_3"):
+            await clock.advance(60)
+            await receive_foreign(store, clock, other)
+        found = (await conditions(store)).foreign_webhooks
+        assert found == {"main": f"{at(clock)} sto_3"}
+
+    async def test_deliveries_that_are_parked_or_wait_are_known(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.deliveries.subscribe(BOOKS)
+        await store.deliveries.subscribe(replace(BOOKS, instance="idle"))
+        for number in (1, 1, 2, 3):
+            await show_customer(store, f"cus_{number}", "a@b.example")
+            await store.deliveries.fan_out(BOOKS, 1.0)
+            await clock.advance(60)
+        claimed = await store.deliveries.claim(BOOKS)
+        assert claimed is not None
+        parked = DeliveryOutcome(cause=Cause.UNDECIDABLE, reason="refused")
+        await store.deliveries.record_outcome("books", claimed, parked)
+        found = await conditions(store)
+        (delivery,) = found.parked_deliveries
+        assert (delivery.instance, delivery.object_id) == ("books", "cus_1")
+        assert (delivery.seq, delivery.reason) == (claimed.seq, "refused")
+        assert found.deliveries_since == {"books": at(clock, -120)}
 
     async def test_paused_jobs_are_listed(self, store: Store) -> None:
         jobs: Mapping[tuple[str, str], str] = {BACKUP: "", ("poll", "main"): ""}
@@ -228,3 +289,24 @@ class AlertConditionsConformance:
         await store.targets.stop("other", None)
         found = (await conditions(store)).counts_stopped
         assert found == {"main": "the counts are wrong"}
+
+
+async def backup(store: Store) -> BackupState | None:
+    """Return the state of the backup job."""
+    return (await conditions(store)).backup
+
+
+async def backed_up(store: Store, clock: MovableClock, *, failed: bool) -> str:
+    """Let an hour pass and a backup end; return when it began."""
+    await clock.advance(3_600)
+    began = at(clock)
+    await store.job_runs.begin(JobRun(BACKUP, Trigger.SCHEDULE, began, began))
+    await store.job_runs.end(BACKUP, began, "ended", failed=failed)
+    return began
+
+
+async def receive_foreign(store: Store, clock: MovableClock, other: str) -> None:
+    """Receive a webhook of another store."""
+    await store.inbox.append(Arrival("main", "delivery", "", at(clock), b"{}", b"{}"))
+    folded = Folded("unhandled", "orders/create", foreign_store=other)
+    await store.inbox.fold(lambda *_: folded, 1.0)

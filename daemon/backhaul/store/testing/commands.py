@@ -330,3 +330,13 @@ class CommandsConformance:
             (command,) = await claimed(store)
             assert command.id == expected
             await resolve(store, command, Cause.CONFIRMED)
+
+    async def test_each_store_releases_its_own_dry_run(self, store: Store) -> None:
+        await plan(store, instance="apples", name="other")
+        await plan(store)
+        for name in ("main", "other"):
+            held = await store.commands.hold_for_dry_run(name, ALL_KINDS, 9, ("*",))
+            assert len(held) == 1
+        assert await store.commands.release_dry_run("main", ()) == 1
+        assert len(await claimed(store)) == 1
+        assert await claimed(store, name="other") == []

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from backhaul.store.testing.contract import MovableClock
 
 
+DAY = 86_400.0
+
+
 async def count(
     store: Store,
     quantity: int,
@@ -205,6 +208,18 @@ class TargetsConformance:
         moves = [(move.delta, move.after) for move in seen[0].movements]
         assert moves == [(-2, 8)]
         assert await due(store) == []
+
+    async def test_a_count_that_changed_nothing_is_deleted_when_it_is_old(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await count(store, 5, 10)
+        await clock.advance(DAY)
+        await count(store, 7, 30)
+        (target,) = await due(store)
+        await decide(store, target, 12)
+        await resolve(store, await adjusted(store), Cause.CONFIRMED, effect_id="adj_1")
+        assert (await store.retention.prune(at(clock, -60), 1.0)).counts == 1
+        assert await listed(store) == [(7, "applied")]
 
     async def test_stopped_targets_have_a_reason(self, store: Store) -> None:
         entry = AuditEntry("ann", "counts stop", "main")
