@@ -129,23 +129,24 @@ async def show_level(
     *,
     adjustment: str = "",
     delta: int = 0,
+    product: str = "prod_1",
     name: str = "main",
 ) -> None:
-    """Let an event show the stock of `var_1`, by an adjustment if it is named."""
-    level = Level("prod_1", "var_1", stock)
+    """Let an event show a product's stock, by an adjustment if it is named."""
+    level = Level(product, product.replace("prod", "var"), stock)
     at = version(second, b"").updated_at
     change = StockChange(
-        adjustment, "prod_1", None, at, (StockMove(level, delta, "MANUAL"),)
+        adjustment, product, None, at, (StockMove(level, delta, "MANUAL"),)
     )
 
     def write(mirror: MirrorWriter, event: int) -> None:
         if adjustment:
-            mirror.record_effects(name, "product:prod_1", [adjustment], event)
+            mirror.record_effects(name, f"product:{product}", [adjustment], event)
             mirror.add_moves(name, change, "")
         mirror.put_level(name, level, version(second, str(stock).encode()))
-        mirror.add_change(name, "level", "prod_1", "updated", event)
+        mirror.add_change(name, "level", product, "updated", event)
 
-    await show(store, "level", "prod_1", write, name=name)
+    await show(store, "level", product, write, name=name)
 
 
 async def show_customer(store: Store, id_: str, email: str, name: str = "main") -> None:

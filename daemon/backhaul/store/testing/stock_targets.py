@@ -4,29 +4,36 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from backhaul.core.effect_proof import Move, TagMeaning
 from backhaul.core.lifecycle import Cause
-from backhaul.core.stock import Computation
+from backhaul.core.stock import Computation, ListEnd
+from backhaul.store.commands import TaggedAdjustment
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import AuditEntry
-from backhaul.store.records import Matched, NewRecord
+from backhaul.store.records import Known, Matched, NewRecord
 from backhaul.store.stock_targets import Adjust, Wait
 from backhaul.store.testing.command_scenes import (
+    ADJUSTMENT,
     at,
     audit_entries,
     claimed,
+    detail,
     in_brief,
     plan,
     resolve,
+    sent,
+    state_of,
 )
-from backhaul.store.testing.mirror_scenes import show_level
+from backhaul.store.testing.mirror_scenes import show_level, show_product
 
 if TYPE_CHECKING:
     from backhaul.core.stock import StockSnapshot
     from backhaul.store import Store
     from backhaul.store.commands import Transition
-    from backhaul.store.matching import Command
+    from backhaul.store.matching import Command, MatchReader, WaitingRecord
     from backhaul.store.read_records import ListedTarget
     from backhaul.store.stock_targets import Target
     from backhaul.store.testing.contract import MovableClock
@@ -96,6 +103,52 @@ async def decide(
 
     state, _ = await store.targets.decide(target, level, "", None, planned)
     return state, seen
+
+
+async def given_up(store: Store) -> str:
+    """Send an adjustment whose outcome stays unknown; return its id."""
+    command = await sent(
+        store, Cause.UNDECIDABLE, kind="adjust", target="prod_1", payload=ADJUSTMENT
+    )
+    return command.id
+
+
+async def record_late(store: Store, command: str) -> TagMeaning:
+    """Record that the stock history shows a command's effect after all counts."""
+    move = Move("adj_1", "prod_1", "var_1", -2, None, None, "2026-03-01T12:05:00.000Z")
+    found = [TaggedAdjustment(command, "adj_1", (move,))]
+    (meaning,) = await store.tags.record_tags("main", found, adopt=False)
+    return meaning
+
+
+async def list_articles(store: Store, second: int, *skus: str) -> str:
+    """Submit a full list of two articles that are in stock; return its end's state."""
+    listed_at = f"2026-03-01T12:00:{second:02}.000Z"
+    for number in (1, 2):
+        await show_product(store, f"prod_{number}")
+        await show_level(store, 5, product=f"prod_{number}")
+    rows = [(sku, {"sku": sku, "full_list": True}) for sku in skus]
+    records = [
+        NewRecord(
+            f"{second}-{key}",
+            json.dumps(
+                {"kind": "note", "record": {**row, "listed_at": listed_at}},
+                separators=(",", ":"),
+            ).encode(),
+            "",
+            "",
+            "",
+        )
+        for key, row in [*rows, ("end", {})]
+    ]
+
+    def match(record: WaitingRecord, _: MatchReader) -> Known | ListEnd:
+        if record.key.endswith("end"):
+            return ListEnd(listed_at, len(skus), 0.5)
+        return Known(None, "listed")
+
+    found = await store.records.accept("erp", "main", records, None, match)
+    return found[-1].state
 
 
 async def adjusted(store: Store) -> Command:
@@ -220,6 +273,48 @@ class TargetsConformance:
         await resolve(store, await adjusted(store), Cause.CONFIRMED, effect_id="adj_1")
         assert (await store.retention.prune(at(clock, -60), 1.0)).counts == 1
         assert await listed(store) == [(7, "applied")]
+
+    async def test_an_effect_that_comes_late_recalculates_a_count(
+        self, store: Store
+    ) -> None:
+        late = await given_up(store)
+        await count(store, 7, 30)
+        (target,) = await due(store)
+        await decide(store, target, 12)
+        assert await record_late(store, late) is TagMeaning.LATE
+        assert await state_of(store, late) == "applied"
+        assert await claimed(store) == []
+        (again,) = await due(store)
+        assert again.count.quantity == 7
+
+    async def test_an_effect_that_comes_after_a_count_was_applied_is_a_problem(
+        self, store: Store
+    ) -> None:
+        late = await given_up(store)
+        await count(store, 7, 30)
+        (target,) = await due(store)
+        await decide(store, target, 12)
+        step = await adjusted(store)
+        assert await record_late(store, late) is TagMeaning.OPEN
+        await resolve(store, step, Cause.CONFIRMED, effect_id="adj_2")
+        assert await record_late(store, late) is TagMeaning.BEHIND
+        assert "after the count of 7" in (await detail(store, late)).reason
+        (problem,) = (await store.alert_conditions.current([])).doubled
+        assert (problem.id, problem.detail) == (late, "adj_1")
+
+    async def test_what_a_full_list_leaves_out_is_set_to_0(self, store: Store) -> None:
+        await list_articles(store, 10, "SKU-1", "SKU-2")
+        assert await due(store) == []
+        assert await list_articles(store, 20, "SKU-1") == "accepted"
+        (target,) = await due(store)
+        assert (target.variant_id, target.count.quantity) == ("var_2", 0)
+
+    async def test_a_full_list_that_leaves_out_too_much_is_quarantined(
+        self, store: Store
+    ) -> None:
+        await list_articles(store, 10, "SKU-1", "SKU-2")
+        assert await list_articles(store, 20) == "quarantined"
+        assert await due(store) == []
 
     async def test_stopped_targets_have_a_reason(self, store: Store) -> None:
         entry = AuditEntry("ann", "counts stop", "main")
