@@ -68,6 +68,7 @@ class GaugesConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await show_order(store, "ord_1")
+        await clock.advance(10)
         assert await current(store, "events_waiting") == {(): 0}
         assert await current(store, "oldest_event_waiting_seconds") == {(): 0}
         for _ in range(2):

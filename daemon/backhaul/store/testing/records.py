@@ -131,8 +131,11 @@ class RecordsConformance:
         self, store: Store
     ) -> None:
         await show_order(store, "ord_1")
+        await show_order(store, "ord_2")
         await accept(store, new("first"))
-        assert await accept(store, new("first"), instance="books") == ["accepted"]
+        other = new("first", "1002")
+        assert await accept(store, other, instance="books") == ["accepted"]
+        assert await accept(store, other, instance="books") == ["duplicate"]
         assert await count_commands(store) == 2
 
     async def test_other_content_under_a_known_key_is_quarantined_once(
@@ -173,6 +176,16 @@ class RecordsConformance:
         assert await accept(store, new("second")) == ["accepted"]
         assert await quarantine(store) == []
         assert await count_commands(store) == 3
+
+    async def test_a_match_that_fails_half_way_leaves_nothing(
+        self, store: Store
+    ) -> None:
+        incomplete = NewCommand(
+            "a" * 32, "target", "prod_1", "product:prod_1", {"n": 1}
+        )
+        found = await accept(store, new("first"), by=lambda *_: Matched(incomplete))
+        assert found == ["quarantined"]
+        assert await count_commands(store) == 0
 
     async def test_a_bad_row_is_quarantined_once(self, store: Store) -> None:
         await show_order(store, "ord_1")

@@ -49,9 +49,12 @@ class UsersConformance:
         assert in_brief(entry) == ("ann", "users add", "bob as viewer")
         assert await store.users.find("ann") is None
 
-    async def test_users_are_listed_by_name(self, store: Store) -> None:
+    async def test_users_are_listed_by_name(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         for name in ("cy", "ann", "bob"):
             await store.users.add(name, Role.OPERATOR, "hash", "cli")
+            await clock.advance(1)
         names = [found.name for found in await store.users.list()]
         assert names == ["ann", "bob", "cy"]
         listed = await store.read(lambda reader: reader.users())
