@@ -206,7 +206,7 @@ BUGS = (
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending')
 """,
-        "tests/store/test_sqlite_commands_and_operations.py"
+        "tests/store/test_sqlite_conformance.py"
         "::TestCommands::test_which_states_block_an_ordering_key",
     ),
     Bug(
@@ -235,7 +235,7 @@ BUGS = (
         "daemon/backhaul/store/sql/commands/repository.py",
         "if row is None or int(row[0]) != self._epoch:",
         "if row is None:",
-        "tests/store/test_sqlite_commands_and_operations.py"
+        "tests/store/test_sqlite_conformance.py"
         "::TestCommands::test_only_the_last_epoch_may_claim",
     ),
 )

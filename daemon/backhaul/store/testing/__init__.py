@@ -1,14 +1,30 @@
-"""Conformance tests of the store: an engine passes them all, or it is not one.
+"""Conformance tests for an engine of the store; terms: docs/glossary.md.
 
-They use the `Store` protocol only. Each module has the tests of one family, in a class
-that an engine's test file inherits:
+They use a store by its protocols only. The test file of an engine provides the fixture
+`make_store`, and takes every class of tests:
 
-    class TestCommands(CommandsConformance):
-        pass
+    @pytest.fixture
+    def make_store(tmp_path: Path) -> MakeStore:
+        return partial(open_store, tmp_path / "backhaul.db")
 
-The file gives three fixtures: `clock` (`contract.MovableClock`), `store`, a new store
-that is started and works with this clock, and `open_store` (`contract.OpenStore`).
-
-`pytest.register_assert_rewrite("backhaul.store.testing")` in a conftest.py lets a
-failure show the values that differ.
+    globals().update(suites())
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from backhaul.store.testing.scenes import MakeStore, StoreConformance
+
+__all__ = ["MakeStore", "StoreConformance", "suites"]
+
+
+def suites() -> dict[str, type[StoreConformance]]:
+    """Return every class of tests of this package, by a name that pytest collects."""
+    found: dict[str, type[StoreConformance]] = {}
+    for module in iter_modules(__path__, f"{__name__}."):
+        for name, value in vars(import_module(module.name)).items():
+            if name.endswith("Conformance") and value is not StoreConformance:
+                found["Test" + name.removesuffix("Conformance")] = value
+    return found

@@ -29,6 +29,7 @@ from backhaul.store.testing.command_scenes import (
     resolve,
     sent,
 )
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_customer
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def reported(store: Store, *alerts: Alert) -> AlertChanges:
     return changes
 
 
-class AlertsConformance:
+class AlertsConformance(FamilyTests):
     """Tests of `Store.alerts`."""
 
     async def test_a_problem_is_reported_until_the_channel_has_reported_it(
@@ -96,7 +97,7 @@ class AlertsConformance:
     ) -> None:
         first = await reported(store, DISK)
         await reported(store)
-        await clock.advance(1)
+        clock.advance(1)
         again = await compare(store, DISK)
         assert list(again.begun) == [DISK]
         assert again.id != first.id
@@ -117,7 +118,7 @@ class AlertsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await compare(store, DISK)
-        await clock.advance(1)
+        clock.advance(1)
         assert list((await compare(store, API, DISK)).begun) == [DISK, API]
 
     async def test_each_channel_reports_for_itself(self, store: Store) -> None:
@@ -140,7 +141,7 @@ async def conditions(store: Store, *instances: str) -> AlertConditions:
     return await store.alert_conditions.current(instances)
 
 
-class AlertConditionsConformance:
+class AlertConditionsConformance(FamilyTests):
     """Tests of `Store.alert_conditions`."""
 
     async def test_parked_commands_are_listed_the_oldest_first(
@@ -199,7 +200,7 @@ class AlertConditionsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await plan(store, instance="courier")
-        await clock.advance(60)
+        clock.advance(60)
         await plan(store, instance="courier")
         await plan(store, instance="books")
         found = (await conditions(store, "courier", "silent")).last_records
@@ -252,7 +253,7 @@ class AlertConditionsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         for other in ("sto_2", "sto_3"):
-            await clock.advance(60)
+            clock.advance(60)
             await receive_foreign(store, clock, other)
         found = (await conditions(store)).foreign_webhooks
         assert found == {"main": f"{at(clock)} sto_3"}
@@ -265,7 +266,7 @@ class AlertConditionsConformance:
         for number in (1, 1, 2, 3):
             await show_customer(store, f"cus_{number}", "a@b.example")
             await store.deliveries.fan_out(BOOKS, 1.0)
-            await clock.advance(60)
+            clock.advance(60)
         claimed = await store.deliveries.claim(BOOKS)
         assert claimed is not None
         parked = DeliveryOutcome(cause=Cause.UNDECIDABLE, reason="refused")
@@ -298,7 +299,7 @@ async def backup(store: Store) -> BackupState | None:
 
 async def backed_up(store: Store, clock: MovableClock, *, failed: bool) -> str:
     """Let an hour pass and a backup end; return when it began."""
-    await clock.advance(3_600)
+    clock.advance(3_600)
     began = at(clock)
     await store.job_runs.begin(JobRun(BACKUP, Trigger.SCHEDULE, began, began))
     await store.job_runs.end(BACKUP, began, "ended", failed=failed)

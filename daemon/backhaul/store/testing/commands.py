@@ -24,6 +24,7 @@ from backhaul.store.testing.command_scenes import (
     sent,
     state_of,
 )
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_order
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ BLOCKING = [
 DRY_RUNS = [("*",), ("courier",)]
 
 
-class CommandsConformance:
+class CommandsConformance(FamilyTests):
     """Tests of `Store.commands`."""
 
     async def test_claim_commits_the_request_and_the_attempt(
@@ -84,9 +85,9 @@ class CommandsConformance:
         command = await sent(store, Cause.NOT_SENT, change={"due_at": at(clock, 60)})
         await plan(store)
         assert await claimed(store) == []
-        await clock.advance(59)
+        clock.advance(59)
         assert await claimed(store) == []
-        await clock.advance(1)
+        clock.advance(1)
         assert await claimed_ids(store) == [command.id]
 
     @pytest.mark.parametrize(("cause", "state", "blocks"), BLOCKING)
@@ -140,7 +141,7 @@ class CommandsConformance:
     ) -> None:
         before = await plan(store)
         opened = at(clock)
-        await clock.advance(1)
+        clock.advance(1)
         await plan(store, target="ord_2")
         assert await claimed(store, {}) == []
         assert await claimed(store, {"cancel": ALWAYS}) == []
@@ -219,7 +220,7 @@ class CommandsConformance:
             assert (await detail(store, id_)).failures == number
         (command,) = await claimed(store)
         assert (command.attempts, command.failures) == (2, 2)
-        await clock.advance(1)
+        clock.advance(1)
         await resolve(store, command, Cause.CONFIRMED, evidence={"a": 1})
         shown = await detail(store, id_)
         found = [(a.number, a.outcome, a.response) for a in shown.attempts]

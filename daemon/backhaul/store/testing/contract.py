@@ -1,27 +1,50 @@
-"""What an engine's test file gives to the conformance tests, as fixtures."""
+"""The fixtures of classes whose tests set the clock, or open the database again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
-from backhaul.core.clock import Clock
+import pytest
+
+from backhaul.store import Store
+from backhaul.store.testing.scenes import (
+    MakeStore,
+    StoreConformance,
+    TestClock,
+    running,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator
 
-    from backhaul.store import Store
-
-OpenStore: TypeAlias = "Callable[[], Awaitable[Store]]"
-"""The fixture `open_store`: opens and starts one more store on the same database."""
+OpenStore: TypeAlias = Callable[[], Awaitable[Store]]
+"""Opens and starts one more store on the database of the test."""
 
 
-class MovableClock(Clock, Protocol):
-    """The fixture `clock`: it stands still until a test moves it."""
-
-    async def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        ...
+class MovableClock(TestClock):
+    """A clock that can be set, while no time passes."""
 
     def set_by(self, seconds: float) -> None:
-        """Set the wall clock, while no time passes."""
-        ...
+        self._start += timedelta(seconds=seconds)
+
+
+class FamilyTests(StoreConformance):
+    """The fixtures `clock`, `store` and `open_store`."""
+
+    @pytest.fixture
+    def clock(self) -> MovableClock:
+        return MovableClock()
+
+    @pytest.fixture
+    async def open_store(
+        self, make_store: MakeStore, clock: MovableClock
+    ) -> AsyncIterator[OpenStore]:
+        async with AsyncExitStack() as stack:
+
+            async def opened() -> Store:
+                return await stack.enter_async_context(running(make_store, clock))
+
+            yield opened

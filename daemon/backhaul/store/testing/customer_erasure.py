@@ -19,6 +19,7 @@ from backhaul.store.testing.command_scenes import (
     in_brief,
     sent,
 )
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import (
     NOON,
     show_customer,
@@ -84,7 +85,7 @@ async def redact_rows(store: Store, table: str, slice_seconds: float = 1.0) -> i
         changed, last = changed + rows.changed, rows.last
 
 
-class ErasureConformance:
+class ErasureConformance(FamilyTests):
     """Tests of `Store.erasure`."""
 
     async def test_a_customer_is_found_by_id_or_email(self, store: Store) -> None:

@@ -19,6 +19,7 @@ from backhaul.store.testing.command_scenes import (
     resolve,
     sent,
 )
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import (
     show_customer,
     show_level,
@@ -93,7 +94,7 @@ async def take(store: Store, subscriber: Subscriber = ALL) -> list[str]:
     return taken
 
 
-class DeliveriesConformance:
+class DeliveriesConformance(FamilyTests):
     """Tests of `Store.deliveries`."""
 
     async def test_each_change_is_one_delivery(self, store: Store) -> None:
@@ -224,7 +225,7 @@ class DeliveriesConformance:
         assert await store.deliveries.record_outcome("books", first, later)
         assert (await next_of(store)).object_id == "cus_2"
         assert await store.deliveries.claim(ALL) is None
-        await clock.advance(60)
+        clock.advance(60)
         again = await next_of(store)
         assert (again.seq, again.failures, again.attempts) == (first.seq, 1, 1)
 
@@ -266,7 +267,7 @@ class DeliveriesConformance:
         await store.deliveries.record_outcome("books", claimed, doubt)
         assert await store.deliveries.has_open("books")
         assert await store.deliveries.next_uncertain("books") is None
-        await clock.advance(9)
+        clock.advance(9)
         assert await store.deliveries.next_uncertain("other") is None
         found = await store.deliveries.next_uncertain("books")
         assert found is not None

@@ -23,6 +23,7 @@ from backhaul.store.testing.command_scenes import (
     sent,
     state_of,
 )
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import order, show_order
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ async def doubled(store: Store, command: str) -> list[str]:
     return list(found.get("doubled", []))
 
 
-class HistoryTagsConformance:
+class HistoryTagsConformance(FamilyTests):
     """Tests of `Store.tags`."""
 
     @pytest.mark.parametrize(("causes", "meaning"), BECOMES_APPLIED)
@@ -152,7 +153,7 @@ class HistoryTagsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await record(store, "a" * 32, adopt=True)
-        await clock.advance(60)
+        clock.advance(60)
         states = [
             await state_of(store, await plan(store, kind, target, name=name))
             for kind, target, name in (

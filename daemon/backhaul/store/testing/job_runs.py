@@ -16,6 +16,7 @@ from backhaul.store.testing.command_scenes import (
     in_brief,
     plan,
 )
+from backhaul.store.testing.contract import FamilyTests
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
@@ -52,7 +53,7 @@ def run(clock: Clock, key: JobKey = POLL, kind: str | None = None) -> JobRun:
     return JobRun(key, Trigger.SCHEDULE, at(clock, -1), at(clock), kind)
 
 
-class JobRunsConformance:
+class JobRunsConformance(FamilyTests):
     """Tests of `Store.job_runs`."""
 
     async def test_a_new_job_has_missed_no_run(
@@ -66,11 +67,11 @@ class JobRunsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         first = await register(store)
-        await clock.advance(60)
+        clock.advance(60)
         assert (await register(store)).since == first.since
         assert (await register(store, "every 5s")).since == at(clock)
         assert (await job(store)).plan == "every 5s"
-        await clock.advance(60)
+        clock.advance(60)
         await store.job_runs.replan({POLL: "every 9s"})
         assert (await job(store)).since == at(clock)
         assert (await job(store, OTHER)).since == at(clock, -60)
@@ -85,7 +86,7 @@ class JobRunsConformance:
         assert (found.job, found.store, found.trigger) == ("poll", "main", "schedule")
         assert (found.due_at, found.started_at) == (at(clock, -1), began)
         assert (found.ended_at, found.outcome) == (None, "running")
-        await clock.advance(3)
+        clock.advance(3)
         await store.job_runs.end(POLL, began, "2 changes", failed=False)
         (found,) = await runs(store)
         assert (found.ended_at, found.outcome) == (at(clock), "done")
@@ -100,7 +101,7 @@ class JobRunsConformance:
     ) -> None:
         await register(store)
         await store.job_runs.begin(run(clock, OTHER))
-        await clock.advance(1)
+        clock.advance(1)
         await store.job_runs.begin(run(clock))
         await store.job_runs.end(POLL, at(clock, -1), "early", failed=False)
         assert [found.outcome for found in await runs(store)] == ["running"] * 2
@@ -115,7 +116,7 @@ class JobRunsConformance:
     ) -> None:
         await register(store)
         await store.job_runs.begin(run(clock))
-        await clock.advance(9)
+        clock.advance(9)
         state = await register(store)
         assert (state.interrupted, state.due_at) == (True, at(clock, -10))
         (found,) = await runs(store)
@@ -157,10 +158,10 @@ class JobRunsConformance:
         assert await store.job_runs.begin(opens) == 2
         (found,) = await runs(store)
         assert (found.outcome, found.ended_at) == ("done", at(clock))
-        await clock.advance(61)
+        clock.advance(61)
         await plan(store, target="ord_6")
         opens = run(clock, PUSH, "fulfill")
-        await clock.advance(1)
+        clock.advance(1)
         await plan(store, target="ord_7")
         assert await store.job_runs.begin(opens) == 1
         assert len(await runs(store)) == 2
@@ -171,10 +172,10 @@ class JobRunsConformance:
         await store.job_runs.register({PUSH: "every 1s"})
         began = at(clock)
         assert await store.job_runs.begin(run(clock, PUSH, "fulfill")) == 0
-        await clock.advance(59)
+        clock.advance(59)
         await store.job_runs.begin(run(clock, PUSH, "fulfill"))
         assert (await job(store, PUSH)).started_at == began
-        await clock.advance(1)
+        clock.advance(1)
         await store.job_runs.begin(run(clock, PUSH, "fulfill"))
         assert (await job(store, PUSH)).started_at == at(clock)
         assert await runs(store) == []
@@ -186,7 +187,7 @@ class JobRunsConformance:
         self, store: Store, clock: MovableClock, open_store: OpenStore
     ) -> None:
         await register(store)
-        await clock.advance(5)
+        clock.advance(5)
         paused_at = await store.job_runs.pause([POLL, PUSH], ENTRY)
         assert paused_at == at(clock)
         assert (await register(await open_store())).paused_at == paused_at
@@ -194,7 +195,7 @@ class JobRunsConformance:
         assert (await job(store, PUSH)).paused_at == paused_at
         (entry,) = await audit_entries(store)
         assert in_brief(entry) == in_brief(ENTRY)
-        await clock.advance(5)
+        clock.advance(5)
         assert await store.job_runs.pause([POLL], ENTRY) == at(clock)
         assert (await job(store)).paused_at == at(clock)
 
@@ -203,7 +204,7 @@ class JobRunsConformance:
     ) -> None:
         since = (await register(store)).since
         await store.job_runs.pause([POLL], ENTRY)
-        await clock.advance(60)
+        clock.advance(60)
         await store.job_runs.resume([POLL, OTHER], ENTRY)
         shown, other = await job(store), await job(store, OTHER)
         assert (shown.paused_at, shown.since) == (None, at(clock))

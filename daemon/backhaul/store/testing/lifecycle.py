@@ -14,6 +14,7 @@ from backhaul.errors import Busy
 from backhaul.store.inbox import Arrival
 from backhaul.store.operations import OrphanedWork
 from backhaul.store.testing.command_scenes import at, plan, sent
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_order
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.store.testing.contract import MovableClock, OpenStore
 
 
-class StoreConformance:
+class LifecycleConformance(FamilyTests):
     """Tests of `Store`, and of `Store.kv`."""
 
     async def test_a_second_start_changes_nothing(self, store: Store) -> None:

@@ -12,6 +12,7 @@ from backhaul.store.inbox import Arrival
 from backhaul.store.operations import MetricSample
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import at, plan, sent
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_order
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ async def current(store: Store, name: str) -> dict[tuple[str, ...], float]:
     return values(await store.gauges.current(["courier"]), name)
 
 
-class GaugesConformance:
+class GaugesConformance(FamilyTests):
     """Tests of `Store.gauges`."""
 
     async def test_commands_are_counted_by_store_kind_and_state(
@@ -57,9 +58,9 @@ class GaugesConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await sent(store, Cause.NOT_SENT, change={"held": True})
-        await clock.advance(10)
+        clock.advance(10)
         await plan(store, target="ord_2")
-        await clock.advance(5)
+        clock.advance(5)
         await plan(store, target="ord_3")
         found = await current(store, "oldest_command_planned_seconds")
         assert found == {("main",): 5}
@@ -68,13 +69,13 @@ class GaugesConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await show_order(store, "ord_1")
-        await clock.advance(10)
+        clock.advance(10)
         assert await current(store, "events_waiting") == {(): 0}
         assert await current(store, "oldest_event_waiting_seconds") == {(): 0}
         for _ in range(2):
             event = Arrival("main", "delivery", "", at(clock), b"{}", b"{}")
             await store.inbox.append(event)
-            await clock.advance(3)
+            clock.advance(3)
         assert await current(store, "events_waiting") == {(): 2}
         assert await current(store, "oldest_event_waiting_seconds") == {(): 6}
         last = from_text(at(clock, -3)).timestamp()
@@ -126,7 +127,7 @@ def sample(minute: int) -> MetricSample:
     )
 
 
-class MetricSamplesConformance:
+class MetricSamplesConformance(FamilyTests):
     """Tests of `Store.metric_samples`."""
 
     async def test_samples_are_kept_until_they_are_too_old(self, store: Store) -> None:

@@ -22,6 +22,7 @@ from backhaul.store.testing.command_scenes import (
     state_of,
     uncertain,
 )
+from backhaul.store.testing.contract import FamilyTests
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -62,7 +63,7 @@ async def decide(
     return await store.decisions.decide(decision, shown)
 
 
-class DecisionsConformance:
+class DecisionsConformance(FamilyTests):
     """Tests of `Store.decisions`."""
 
     @pytest.mark.parametrize(("before", "verb", "after"), DECIDED)
@@ -70,7 +71,7 @@ class DecisionsConformance:
         self, before: State, verb: str, after: State, store: Store, clock: MovableClock
     ) -> None:
         command = await sent(store, *BEFORE[before])
-        await clock.advance(1)
+        clock.advance(1)
         moved = await decide(store, command.id, verb, before)
         assert (moved.id, moved.state) == (command.id, after)
         shown = await detail(store, command.id)
@@ -151,7 +152,7 @@ class DecisionsConformance:
         assert again.payload == moved.payload
 
 
-class IncidentsConformance:
+class IncidentsConformance(FamilyTests):
     """Tests of `Store.incidents`."""
 
     async def test_an_incident_is_open_until_an_operator_resolves_it(
@@ -162,7 +163,7 @@ class IncidentsConformance:
         assert (incident.store, incident.order_id) == ("main", "ord_1")
         assert (incident.command_id, incident.at) == (command, at(clock))
         assert incident.says == "order #1001 was cancelled"
-        await clock.advance(1)
+        clock.advance(1)
         closed = await store.incidents.resolve(incident.id, "ann", "parcel stopped")
         assert (closed.id, closed.says) == (incident.id, incident.says)
         assert (closed.resolved_at, closed.resolved_by) == (at(clock), "ann")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Known, Matched, NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import claimed, count_commands, detail
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import (
     show_level,
     show_order,
@@ -92,7 +93,7 @@ async def quarantine(store: Store) -> list[ListedQuarantine]:
     return await store.read(lambda reader: reader.quarantine(99))
 
 
-class RecordsConformance:
+class RecordsConformance(FamilyTests):
     """Tests of `Store.records`."""
 
     async def test_a_record_its_cursor_and_its_command_are_committed_together(
@@ -216,10 +217,10 @@ class RecordsConformance:
         assert not await store.records.any_waiting()
         assert await accept(store, new("first")) == ["waiting"]
         assert await store.records.any_waiting()
-        await clock.advance(1)
+        clock.advance(1)
         assert await match_again(store) == ["waiting"]
         await show_order(store, "ord_1")
-        await clock.advance(1)
+        clock.advance(1)
         assert await match_again(store) == ["accepted"]
         assert await match_again(store) == []
         assert not await store.records.any_waiting()
@@ -238,7 +239,7 @@ class RecordsConformance:
             for _ in range(3)
         ]
         assert found == [["key-0", "key-1"], ["key-2"], []]
-        await clock.advance(1)
+        clock.advance(1)
         assert len(await match_again(store)) == 3
 
     async def test_a_clock_that_was_set_back_delays_no_record(
@@ -255,7 +256,7 @@ class RecordsConformance:
         for number, reason in enumerate(("order", "SKU")):
             found = Unmatched(reason, final=False)
             await accept(store, new("first"), by=lambda *_, f=found: f)
-            await clock.advance(number + 1)
+            clock.advance(number + 1)
             await match_again(store, by=lambda *_, f=found: f)
             (record,) = await last_records(store)
             assert (record.state, record.reason) == ("waiting", reason)
@@ -264,7 +265,7 @@ class RecordsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await accept(store, new("first"), new("second"))
-        await clock.advance(1)
+        clock.advance(1)
         final = Unmatched("waited too long", final=True)
         assert await match_again(store, 1, lambda *_: final) == ["quarantined"]
         (row,) = await quarantine(store)
@@ -279,7 +280,7 @@ class RecordsConformance:
         await accept(store, new("first", "1009"))
         assert await accept(store, new("first", "1001")) == ["waiting"]
         await show_order(store, "ord_1")
-        await clock.advance(1)
+        clock.advance(1)
         assert await match_again(store) == ["accepted"]
         assert len(await last_records(store)) == 1
 
@@ -312,7 +313,7 @@ async def read(store: Store, query: str) -> list[OrderSummary]:
     return found
 
 
-class MatchReaderConformance:
+class MatchReaderConformance(FamilyTests):
     """Tests of `MatchReader`, which reads the mirror for matching."""
 
     async def test_an_order_is_found_by_each_of_its_names(self, store: Store) -> None:

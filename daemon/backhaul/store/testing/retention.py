@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.operations import JobRun, Trigger
 from backhaul.store.testing.command_scenes import at
+from backhaul.store.testing.contract import FamilyTests
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -51,7 +52,7 @@ async def event(store: Store, id_: int) -> EventDetail:
     return found
 
 
-class RetentionConformance:
+class RetentionConformance(FamilyTests):
     """Tests of `Store.retention`."""
 
     async def test_old_events_lose_body_and_headers_and_keep_their_outcome(

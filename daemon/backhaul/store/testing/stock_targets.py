@@ -27,6 +27,7 @@ from backhaul.store.testing.command_scenes import (
     sent,
     state_of,
 )
+from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_level, show_product
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ async def adjusted(store: Store) -> Command:
     return command
 
 
-class TargetsConformance:
+class TargetsConformance(FamilyTests):
     """Tests of `Store.targets`."""
 
     async def test_the_newest_count_of_a_variant_counts(self, store: Store) -> None:
@@ -196,7 +197,7 @@ class TargetsConformance:
         assert await due(store) == []
         assert await store.targets.next_due("main", at(clock)) == at(clock, 60)
         assert await store.targets.next_due("other", at(clock)) is None
-        await clock.advance(60)
+        clock.advance(60)
         (again,) = await due(store)
         assert (again.tries, target.tries) == (1, 0)
 
@@ -228,7 +229,7 @@ class TargetsConformance:
         await store.targets.read_back(reading, at(clock, 9))
         assert await store.targets.readings("main", 9) == []
         assert await store.targets.next_due("main", at(clock)) == at(clock, 9)
-        await clock.advance(9)
+        clock.advance(9)
         (again,) = await store.targets.readings("main", 9)
         assert again.tries == reading.tries + 1
         await store.targets.read_back(again, None)
@@ -266,7 +267,7 @@ class TargetsConformance:
         self, store: Store, clock: MovableClock
     ) -> None:
         await count(store, 5, 10)
-        await clock.advance(DAY)
+        clock.advance(DAY)
         await count(store, 7, 30)
         (target,) = await due(store)
         await decide(store, target, 12)

@@ -21,6 +21,7 @@ from backhaul.store.testing.command_scenes import (
     state_of,
     uncertain,
 )
+from backhaul.store.testing.contract import FamilyTests
 
 if TYPE_CHECKING:
     from typing import Any
@@ -54,7 +55,7 @@ async def due_ids(store: Store, name: str = "main", limit: int = 9) -> list[str]
     return [found.command.id for found in await store.uncertain.due(name, limit)]
 
 
-class UncertainCommandsConformance:
+class UncertainCommandsConformance(FamilyTests):
     """Tests of `Store.uncertain`."""
 
     async def test_an_uncertain_command_has_what_was_sent(
@@ -62,10 +63,10 @@ class UncertainCommandsConformance:
     ) -> None:
         planned_at = at(clock)
         id_ = await plan(store)
-        await clock.advance(1)
+        clock.advance(1)
         sent_at = at(clock)
         (command,) = await claimed(store)
-        await clock.advance(1)
+        clock.advance(1)
         await resolve(store, command, Cause.UNKNOWN)
         (found,) = await store.uncertain.due("main", 9)
         assert (found.command.id, found.command.state) == (id_, State.UNCERTAIN)
@@ -82,7 +83,7 @@ class UncertainCommandsConformance:
         for outcome in ("never_sent", "uncertain", "uncertain"):
             (command,) = await claimed(store)
             times.append(at(clock))
-            await clock.advance(1)
+            clock.advance(1)
             cause = Cause.UNKNOWN if len(times) == 3 else Cause.NOT_SENT
             await resolve(store, command, cause, outcome=outcome)
         (found,) = await store.uncertain.due("main", 9)
@@ -99,7 +100,7 @@ class UncertainCommandsConformance:
         await sent(store, Cause.UNKNOWN, name="other")
         assert await due_ids(store) == []
         assert await store.uncertain.next_due("main") == at(clock, 3)
-        await clock.advance(10)
+        clock.advance(10)
         assert await due_ids(store) == [ids["ord_2"], ids["ord_1"]]
         assert await due_ids(store, limit=1) == [ids["ord_2"]]
         assert await store.uncertain.next_due("main") == at(clock, -7)
@@ -139,7 +140,7 @@ class UncertainCommandsConformance:
         doubt = await uncertain(store)
         change = Transition((Cause.UNKNOWN,), "not there yet", at(clock, 5))
         assert await check(store, doubt, change) is State.UNCERTAIN
-        await clock.advance(5)
+        clock.advance(5)
         (again,) = await store.uncertain.due("main", 9)
         assert again.checks == 1
         assert await check(store, again, APPLIED) is State.APPLIED

@@ -11,6 +11,7 @@ import pytest
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import AuditEntry, Role
 from backhaul.store.testing.command_scenes import at, audit_entries, in_brief
+from backhaul.store.testing.contract import FamilyTests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -35,7 +36,7 @@ async def refused(work: Awaitable[None], reason: str) -> None:
         await work
 
 
-class UsersConformance:
+class UsersConformance(FamilyTests):
     """Tests of `Store.users`."""
 
     async def test_a_user_is_added_with_an_audit_entry(
@@ -54,7 +55,7 @@ class UsersConformance:
     ) -> None:
         for name in ("cy", "ann", "bob"):
             await store.users.add(name, Role.OPERATOR, "hash", "cli")
-            await clock.advance(1)
+            clock.advance(1)
         names = [found.name for found in await store.users.list()]
         assert names == ["ann", "bob", "cy"]
         listed = await store.read(lambda reader: reader.users())
@@ -125,7 +126,7 @@ class UsersConformance:
     ) -> None:
         await store.users.add("ann", Role.ADMIN, "hash", "cli")
         await store.users.record_login("ann", "from 10.0.0.9")
-        await clock.advance(60)
+        clock.advance(60)
         since = at(clock)
         for address in ("1", "2", "1"):
             await store.users.record_login("ann", f"from 10.0.0.{address}")
@@ -145,7 +146,7 @@ class UsersConformance:
         assert found.command_id is None
 
 
-class WebhookSecretsConformance:
+class WebhookSecretsConformance(FamilyTests):
     """Tests of `Store.webhook_secrets`."""
 
     async def test_known_secrets_are_replaced_by_source(self, store: Store) -> None:
@@ -166,7 +167,7 @@ class WebhookSecretsConformance:
     ) -> None:
         since = at(clock)
         await store.webhook_secrets.set_known("main", ["f1"], "settings")
-        await clock.advance(60)
+        clock.advance(60)
         await store.webhook_secrets.set_known("main", ["f1"], "settings")
         (found,) = await store.read(lambda reader: reader.webhook_secrets())
         assert (found.known_since, found.source) == (since, "settings")
