@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.effect_proof import Move, TagMeaning
 from backhaul.core.lifecycle import Cause
-from backhaul.core.stock import Computation, ListEnd
+from backhaul.core.stock import ListEnd, Policy, ProductStock
+from backhaul.core.stock_decision import StockReading, Wait
 from backhaul.store.commands import TaggedAdjustment
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import AuditEntry
 from backhaul.store.records import Known, Matched, NewRecord
-from backhaul.store.stock_targets import Adjust, Wait
 from backhaul.store.testing.command_scenes import (
     ADJUSTMENT,
     at,
@@ -31,12 +31,10 @@ from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_level, show_product
 
 if TYPE_CHECKING:
-    from backhaul.core.stock import StockSnapshot
+    from backhaul.core.stock_decision import Target
     from backhaul.store import Store
-    from backhaul.store.commands import Transition
     from backhaul.store.matching import Command, MatchReader, WaitingRecord
     from backhaul.store.read_records import ListedTarget
-    from backhaul.store.stock_targets import Target
     from backhaul.store.testing.contract import MovableClock
 
 
@@ -75,35 +73,12 @@ async def listed(store: Store) -> list[tuple[int, str]]:
     return [(target.quantity, target.state) for target in found]
 
 
-def adjustment(snapshot: StockSnapshot, target: Target) -> Adjust:
-    """Return the plain difference between a count and the level."""
-    quantity, level = target.count.quantity, snapshot.level
-    computation = Computation(
-        quantity=quantity,
-        as_of=target.count.as_of,
-        moved=0,
-        reserved=0,
-        buffer=0,
-        target=quantity,
-        level=level,
-        promised=0,
-        delta=quantity - level,
-    )
-    return Adjust(computation, level, {"var_1": level})
-
-
-async def decide(
-    store: Store, target: Target, level: int
-) -> tuple[str, list[StockSnapshot]]:
-    """Plan the adjustment of a target; return its state and the snapshots seen."""
-    seen: list[StockSnapshot] = []
-
-    def planned(snapshot: StockSnapshot) -> Adjust | Wait | Transition:
-        seen.append(snapshot)
-        return adjustment(snapshot, target)
-
-    state, _ = await store.targets.decide(target, level, "", None, planned)
-    return state, seen
+async def decide(store: Store, target: Target, level: int, since: str = "") -> str:
+    """Decide about a target when the platform shows this level; return its state."""
+    shown = ProductStock({"var_1": level}, is_proved=True, is_studied=True)
+    reading = StockReading(shown, Policy(), since, "", names_level=True)
+    state, _ = await store.targets.decide(target, reading)
+    return state
 
 
 async def given_up(store: Store) -> str:
@@ -205,9 +180,7 @@ class TargetsConformance(FamilyTests):
         await show_level(store, 12)
         await count(store, 5, 10)
         (target,) = await due(store)
-        state, (snapshot,) = await decide(store, target, 12)
-        assert state == "planned"
-        assert (snapshot.level, snapshot.mirrored) == (12, 12)
+        assert await decide(store, target, 12) == "adjusting"
         assert await due(store) == []
         command = await adjusted(store)
         assert command.payload["delta"] == -7
@@ -220,6 +193,7 @@ class TargetsConformance(FamilyTests):
     async def test_a_product_is_read_back_until_it_is_done(
         self, store: Store, clock: MovableClock
     ) -> None:
+        await show_level(store, 12)
         await count(store, 5, 10)
         (target,) = await due(store)
         await decide(store, target, 12)
@@ -239,45 +213,37 @@ class TargetsConformance(FamilyTests):
         await count(store, 5, 10)
         (target,) = await due(store)
         await count(store, 7, 30)
-        state, seen = await decide(store, target, 12)
-        assert (state, seen) == ("superseded", [])
+        assert await decide(store, target, 12) == "superseded"
         assert await claimed(store) == []
 
-    async def test_movements_since_a_time_are_in_the_snapshot(
-        self, store: Store
-    ) -> None:
+    async def test_movements_since_a_count_are_included(self, store: Store) -> None:
         for second, stock in ((5, 10), (20, 8)):
             await show_level(store, stock, second, adjustment=f"adj_{second}", delta=-2)
         await show_level(store, 1, 25, adjustment="adj_9", delta=-9, name="other")
-        await count(store, 7, 30)
+        await count(store, 7, 10)
         (target,) = await due(store)
-        seen: list[StockSnapshot] = []
-
-        def wait(snapshot: StockSnapshot) -> Wait:
-            seen.append(snapshot)
-            return Wait("later", "9999", counts=False)
-
-        since = "2026-03-01T12:00:10.000Z"
-        await store.targets.decide(target, 8, since, None, wait)
-        moves = [(move.delta, move.after) for move in seen[0].movements]
-        assert moves == [(-2, 8)]
-        assert await due(store) == []
+        assert await decide(store, target, 8) == "adjusting"
+        # 7 were counted before 2 were sold, so 5 are left of the 8 that are shown.
+        assert (await adjusted(store)).payload["delta"] == -3
 
     async def test_a_count_that_changed_nothing_is_deleted_when_it_is_old(
         self, store: Store, clock: MovableClock
     ) -> None:
+        await show_level(store, 12)
         await count(store, 5, 10)
         clock.advance(DAY)
         await count(store, 7, 30)
         (target,) = await due(store)
         await decide(store, target, 12)
         await resolve(store, await adjusted(store), Cause.CONFIRMED, effect_id="adj_1")
+        await store.retention.prune(at(clock, -60), 1.0)  # erases events first
         assert (await store.retention.prune(at(clock, -60), 1.0)).counts == 1
         assert await listed(store) == [(7, "applied")]
 
     async def test_an_effect_that_comes_late_recalculates_a_count(
         self, store: Store
     ) -> None:
+        await show_level(store, 12)
         late = await given_up(store)
         await count(store, 7, 30)
         (target,) = await due(store)
@@ -291,6 +257,7 @@ class TargetsConformance(FamilyTests):
     async def test_an_effect_that_comes_after_a_count_was_applied_is_a_problem(
         self, store: Store
     ) -> None:
+        await show_level(store, 12)
         late = await given_up(store)
         await count(store, 7, 30)
         (target,) = await due(store)
