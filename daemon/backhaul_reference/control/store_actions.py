@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from aiohttp import web
 
 from backhaul_reference.control.auth import check_token
-from backhaul_reference.platform import tasks
+from backhaul_reference.platform import order_models, tasks
 from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, Handler
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS, template_of
@@ -110,7 +111,7 @@ def snapshot(rows: Rows, subdomain: str) -> Iterator[bytes]:
     yield b"}"
 
 
-def _list(documents: Iterator[Document]) -> Iterator[bytes]:
+def _list(documents: Iterator[Mapping[str, Any]]) -> Iterator[bytes]:
     first = next(documents, None)
     yield b"[" if first is None else b"[" + encode(first)
     for document in documents:
@@ -148,7 +149,7 @@ async def list_mails(request: web.Request) -> web.Response:
 
 
 ONE = "/_control/stores/{subdomain}"
-Step = Callable[[Tx, Store, str], Document]
+Step = Callable[[Tx, Store, str], order_models.Order]
 
 
 def order_step(step: Step) -> Handler:

@@ -7,6 +7,7 @@ from aiohttp import web
 from backhaul_reference.control.store_actions import Step
 from backhaul_reference.dashboard import forms, page_context
 from backhaul_reference.dashboard.page_context import STORE, Handler, PageContext, Route
+from backhaul_reference.platform import models, order_models
 from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
@@ -64,13 +65,15 @@ async def show_order(context: PageContext) -> web.Response:
     )
 
 
-def moments(order: Document) -> list[Moment]:
+def moments(order: order_models.Order) -> list[Moment]:
     """Return an order's history, oldest first: time, event and detail."""
     found: list[Moment] = [
         (order["placedAt"], "Placed", order["source"]),
-        (order["confirmation"]["confirmedAt"], "Confirmed", None),
-        (order["payment"]["paidAt"], "Paid", order["paymentMethod"]),
     ]
+    if confirmed := order["confirmation"]["confirmedAt"]:
+        found.append((confirmed, "Confirmed", None))
+    if paid := order["payment"]["paidAt"]:
+        found.append((paid, "Paid", order["paymentMethod"]))
     if report := order["payment"]["report"]:
         detail = f"Transaction {report['transactionId']}"
         found.append((report["reportedAt"], "Payment reported", detail))
@@ -80,7 +83,7 @@ def moments(order: Document) -> list[Moment]:
         found.append((shipment["shippedAt"], "Shipped", detail or None))
     if cancelled := order["cancellation"]:
         found.append((cancelled["cancelledAt"], "Cancelled", cancelled["note"]))
-    return sorted((one for one in found if one[0]), key=lambda one: one[0])
+    return sorted(found, key=lambda one: one[0])
 
 
 def change_payment(step: Step, notice: str) -> Handler:
@@ -167,11 +170,11 @@ def _offered(context: PageContext) -> dict[str, Document]:
     }
 
 
-def _chosen_products(context: PageContext) -> list[Document]:
+def _chosen_products(context: PageContext) -> list[models.CatalogueProduct]:
     store, form = context.store, context.form
     ids = [forms.text(form, f"variant{n}") for n in forms.rows(form, "variant")]
 
-    def find(rows: Rows) -> list[Document]:
+    def find(rows: Rows) -> list[models.CatalogueProduct]:
         found = [rows.value(PRODUCT_OF, (store.id, one)) for one in ids]
         return [products.view(rows, store, one) for one in found if one is not None]
 

@@ -1,11 +1,13 @@
 """Products and stock: list, create, edit, stock changes and history."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
 from backhaul_reference.dashboard import forms, page_context
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.platform import models
 from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem
@@ -143,7 +145,9 @@ async def show_form(context: PageContext) -> web.Response:
     )
 
 
-def _manual_collections(context: PageContext, product: Document) -> dict[str, str]:
+def _manual_collections(
+    context: PageContext, product: models.CatalogueProduct
+) -> dict[str, str]:
     also = {*product["collectionIds"], *forms.texts(context.form, OFFERED)}
     return page_context.collection_choices(context, also, "MANUAL")
 
@@ -171,7 +175,9 @@ def _kept_variants(context: PageContext) -> list[int]:
     return [n for n in listed if f"remove{n}" not in context.form]
 
 
-def _document(context: PageContext, before: Document, kept: list[int]) -> Document:
+def _document(
+    context: PageContext, before: models.CatalogueProduct, kept: list[int]
+) -> Document:
     form = context.form
     document = forms.document(form, words=WORDS + MORE_WORDS, clearing=True)
     document["tags"] = forms.lines(form, "tags")
@@ -192,14 +198,14 @@ def _values(context: PageContext, n: int) -> list[str]:
     return forms.lines(context.form, f"values{n}")
 
 
-def _collections(context: PageContext, before: Document) -> list[str]:
+def _collections(context: PageContext, before: models.CatalogueProduct) -> list[str]:
     """Return the ticked collections, and those that the form did not offer."""
     offered = forms.texts(context.form, OFFERED)
     unseen = [one for one in before["collectionIds"] if one not in offered]
     return unseen + forms.texts(context.form, "collectionIds")
 
 
-def _variant(context: PageContext, before: Document, n: int) -> Document:
+def _variant(context: PageContext, before: Mapping[str, Any], n: int) -> Document:
     """Return the variant of one row; its options name a variant without title."""
     form = context.form
     choices = {

@@ -4,6 +4,7 @@ from aiohttp import web
 
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.platform import models
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state import deliveries, subscriptions
 from backhaul_reference.platform.state.database import Rows
@@ -16,7 +17,7 @@ BODY = """SELECT e.body FROM delivery d JOIN event e ON e.seq = d.event_seq
 WHERE d.id = ? AND d.subscription_id = ?"""
 
 
-def _webhook(context: PageContext) -> Document:
+def _webhook(context: PageContext) -> models.Webhook:
     store_id, webhook_id = context.store.id, context.path("id")
     return context.read(lambda rows: subscriptions.view(rows, store_id, webhook_id))
 

@@ -1,10 +1,10 @@
 """The text of each mail, by template."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform import order_models
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import order_views, stores
 from backhaul_reference.platform.state.database import Row, Rows
@@ -101,9 +101,10 @@ def _order_received(
     renderer: MailRenderer, rows: Rows, store: Store, mail: Row
 ) -> MailText:
     order = order_views.view(rows, store, mail["order_id"])
-    names = ("name", "email", "phone")
-    who = ", ".join(order["customer"][one] for one in names if order["customer"][one])
+    buyer = order["customer"]
+    who = ", ".join(filter(None, (buyer["name"], buyer["email"], buyer["phone"])))
     total = _amount(order, order["totals"]["total"])
+    method = order["paymentMethod"]
     return MailText(
         to=merchant_of(store),
         subject=f"New order {order['name']}: {total}",
@@ -112,7 +113,7 @@ def _order_received(
         closing=[
             f"Customer: {who}",
             f"Ship to: {_address(order)}",
-            f"Payment: {METHODS.get(order['paymentMethod'], order['paymentMethod'])}",
+            f"Payment: {METHODS.get(method or '', method)}",
             *(["It waits for your confirmation."] if _is_waiting(order) else []),
         ],
         link=renderer.dashboard_link("Open the order", store, "orders", order["id"]),
@@ -125,8 +126,11 @@ def _order_shipped(
     row = order_views.find(rows, store, mail["order_id"])
     order = order_views.views(rows, store, [row])[0]
     shipment = next(one for one in order["shipments"] if one["id"] == mail["part"])
-    labels = ("trackingCompany", "trackingNumber", "trackingUrl")
-    words = ("Carrier", "Tracking number", "Tracking page")
+    tracking = {
+        "Carrier": shipment["trackingCompany"],
+        "Tracking number": shipment["trackingNumber"],
+        "Tracking page": shipment["trackingUrl"],
+    }
     titles = {item["id"]: _title(item) for item in order["items"]}
     return MailText(
         to=row["customer_email"],
@@ -137,11 +141,7 @@ def _order_shipped(
                 (titles[item["lineItemId"]], f"{item['quantity']}")
                 for item in shipment["items"]
             ),
-            *(
-                (word, shipment[name])
-                for word, name in zip(words, labels, strict=True)
-                if shipment[name]
-            ),
+            *((word, text) for word, text in tracking.items() if text),
         ],
         link=renderer.tracking_link(store, row),
     )
@@ -227,39 +227,41 @@ def _greeting(row: Row) -> list[str]:
     return [f"Dear {row['customer_name']},"] if row["customer_name"] else []
 
 
-def _title(item: Document) -> str:
+def _title(item: order_models.Item) -> str:
     variant = f" ({item['variantTitle']})" if item["variantTitle"] else ""
     return f"{item['title']}{variant}"
 
 
-def _items(order: Document) -> list[tuple[str, str]]:
+def _items(order: order_models.Order) -> list[tuple[str, str]]:
     return [
         (f"{item['quantity']} x {_title(item)}", _amount(order, item["total"]))
         for item in order["items"]
     ]
 
 
-def _totals(order: Document) -> list[tuple[str, str]]:
-    names = {"shipping": "Shipping", "paymentFee": "Payment fee", "tax": "Tax"}
+def _totals(order: order_models.Order) -> list[tuple[str, str]]:
     totals = order["totals"]
+    named = {
+        "Shipping": totals["shipping"],
+        "Payment fee": totals["paymentFee"],
+        "Tax": totals["tax"],
+    }
     rows = [
-        (word, _amount(order, totals[name]))
-        for name, word in names.items()
-        if totals[name].strip("0.")
+        (word, _amount(order, text)) for word, text in named.items() if text.strip("0.")
     ]
     return [*rows, ("Total", _amount(order, totals["total"]))]
 
 
-def _amount(order: Document, text: str) -> str:
+def _amount(order: order_models.Order, text: str) -> str:
     return f"{order['currency']} {text}"
 
 
-def _is_waiting(order: Document) -> bool:
+def _is_waiting(order: order_models.Order) -> bool:
     confirmation = order["confirmation"]
     return confirmation["required"] and confirmation["confirmedAt"] is None
 
 
-def _next_steps(order: Document) -> list[str]:
+def _next_steps(order: order_models.Order) -> list[str]:
     due = _amount(order, order["payment"]["amountDue"])
     if order["paymentMethod"] == "CUSTOM_QR":
         return [f"Please pay {due}: your order's page shows the code to scan."]
@@ -268,7 +270,7 @@ def _next_steps(order: Document) -> list[str]:
     return []
 
 
-def _address(order: Document) -> str:
-    address = order["shippingAddress"] or {}
+def _address(order: order_models.Order) -> str:
+    address: Mapping[str, Any] = order["shippingAddress"] or {}
     names = ("name", "address1", "address2", "city", "province", "zip", "country")
     return ", ".join(address[name] for name in names if address.get(name))

@@ -5,23 +5,15 @@ from copy import deepcopy
 from importlib import resources
 from typing import Any
 
-from backhaul_reference.openapi import (
-    order_schemas,
-    parameters_and_headers,
-    resource_schemas,
-    responses,
-)
-from backhaul_reference.openapi.order_schemas import ORDER
+from backhaul_reference.openapi import parameters_and_headers, responses
 from backhaul_reference.openapi.parameters_and_headers import (
     QUERIES,
     REQUEST_ID,
     parameters,
     places,
 )
-from backhaul_reference.openapi.resource_schemas import MOVED, REASON, SOURCE
 from backhaul_reference.openapi.responses import (
     NOT_OFFERED,
-    PROBLEM,
     V1_PREFIX,
     Success,
     refusal,
@@ -31,52 +23,26 @@ from backhaul_reference.openapi.schema_helpers import (
     INSTANT,
     NUMBER,
     TEXT,
-    extended,
-    list_of,
-    nullable,
     object_of,
     one_of,
     ref,
 )
+from backhaul_reference.openapi.schemas import components
 from backhaul_reference.platform.http.endpoint import Endpoint
 from backhaul_reference.platform.http.request_bodies import Body
 from backhaul_reference.platform.json_codec import Document, decode_stored
 from backhaul_reference.platform.state.events import API_VERSION, TOPICS
 from backhaul_reference.storefront.routes import OPEN_PREFIXES, PREFLIGHT
 
-CHANGED = object_of(**{"from": {}, "to": {}})
-CHANGES: Document = {
-    "type": "object",
-    "properties": dict.fromkeys(
-        ("status", "financialStatus", "fulfillmentStatus", "confirmation"), CHANGED
-    ),
-}
-DELETED_PRODUCT = object_of(
-    id=TEXT,
-    handle=TEXT,
-    title=TEXT,
-    externalId=nullable(TEXT),
-    variants=list_of(object_of(id=TEXT, sku=nullable(TEXT))),
-    deletedAt=INSTANT,
-)
-LEVEL_UPDATE = object_of(
-    adjustmentId=TEXT,
-    productId=TEXT,
-    reason=REASON,
-    orderId=nullable(TEXT),
-    source=SOURCE,
-    levels=list_of(MOVED),
-    updatedAt=INSTANT,
-)
 DATA: Document = {
     "orders/create": ref("Order"),
-    "orders/updated": extended(ORDER, changes=CHANGES),
-    "orders/fulfilled": extended(ORDER, shipment=ref("Shipment")),
-    "orders/cancelled": extended(ORDER, trigger=one_of("CANCEL", "REFUND")),
+    "orders/updated": ref("UpdatedOrder"),
+    "orders/fulfilled": ref("FulfilledOrder"),
+    "orders/cancelled": ref("CancelledOrder"),
     "products/create": ref("CatalogueProduct"),
     "products/update": ref("CatalogueProduct"),
-    "products/delete": DELETED_PRODUCT,
-    "inventory/level_update": LEVEL_UPDATE,
+    "products/delete": ref("DeletedProduct"),
+    "inventory/level_update": ref("LevelUpdate"),
     "customers/create": ref("Customer"),
 }
 HEADERS = {
@@ -242,12 +208,6 @@ TAGS = {
     "preflight": "What browsers ask before a request across origins",
     "service": "Health, robots and this document",
 }
-SCHEMAS: Document = {
-    "Problem": PROBLEM,
-    **resource_schemas.CATALOGUE_SCHEMAS,
-    **order_schemas.SCHEMAS,
-    **resource_schemas.BACKOFFICE_SCHEMAS,
-}
 
 
 def recorded() -> Document:
@@ -258,7 +218,7 @@ def recorded() -> Document:
 
 
 def document(endpoints: Sequence[Endpoint]) -> Document:
-    schemas, examples = dict(SCHEMAS), recorded()
+    schemas, examples = components(), recorded()
     paths: Document = {}
     for endpoint in endpoints:
         operations = paths.setdefault(endpoint.path, {})

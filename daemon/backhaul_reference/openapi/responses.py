@@ -5,11 +5,8 @@ from dataclasses import dataclass
 
 from backhaul_reference.openapi.parameters_and_headers import headers
 from backhaul_reference.openapi.schema_helpers import (
-    NUMBER,
-    TEXT,
     enveloped,
     list_of,
-    object_of,
     paged,
     ref,
 )
@@ -147,11 +144,7 @@ V1 = {
     "list_history": Success("Every movement of stock", _many("HistoryEntry")),
     "get_levels": Success(
         "Stock of a product's variants",
-        {
-            "type": "object",
-            "required": ["data"],
-            "properties": {"data": {"type": "array", "items": ref("Level")}},
-        },
+        enveloped(list_of(ref("Level"))),
         missing=PRODUCT,
     ),
     "adjust": Success(
@@ -213,17 +206,6 @@ V1 = {
 
 Codes = dict[int, tuple[str, ...]]
 V1_PREFIX = "/api/v1/"
-FLAW = object_of(pointer=TEXT, code=TEXT, detail=TEXT)
-PROBLEM = object_of(
-    type=TEXT,
-    title=TEXT,
-    status=NUMBER,
-    detail=TEXT,
-    instance=TEXT,
-    code=TEXT,
-    requestId=TEXT,
-    errors=list_of(FLAW),
-)
 UNKNOWN_KEY = ("API_KEY_MISSING", "API_KEY_INVALID")
 NOT_OFFERED = ("METHOD_NOT_ALLOWED",)
 """Answered to other methods, which the path does not list; here to say how."""

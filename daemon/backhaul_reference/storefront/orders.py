@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from aiohttp import web
 from pydantic import Field, StringConstraints
 
+from backhaul_reference.platform import order_models
 from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint
 from backhaul_reference.platform.http.request_bodies import (
     WHOLE,
@@ -20,7 +21,6 @@ from backhaul_reference.platform.http.request_bodies import (
     Upper,
 )
 from backhaul_reference.platform.http.responses import data_answer
-from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state import checkout, order_payments, order_views
 from backhaul_reference.platform.state.checkout import Cart, CartLine
 from backhaul_reference.platform.state.customers import Contact
@@ -108,7 +108,7 @@ async def place_order(call: Call) -> web.Response:
 async def track_order(call: Call) -> web.Response:
     token_hash = call.platform.tokens.hash_of(call.path("token"))
 
-    def find(rows: Rows) -> Document:
+    def find(rows: Rows) -> order_models.TrackedOrder:
         row = order_views.find_by_token(rows, call.store, token_hash)
         return order_views.tracking_view(rows, call.store, row)
 

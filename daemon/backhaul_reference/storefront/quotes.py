@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
-from backhaul_reference.platform import json_codec, money
+from backhaul_reference.platform import json_codec, money, order_models
 from backhaul_reference.platform.context import PLATFORM
 from backhaul_reference.platform.http import fault_injection, request_bodies
 from backhaul_reference.platform.http.endpoint import Call, Endpoint, read_raw
@@ -117,7 +117,9 @@ def _store_of_body(request: web.Request, document: Document) -> Store | None:
     return store if store is not None and store.active else None
 
 
-def _quote(rows: Rows, store: Store, body: QuoteShipping) -> Document:
+def _quote(
+    rows: Rows, store: Store, body: QuoteShipping
+) -> order_models.Quote | order_models.NoQuote:
     total = shipping_rates.quote(
         rows, store.id, body.address.destination(), body.subtotal()
     )
@@ -130,7 +132,7 @@ async def check_discount(call: Call) -> web.Response:
     body: CheckDiscount = call.body
     occasion = DiscountUse(call.platform.clock.now_ms(), body.cart.subtotal)
 
-    def check(rows: Rows) -> Document:
+    def check(rows: Rows) -> order_models.CheckedDiscount:
         row = discounts.check(rows, call.store, body.code, occasion)
         terms = discounts.terms(row)
         amount = discounts.goods_off(terms, body.cart.subtotal)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backhaul_reference.platform import order_models
 from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.problems import Problem, invalid
 from backhaul_reference.platform.state import (
@@ -61,7 +62,7 @@ class AppliedDiscount:
 
 def check_out(
     tx: Tx, store: Store, cart: Cart, order_id: str, token_hash: str
-) -> Document:
+) -> order_models.Order:
     """Place the order at catalogue prices, or refuse it whole."""
     lines = _lines(tx, store, cart)
     discount_used = _applied_discount(tx, store, cart, lines)

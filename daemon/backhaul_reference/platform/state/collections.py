@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from backhaul_reference.platform import formats
+from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import collection_members, products
@@ -20,7 +20,9 @@ def visible_page(rows: Rows, store: Store, window: Window) -> Listing:
     return Listing([storefront_view(rows, row) for row in found.rows], found.total)
 
 
-def visible_with_products(rows: Rows, store: Store, handle: str) -> Document:
+def visible_with_products(
+    rows: Rows, store: Store, handle: str
+) -> models.CollectionWithProducts:
     row = rows.one(
         "SELECT * FROM collection WHERE store_id = ? AND handle = ? AND published",
         (store.id, handle),
@@ -38,7 +40,9 @@ def visible(rows: Rows, store: Store, collection_id: str) -> Row | None:
     )
 
 
-def _visible_products(rows: Rows, store: Store, collection: Row) -> list[Document]:
+def _visible_products(
+    rows: Rows, store: Store, collection: Row
+) -> list[models.Product]:
     belongs = collection_members.clause(collection)
     found = rows.all(
         "SELECT * FROM product WHERE store_id = ? AND status = 'active'"  # noqa: S608  - clauses are constants
@@ -63,7 +67,7 @@ def _visible_count(rows: Rows, collection: Row) -> int:
     return count
 
 
-def storefront_view(rows: Rows, row: Row) -> Document:
+def storefront_view(rows: Rows, row: Row) -> models.Collection:
     return {
         "id": row["id"],
         "handle": row["handle"],

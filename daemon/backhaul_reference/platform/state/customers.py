@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from backhaul_reference.platform import formats
+from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid, not_found
 from backhaul_reference.platform.state import events
@@ -90,7 +90,7 @@ def find(rows: Rows, store: Store, customer_id: str) -> sqlite3.Row:
     return row
 
 
-def view(rows: Rows, store: Store, customer_id: str) -> Document:
+def view(rows: Rows, store: Store, customer_id: str) -> models.Customer:
     return customer_view(store, find(rows, store, customer_id))
 
 
@@ -101,13 +101,13 @@ def page(
     return Listing([customer_view(store, row) for row in found.rows], found.total)
 
 
-def every(rows: Rows, store: Store) -> Iterator[Document]:
+def every(rows: Rows, store: Store) -> Iterator[models.Customer]:
     sql = "SELECT * FROM customer WHERE store_id = ? ORDER BY created_ms, id"
     for found in rows.batches(sql, (store.id,)):
         yield from (customer_view(store, row) for row in found)
 
 
-def customer_view(store: Store, row: Row) -> Document:
+def customer_view(store: Store, row: Row) -> models.Customer:
     return {
         "id": row["id"],
         "email": row["email"],
@@ -164,7 +164,7 @@ DELETE = """DELETE FROM customer WHERE id = ?
   AND NOT EXISTS (SELECT 1 FROM orders WHERE customer_id = customer.id)"""
 
 
-def create(tx: Tx, store: Store, values: Document) -> Document:
+def create(tx: Tx, store: Store, values: Document) -> models.Customer:
     at_ms = tx.tick(store.id)
     customer_id = tx.ids.new("cus")
     columns = _columns(tx, _merged(BLANK, values), known=[])
@@ -179,7 +179,7 @@ def create(tx: Tx, store: Store, values: Document) -> Document:
     return created
 
 
-def update(tx: Tx, store: Store, customer_id: str, values: Document) -> Document:
+def update(tx: Tx, store: Store, customer_id: str, values: Document) -> models.Customer:
     """Merge a change; a new version only if something differs. No webhook is sent."""
     row = find(tx, store, customer_id)
     before = _present(row)
@@ -195,7 +195,7 @@ def update(tx: Tx, store: Store, customer_id: str, values: Document) -> Document
     return view(tx, store, customer_id)
 
 
-def delete(tx: Tx, store: Store, customer_id: str) -> Document:
+def delete(tx: Tx, store: Store, customer_id: str) -> models.Deleted:
     find(tx, store, customer_id)
     if not tx.run(DELETE, (customer_id,)):
         raise Problem(409, "CUSTOMER_HAS_ORDERS", "the customer has placed orders")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from backhaul_reference.platform import formats
+from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import mail_outbox
@@ -239,7 +239,7 @@ def hold_inactive(tx: Tx) -> None:
     tx.run(HOLD)
 
 
-def redeliver(tx: Tx, subscription: Row, delivery_id: str) -> Document:
+def redeliver(tx: Tx, subscription: Row, delivery_id: str) -> models.Delivery:
     """Begin a new series of attempts on the same delivery, same event, same bytes.
 
     While the subscription is paused it is held.
@@ -263,7 +263,7 @@ def _find(rows: Rows, subscription_id: str, delivery_id: str) -> Row:
     return row
 
 
-def view(rows: Rows, subscription_id: str, delivery_id: str) -> Document:
+def view(rows: Rows, subscription_id: str, delivery_id: str) -> models.Delivery:
     return _views(rows, [_find(rows, subscription_id, delivery_id)])[0]
 
 
@@ -278,9 +278,9 @@ def page(rows: Rows, subscription_id: str, window: Window) -> Listing:
     return Listing(_views(rows, found), total)
 
 
-def _views(rows: Rows, found: Sequence[Row]) -> list[Document]:
+def _views(rows: Rows, found: Sequence[Row]) -> list[models.Delivery]:
     seqs = [row["seq"] for row in found]
-    attempts: dict[int, list[Document]] = {seq: [] for seq in seqs}
+    attempts: dict[int, list[models.Attempt]] = {seq: [] for seq in seqs}
     for row in rows.all(
         f"SELECT {SHOWN} FROM delivery_attempt"  # noqa: S608  - a literal and placeholders
         f" WHERE delivery_seq IN ({placeholders(seqs)}) ORDER BY seq",
@@ -290,7 +290,7 @@ def _views(rows: Rows, found: Sequence[Row]) -> list[Document]:
     return [_view(row, attempts[row["seq"]]) for row in found]
 
 
-def _view(row: Row, attempts: list[Document]) -> Document:
+def _view(row: Row, attempts: list[models.Attempt]) -> models.Delivery:
     return {
         "id": row["id"],
         "eventId": row["event_id"],
@@ -302,7 +302,7 @@ def _view(row: Row, attempts: list[Document]) -> Document:
     }
 
 
-def _attempt_view(row: Row) -> Document:
+def _attempt_view(row: Row) -> models.Attempt:
     return {
         "number": row["number"],
         "at": formats.to_text(row["at_ms"]),

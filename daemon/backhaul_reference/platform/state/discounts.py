@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backhaul_reference.platform import formats
+from backhaul_reference.platform import formats, order_models
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, Problem, invalid, not_found
 from backhaul_reference.platform.state.database import Row, Rows
@@ -171,7 +171,7 @@ def give_back(tx: Tx, order_id: str) -> None:
     )
 
 
-def shown(store: Store, row: Row) -> Document:
+def shown(store: Store, row: Row) -> order_models.Discount:
     """The discount as a shopper sees it."""
     return {"code": row["code"], "type": row["type"], "value": _value(store, row)}
 

@@ -1,9 +1,10 @@
 """The event outbox: events and their deliveries, stored with the change."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from backhaul_reference.platform import formats, quirks
-from backhaul_reference.platform.json_codec import Document, encode
+from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.platform.state.writer import Tx
 
 TOPICS = (
@@ -28,14 +29,14 @@ ADD_EVENT = """INSERT INTO event(id, store_id, sequence, topic, body, created_ms
 VALUES(?, ?, ?, ?, ?, ?)"""
 
 
-def emit(tx: Tx, store_id: str, topic: str, data: Document) -> None:
+def emit(tx: Tx, store_id: str, topic: str, data: Mapping[str, Any]) -> None:
     """Record the event and queue one delivery for each subscription."""
     event_seq = freeze(tx, store_id, topic, data)
     for subscriber in tx.all(SUBSCRIBERS, (store_id, topic)):
         queue_delivery(tx, event_seq, subscriber["id"], subscriber["status"])
 
 
-def freeze(tx: Tx, store_id: str, topic: str, data: Document) -> int:
+def freeze(tx: Tx, store_id: str, topic: str, data: Mapping[str, Any]) -> int:
     """Write the event's bytes, which never change again; answers its row."""
     event_id = tx.ids.new("evt")
     created_ms = tx.now_ms()

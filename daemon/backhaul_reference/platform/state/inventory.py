@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from backhaul_reference.platform import formats
+from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import stock_ledger
@@ -14,20 +14,8 @@ from backhaul_reference.platform.state.stock_ledger import Cause, Moved, Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 
-ClientReason = Literal[
-    "MANUAL_ADJUSTMENT",
-    "CORRECTION",
-    "STOCK_COUNT",
-    "RECEIVED",
-    "RESTOCK",
-    "RETURN",
-    "DAMAGED",
-    "SHRINKAGE",
-    "PROMOTION",
-    "OTHER",
-]
-CLIENT_REASONS: tuple[str, ...] = get_args(ClientReason)
-REASONS = (*CLIENT_REASONS, "ORDER_PLACED", "ORDER_CANCELLED", "INITIAL_STOCK")
+CLIENT_REASONS: tuple[str, ...] = get_args(models.ClientReason)
+REASONS: tuple[str, ...] = get_args(models.Reason)
 
 LEVELS = """SELECT v.*, p.title AS product_title FROM variant v
 JOIN product p ON p.id = v.product_id WHERE v.store_id = ?"""
@@ -42,12 +30,14 @@ class Adjustment:
     variant_id: str | None
     amount: int
     absolute: bool
-    reason: str
+    reason: models.Reason
     note: str | None
     expected: int | None
 
 
-def adjust(tx: Tx, store: Store, source: Source, wanted: Adjustment) -> Document:
+def adjust(
+    tx: Tx, store: Store, source: Source, wanted: Adjustment
+) -> models.Adjustment:
     """Apply an adjustment to every addressed variant, or to none."""
     store_id, quirks = store.id, store.quirks
     targets = addressed(tx, store_id, wanted)
@@ -139,7 +129,7 @@ def _item(row: Row, requested: int) -> Document:
     }
 
 
-def level_view(row: Row) -> Document:
+def level_view(row: Row) -> models.Level:
     return {
         "productId": row["product_id"],
         "variantId": row["id"],
@@ -162,12 +152,12 @@ def levels(rows: Rows, store_id: str, window: Window) -> Listing:
     return Listing([level_view(row) for row in found], total)
 
 
-def every_level(rows: Rows, store_id: str) -> Iterator[Document]:
+def every_level(rows: Rows, store_id: str) -> Iterator[models.Level]:
     for found in rows.batches(LEVELS + NEWEST_LEVELS, (store_id,)):
         yield from map(level_view, found)
 
 
-def product_levels(rows: Rows, store_id: str, product_id: str) -> list[Document]:
+def product_levels(rows: Rows, store_id: str, product_id: str) -> list[models.Level]:
     found = rows.all(
         LEVELS + " AND v.product_id = ? ORDER BY v.position", (store_id, product_id)
     )
@@ -176,7 +166,7 @@ def product_levels(rows: Rows, store_id: str, product_id: str) -> list[Document]
     return [level_view(row) for row in found]
 
 
-def history_view(row: Row) -> Document:
+def history_view(row: Row) -> models.HistoryEntry:
     return {
         "id": row["id"],
         "adjustmentId": row["adjustment_id"],
@@ -202,7 +192,7 @@ def history(
     return Listing([history_view(row) for row in found.rows], found.total)
 
 
-def every_history(rows: Rows, store_id: str) -> Iterator[Document]:
+def every_history(rows: Rows, store_id: str) -> Iterator[models.HistoryEntry]:
     sql = "SELECT * FROM history WHERE store_id = ? ORDER BY seq"
     for found in rows.batches(sql, (store_id,)):
         yield from map(history_view, found)

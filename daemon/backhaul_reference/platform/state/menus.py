@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from backhaul_reference.platform import models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, invalid, not_found
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
@@ -103,27 +104,27 @@ def _rows(rows: Rows, store_id: str) -> list[Row]:
     )
 
 
-def storefront_views(rows: Rows, store_id: str) -> Document:
+def storefront_views(rows: Rows, store_id: str) -> dict[str, models.Menu]:
     return {
         row["handle"]: _resolved(rows, store_id, row) for row in _rows(rows, store_id)
     }
 
 
-def storefront_view(rows: Rows, store_id: str, handle: str) -> Document:
+def storefront_view(rows: Rows, store_id: str, handle: str) -> models.Menu:
     row = _find(rows, store_id, handle)
     if row is None:
         raise not_found("MENU")
     return _resolved(rows, store_id, row)
 
 
-def _resolved(rows: Rows, store_id: str, row: Row) -> Document:
+def _resolved(rows: Rows, store_id: str, row: Row) -> models.Menu:
     items = decode_stored(row["items"])
     urls = _urls(rows, store_id, items)
     shown = _shown(items, urls)
     return {"handle": row["handle"], "title": row["title"], "items": shown}
 
 
-def _shown(items: Sequence[Document], urls: dict[str, str]) -> list[Document]:
+def _shown(items: Sequence[Document], urls: dict[str, str]) -> list[models.MenuItem]:
     """Return the items with a visible target; children of a hidden item are hidden."""
     return [
         {

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from backhaul_reference.platform import order_models
 from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.state import (
     customers,
@@ -38,7 +39,7 @@ class CancelRequest:
 
 def cancel(
     tx: Tx, store: Store, source: Source, order_id: str, wanted: CancelRequest
-) -> Document:
+) -> order_models.Order:
     row = order_views.find(tx, store, order_id)
     before = order_views.view(tx, store, order_id)
     at_ms = tx.tick(store.id)
@@ -56,14 +57,15 @@ def cancel(
     if wanted.notify and row["customer_email"]:
         mail_outbox.queue(tx, store.id, "order_cancelled", order_id)
     after = order_views.view(tx, store, order_id)
-    events.emit(tx, store.id, "orders/cancelled", {**after, "trigger": "CANCEL"})
+    data: order_models.CancelledOrder = {**after, "trigger": "CANCEL"}
+    events.emit(tx, store.id, "orders/cancelled", data)
     order_views.announce_update(tx, store, before, after)
     return after
 
 
 def _repeat(
-    store: Store, row: Row, before: Document, wanted: CancelRequest
-) -> Document:
+    store: Store, row: Row, before: order_models.Order, wanted: CancelRequest
+) -> order_models.Order:
     same = (wanted.restock, wanted.refund) == (
         bool(row["cancel_restock"]),
         bool(row["cancel_refund"]),

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
+from backhaul_reference.platform import order_models
+from backhaul_reference.platform.json_codec import decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, invalid
 from backhaul_reference.platform.state import (
     events,
@@ -34,7 +35,9 @@ class ShipmentRequest:
         return given == (shipment["company"], shipment["number"], shipment["url"])
 
 
-def fulfill(tx: Tx, store: Store, order_id: str, wanted: ShipmentRequest) -> Document:
+def fulfill(
+    tx: Tx, store: Store, order_id: str, wanted: ShipmentRequest
+) -> order_models.Order:
     row = order_views.find(tx, store, order_id)
     lines = tx.all("SELECT * FROM order_item WHERE order_id = ?", (order_id,))
     _check_lines(wanted, lines)
@@ -62,7 +65,9 @@ def _check_lines(wanted: ShipmentRequest, lines: Sequence[Row]) -> None:
         raise invalid(flaws)
 
 
-def _repeat(tx: Tx, store: Store, row: Row, wanted: ShipmentRequest) -> Document:
+def _repeat(
+    tx: Tx, store: Store, row: Row, wanted: ShipmentRequest
+) -> order_models.Order:
     """Handle a request for a fully shipped order: a repetition is accepted."""
     shipments = tx.all("SELECT * FROM shipment WHERE order_id = ?", (row["id"],))
     same = any(_is_repeat(wanted, shipment) for shipment in shipments)
@@ -73,7 +78,9 @@ def _repeat(tx: Tx, store: Store, row: Row, wanted: ShipmentRequest) -> Document
     raise order_views.refusal("ORDER_ALREADY_FULFILLED", "it is fulfilled already", row)
 
 
-def _attach(tx: Tx, store: Store, row: Row, wanted: ShipmentRequest) -> Document:
+def _attach(
+    tx: Tx, store: Store, row: Row, wanted: ShipmentRequest
+) -> order_models.Order:
     """Add a shipment without units: a further tracking number of the same goods."""
     order_id = row["id"]
     at_ms = tx.tick(store.id)
@@ -83,13 +90,14 @@ def _attach(tx: Tx, store: Store, row: Row, wanted: ShipmentRequest) -> Document
 
 
 def _announce(
-    tx: Tx, store: Store, row: Row, wanted: ShipmentRequest, after: Document
-) -> Document:
+    tx: Tx, store: Store, row: Row, wanted: ShipmentRequest, after: order_models.Order
+) -> order_models.Order:
     """Mail the customer and emit the event of the newest shipment."""
     shipment = after["shipments"][-1]
     if wanted.notify and row["customer_email"]:
         mail_outbox.queue(tx, store.id, "order_shipped", row["id"], part=shipment["id"])
-    events.emit(tx, store.id, "orders/fulfilled", {**after, "shipment": shipment})
+    data: order_models.FulfilledOrder = {**after, "shipment": shipment}
+    events.emit(tx, store.id, "orders/fulfilled", data)
     return after
 
 
@@ -121,7 +129,7 @@ def _ship(
     wanted: ShipmentRequest,
     parcel: dict[str, int],
     left: dict[str, int],
-) -> Document:
+) -> order_models.Order:
     order_id = row["id"]
     before = order_views.view(tx, store, order_id)
     for line_id, count in parcel.items():

@@ -1,21 +1,20 @@
 """Order state machine: status, payment and fulfillment tables."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from backhaul_reference.platform.models import (
+    FinancialStatus,
+    FulfillmentStatus,
+    Status,
+)
 
 Financial = Literal["PENDING", "PAID", "REFUNDED", "VOIDED"]
 Fulfillment = Literal["UNFULFILLED", "PARTIALLY_FULFILLED", "FULFILLED", "RESTOCKED"]
-Status = Literal["PENDING", "CONFIRMED", "COMPLETED", "CANCELLED"]
 
-STATUSES = ("PENDING", "CONFIRMED", "COMPLETED", "CANCELLED")
-FINANCIAL_STATUSES = (
-    "PENDING",
-    "PAID",
-    "REFUNDED",
-    "VOIDED",
-    "PARTIALLY_REFUNDED",
-)
-FULFILLMENT_STATUSES = ("UNFULFILLED", "PARTIALLY_FULFILLED", "FULFILLED", "RESTOCKED")
+STATUSES: tuple[str, ...] = get_args(Status)
+FINANCIAL_STATUSES: tuple[str, ...] = get_args(FinancialStatus)
+FULFILLMENT_STATUSES: tuple[str, ...] = get_args(FulfillmentStatus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from backhaul_reference.platform import formats
-from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform import formats, order_models
 from backhaul_reference.platform.state import (
     events,
     mail_outbox,
@@ -34,7 +33,9 @@ class PaymentReport:
     payer_name: str | None
 
 
-def report(tx: Tx, store: Store, row: Row, sent: PaymentReport) -> Document:
+def report(
+    tx: Tx, store: Store, row: Row, sent: PaymentReport
+) -> order_models.PaymentReport:
     """Store a report; a repeated transaction changes nothing."""
     _check(row)
     known = tx.one(
@@ -66,7 +67,7 @@ def _check(row: Row) -> None:
             raise order_views.refusal(code, detail, row)
 
 
-def _view(transaction_id: str, reported_ms: int) -> Document:
+def _view(transaction_id: str, reported_ms: int) -> order_models.PaymentReport:
     return {
         "received": True,
         "status": "AWAITING_CONFIRMATION",
@@ -75,7 +76,7 @@ def _view(transaction_id: str, reported_ms: int) -> Document:
     }
 
 
-def confirm(tx: Tx, store: Store, order_id: str) -> Document:
+def confirm(tx: Tx, store: Store, order_id: str) -> order_models.Order:
     row = order_views.find(tx, store, order_id)
     if row["confirmed_ms"] is not None:
         return order_views.view(tx, store, order_id)
@@ -87,7 +88,7 @@ def confirm(tx: Tx, store: Store, order_id: str) -> Document:
     return after
 
 
-def mark_paid(tx: Tx, store: Store, order_id: str) -> Document:
+def mark_paid(tx: Tx, store: Store, order_id: str) -> order_models.Order:
     row = order_views.find(tx, store, order_id)
     to = _financial(row, "mark_paid")
     if to == row["financial"]:
@@ -99,7 +100,7 @@ def mark_paid(tx: Tx, store: Store, order_id: str) -> Document:
     return after
 
 
-def refund(tx: Tx, store: Store, order_id: str) -> Document:
+def refund(tx: Tx, store: Store, order_id: str) -> order_models.Order:
     row = order_views.find(tx, store, order_id)
     to = _financial(row, "refund")
     at_ms = tx.tick(store.id)
@@ -121,7 +122,7 @@ def _financial(row: Row, trigger: str) -> str:
 
 def _change(
     tx: Tx, store: Store, row: Row, at_ms: int, values: dict[str, Any]
-) -> tuple[Document, Document]:
+) -> tuple[order_models.Order, order_models.Order]:
     before = order_views.view(tx, store, row["id"])
     order_views.touch(tx, row["id"], at_ms, values)
     return before, order_views.view(tx, store, row["id"])

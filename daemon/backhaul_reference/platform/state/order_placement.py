@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backhaul_reference.platform import order_models
 from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.money import MAX_SUM_MINOR
 from backhaul_reference.platform.problems import Flaw, Problem
@@ -74,7 +75,7 @@ class Draft:
     order_id: str = ""
 
 
-def place(tx: Tx, store: Store, draft: Draft) -> Document:
+def place(tx: Tx, store: Store, draft: Draft) -> order_models.Order:
     """Store the order, take its stock and queue its events and mails, atomically."""
     _check_sums(draft.totals)
     customer_id = customers.of_order(tx, store, draft.contact, draft.totals.total)

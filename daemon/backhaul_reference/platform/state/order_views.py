@@ -1,14 +1,14 @@
 """Orders as JSON for merchants and buyers, and order/updated events."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import segno
 
-from backhaul_reference.platform import formats
-from backhaul_reference.platform.json_codec import Document, decode_stored
+from backhaul_reference.platform import formats, models, order_models
+from backhaul_reference.platform.json_codec import decode_stored
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import events
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
@@ -28,14 +28,6 @@ def data_url(text: str) -> str:
 
 
 CHILDREN = ("order_item", "shipment", "payment_report")
-TOTALS = {
-    "subtotal": "subtotal",
-    "discount": "discount",
-    "shipping": "shipping",
-    "paymentFee": "payment_fee",
-    "tax": "tax",
-    "total": "total",
-}
 Children = dict[str, dict[str, list[Row]]]
 
 
@@ -63,7 +55,7 @@ def find_by_token(rows: Rows, store: Store, token_hash: str) -> Row:
     return row
 
 
-def view(rows: Rows, store: Store, order_id: str) -> Document:
+def view(rows: Rows, store: Store, order_id: str) -> order_models.Order:
     return views(rows, store, [find(rows, store, order_id)])[0]
 
 
@@ -74,18 +66,20 @@ def page(
     return Listing(_in_batches(rows, store, found.rows), found.total)
 
 
-def every(rows: Rows, store: Store) -> Iterator[Document]:
+def every(rows: Rows, store: Store) -> Iterator[order_models.Order]:
     sql = "SELECT * FROM orders WHERE store_id = ? ORDER BY number"
     for found in rows.batches(sql, (store.id,)):
         yield from views(rows, store, found)
 
 
-def _in_batches(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+def _in_batches(
+    rows: Rows, store: Store, found: Sequence[Row]
+) -> list[order_models.Order]:
     batches = [found[start : start + 500] for start in range(0, len(found), 500)]
     return [order for batch in batches for order in views(rows, store, batch)]
 
 
-def views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+def views(rows: Rows, store: Store, found: Sequence[Row]) -> list[order_models.Order]:
     children = _children(rows, [row["id"] for row in found])
     return [_order(store, row, children) for row in found]
 
@@ -102,7 +96,7 @@ def _children(rows: Rows, order_ids: Sequence[str]) -> Children:
     return found
 
 
-def status(row: Row) -> str:
+def status(row: Row) -> models.Status:
     return status_of(
         OrderStatuses(
             row["financial"],
@@ -113,7 +107,7 @@ def status(row: Row) -> str:
     )
 
 
-def statuses_view(row: Row) -> Document:
+def statuses_view(row: Row) -> order_models.Statuses:
     """Return the three statuses for a 409 response."""
     return {
         "status": status(row),
@@ -127,7 +121,7 @@ def amount_due(row: Row) -> int:
     return row["total"] if unpaid else 0
 
 
-def _order(store: Store, row: Row, children: Children) -> Document:
+def _order(store: Store, row: Row, children: Children) -> order_models.Order:
     order_id = row["id"]
     return {
         "id": order_id,
@@ -164,11 +158,18 @@ def _order(store: Store, row: Row, children: Children) -> Document:
     }
 
 
-def _totals(store: Store, row: Row) -> Document:
-    return {name: store.money(row[column]) for name, column in TOTALS.items()}
+def _totals(store: Store, row: Row) -> order_models.Totals:
+    return {
+        "subtotal": store.money(row["subtotal"]),
+        "discount": store.money(row["discount"]),
+        "shipping": store.money(row["shipping"]),
+        "paymentFee": store.money(row["payment_fee"]),
+        "tax": store.money(row["tax"]),
+        "total": store.money(row["total"]),
+    }
 
 
-def _item(store: Store, row: Row) -> Document:
+def _item(store: Store, row: Row) -> order_models.Item:
     return {
         "id": row["id"],
         "productId": row["product_id"],
@@ -187,14 +188,15 @@ def _item(store: Store, row: Row) -> Document:
     }
 
 
-def _payment(store: Store, row: Row, reports: Sequence[Row]) -> Document:
+def _payment(store: Store, row: Row, reports: Sequence[Row]) -> order_models.Payment:
     last = reports[-1] if reports else None
     return {
         "method": row["payment_method"],
         "paidAt": formats.to_text_or_none(row["paid_ms"]),
         "amountDue": store.money(amount_due(row)),
-        "report": last
-        and {
+        "report": None
+        if last is None
+        else {
             "transactionId": last["transaction_id"],
             "payerName": last["payer_name"],
             "reportedAt": formats.to_text(last["reported_ms"]),
@@ -203,7 +205,7 @@ def _payment(store: Store, row: Row, reports: Sequence[Row]) -> Document:
     }
 
 
-def _shipment(row: Row) -> Document:
+def _shipment(row: Row) -> order_models.Shipment:
     return {
         "id": row["id"],
         "trackingCompany": row["company"],
@@ -214,7 +216,7 @@ def _shipment(row: Row) -> Document:
     }
 
 
-def _cancellation(row: Row) -> Document | None:
+def _cancellation(row: Row) -> order_models.Cancellation | None:
     if row["cancelled_ms"] is None:
         return None
     return {
@@ -227,17 +229,22 @@ def _cancellation(row: Row) -> Document | None:
     }
 
 
-def tracking_view(rows: Rows, store: Store, row: Row) -> Document:
+def tracking_view(rows: Rows, store: Store, row: Row) -> order_models.TrackedOrder:
     """Return the public tracking view: no address, no contact, no ids."""
     return tracked(store, row, views(rows, store, [row])[0])
 
 
-def tracked(store: Store, row: Row, order: Document) -> Document:
+def tracked(
+    store: Store, row: Row, order: order_models.Order
+) -> order_models.TrackedOrder:
     """Return the tracking view, made from the order's full view."""
-    names = ("number", "name", "status", "financialStatus", "fulfillmentStatus")
     required = row["confirmation_required"] and row["cancelled_ms"] is None
     return {
-        **{name: order[name] for name in names},
+        "number": order["number"],
+        "name": order["name"],
+        "status": order["status"],
+        "financialStatus": order["financialStatus"],
+        "fulfillmentStatus": order["fulfillmentStatus"],
         "awaitingConfirmation": bool(required) and row["confirmed_ms"] is None,
         "placedAt": order["placedAt"],
         "cancelledAt": formats.to_text_or_none(row["cancelled_ms"]),
@@ -249,14 +256,27 @@ def tracked(store: Store, row: Row, order: Document) -> Document:
     }
 
 
-def _tracked_item(item: Document) -> Document:
-    names = ("title", "variantTitle", "imageUrl", "quantity", "unitPrice")
-    return {name: item[name] for name in (*names, "discount", "total")}
+def _tracked_item(item: order_models.Item) -> order_models.TrackedItem:
+    return {
+        "title": item["title"],
+        "variantTitle": item["variantTitle"],
+        "imageUrl": item["imageUrl"],
+        "quantity": item["quantity"],
+        "unitPrice": item["unitPrice"],
+        "discount": item["discount"],
+        "total": item["total"],
+    }
 
 
-def _tracked_shipment(shipment: Document) -> Document:
-    names = ("trackingCompany", "trackingNumber", "trackingUrl", "shippedAt")
-    return {name: shipment[name] for name in names}
+def _tracked_shipment(
+    shipment: order_models.Shipment,
+) -> order_models.TrackedShipment:
+    return {
+        "trackingCompany": shipment["trackingCompany"],
+        "trackingNumber": shipment["trackingNumber"],
+        "trackingUrl": shipment["trackingUrl"],
+        "shippedAt": shipment["shippedAt"],
+    }
 
 
 def _qr(store: Store, row: Row) -> str:
@@ -264,7 +284,9 @@ def _qr(store: Store, row: Row) -> str:
     return data_url(f"{store.name}\nOrder #{row['number']}\n{amount}")
 
 
-def _tracked_payment(store: Store, row: Row, payment: Document) -> Document | None:
+def _tracked_payment(
+    store: Store, row: Row, payment: order_models.Payment
+) -> order_models.TrackedPayment | None:
     if row["payment_method"] != "CUSTOM_QR" or amount_due(row) == 0:
         return None
     report = payment["report"]
@@ -275,7 +297,10 @@ def _tracked_payment(store: Store, row: Row, payment: Document) -> Document | No
         "currency": row["currency"],
         "instructions": store.custom_qr["instructions"],
         "report": report
-        and {name: report[name] for name in ("transactionId", "reportedAt")},
+        and {
+            "transactionId": report["transactionId"],
+            "reportedAt": report["reportedAt"],
+        },
     }
 
 
@@ -291,17 +316,22 @@ def touch(tx: Tx, order_id: str, at_ms: int, values: dict[str, Any]) -> None:
     )
 
 
-def differences(before: Document, after: Document) -> Document:
-    return {
+def differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> order_models.OrderChanges:
+    changes = {
         name: {"from": before[name], "to": after[name]}
         for name in WATCHED
         if before[name] != after[name]
     }
+    return cast("order_models.OrderChanges", changes)
 
 
-def announce_update(tx: Tx, store: Store, before: Document, after: Document) -> None:
-    changes = differences(before, after)
-    events.emit(tx, store.id, "orders/updated", {**after, "changes": changes})
+def announce_update(
+    tx: Tx, store: Store, before: order_models.Order, after: order_models.Order
+) -> None:
+    data: order_models.UpdatedOrder = {**after, "changes": differences(before, after)}
+    events.emit(tx, store.id, "orders/updated", data)
 
 
 def refusal(code: str, detail: str, row: Any) -> Problem:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from backhaul_reference.platform import formats, money
+from backhaul_reference.platform import formats, models, money
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import collection_members, events, variants
@@ -34,12 +34,16 @@ def variants_of(rows: Rows, product_ids: Sequence[str]) -> dict[str, list[Row]]:
     return found
 
 
-def storefront_views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+def storefront_views(
+    rows: Rows, store: Store, found: Sequence[Row]
+) -> list[models.Product]:
     variants = variants_of(rows, [row["id"] for row in found])
     return [_shared(store, row, variants[row["id"]]) for row in found]
 
 
-def v1_views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+def v1_views(
+    rows: Rows, store: Store, found: Sequence[Row]
+) -> list[models.CatalogueProduct]:
     product_ids = [row["id"] for row in found]
     variants = variants_of(rows, product_ids)
     listed = collection_members.listed_of(rows, product_ids)
@@ -51,7 +55,7 @@ def is_available(variant: Row) -> bool:
     return free or variant["stock"] > 0
 
 
-def _shared(store: Store, row: Row, variants: Sequence[Row]) -> Document:
+def _shared(store: Store, row: Row, variants: Sequence[Row]) -> models.Product:
     prices = [variant["price"] for variant in variants]
     return {
         "id": row["id"],
@@ -76,7 +80,7 @@ def _shared(store: Store, row: Row, variants: Sequence[Row]) -> Document:
     }
 
 
-def _shared_variant(store: Store, row: Row) -> Document:
+def _shared_variant(store: Store, row: Row) -> models.Variant:
     return {
         "id": row["id"],
         "title": row["title"],
@@ -93,7 +97,7 @@ def _shared_variant(store: Store, row: Row) -> Document:
 
 def _v1(
     store: Store, row: Row, variants: Sequence[Row], collection_ids: list[str]
-) -> Document:
+) -> models.CatalogueProduct:
     return {
         **_shared(store, row, variants),
         "variants": [_v1_variant(store, variant) for variant in variants],
@@ -105,7 +109,7 @@ def _v1(
     }
 
 
-def _v1_variant(store: Store, row: Row) -> Document:
+def _v1_variant(store: Store, row: Row) -> models.CatalogueVariant:
     return {
         **_shared_variant(store, row),
         "barcode": row["barcode"],
@@ -171,17 +175,19 @@ def visible_page(
     return Listing(storefront_views(rows, store, found.rows), found.total)
 
 
-def every(rows: Rows, store: Store) -> Iterator[Document]:
+def every(rows: Rows, store: Store) -> Iterator[models.CatalogueProduct]:
     sql = "SELECT * FROM product WHERE store_id = ? ORDER BY created_ms, id"
     for found in rows.batches(sql, (store.id,)):
         yield from v1_views(rows, store, found)
 
 
-def view(rows: Rows, store: Store, product_id: str) -> Document:
+def view(rows: Rows, store: Store, product_id: str) -> models.CatalogueProduct:
     return v1_views(rows, store, [_row(rows, store, product_id)])[0]
 
 
-def visible_view(rows: Rows, store: Store, handle_or_id: str) -> Document:
+def visible_view(
+    rows: Rows, store: Store, handle_or_id: str
+) -> models.ProductWithCollections:
     row = rows.one(
         "SELECT * FROM product WHERE store_id = ? AND status = 'active'"
         " AND (id = ? OR handle = ?)",
@@ -191,7 +197,7 @@ def visible_view(rows: Rows, store: Store, handle_or_id: str) -> Document:
         raise not_found("PRODUCT")
     shown = storefront_views(rows, store, [row])[0]
     collections = [
-        {name: one[name] for name in ("id", "handle", "title")}
+        models.CollectionName(id=one["id"], handle=one["handle"], title=one["title"])
         for one in collection_members.published_of(rows, row)
     ]
     return {**shown, "collections": collections}
@@ -206,7 +212,9 @@ def _row(rows: Rows, store: Store, product_id: str) -> Row:
     return row
 
 
-def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
+def create(
+    tx: Tx, store: Store, source: Source, values: Document
+) -> models.CatalogueProduct:
     """Create a product with its variants; opening stock is logged."""
     at_ms = tx.tick(store.id)
     product_id = tx.ids.new("prod")
@@ -232,7 +240,7 @@ def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
 
 def update(
     tx: Tx, store: Store, source: Source, product_id: str, values: Document
-) -> Document:
+) -> models.CatalogueProduct:
     """Merge a change; an event and a new version only if something differs."""
     before = view(tx, store, product_id)
     at_ms = tx.tick(store.id)
@@ -262,7 +270,7 @@ def update(
     return changed
 
 
-def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
+def delete(tx: Tx, store: Store, source: Source, product_id: str) -> models.Deleted:
     """Delete a product and its variants; orders keep their snapshots."""
     last = view(tx, store, product_id)
     at_ms = tx.tick(store.id)
@@ -270,9 +278,14 @@ def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
     collection_members.remove_product(tx, product_id, at_ms)
     variants.remove(tx, store, source, last["variants"], at_ms)
     tx.run("DELETE FROM product WHERE id = ?", (product_id,))
-    data = {name: last[name] for name in ("id", "handle", "title", "externalId")}
-    data["variants"] = [{"id": v["id"], "sku": v["sku"]} for v in last["variants"]]
-    data["deletedAt"] = formats.to_text(at_ms)
+    data: models.DeletedProduct = {
+        "id": last["id"],
+        "handle": last["handle"],
+        "title": last["title"],
+        "externalId": last["externalId"],
+        "variants": [{"id": v["id"], "sku": v["sku"]} for v in last["variants"]],
+        "deletedAt": formats.to_text(at_ms),
+    }
     events.emit(tx, store.id, "products/delete", data)
     return {"id": product_id, "deleted": True}
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backhaul_reference.platform import order_models
 from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
 from backhaul_reference.platform.state import customers, mail_outbox, order_placement
@@ -59,7 +60,7 @@ class SentOrder:
     send_receipt: bool = False
 
 
-def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> Document:
+def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> order_models.Order:
     lines = _lines(tx, store, sent.lines)
     draft = Draft(
         lines=lines,

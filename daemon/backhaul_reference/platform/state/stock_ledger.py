@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from backhaul_reference.platform import formats
-from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.state import events
 from backhaul_reference.platform.state.writer import Tx
 
@@ -26,10 +25,10 @@ LOG = """INSERT INTO history(id, store_id, adjustment_id, product_id, variant_id
 class Source:
     """Who caused a change."""
 
-    type: str
+    type: models.SourceType
     id: str | None = None
 
-    def document(self) -> Document:
+    def document(self) -> models.Source:
         return {"type": self.type, "id": self.id}
 
 
@@ -43,7 +42,7 @@ class Cause:
     """Why stock moves; the changes of one cause share its adjustment id."""
 
     adjustment_id: str
-    reason: str
+    reason: models.Reason
     source: Source
     at_ms: int
     note: str | None = None
@@ -61,7 +60,7 @@ class Moved:
     change: int
     after: int
 
-    def level(self) -> Document:
+    def level(self) -> models.Moved:
         return {
             "variantId": self.variant_id,
             "sku": self.sku,
@@ -125,7 +124,7 @@ def announce(tx: Tx, store_id: str, cause: Cause, moved: Sequence[Moved]) -> Non
     """One inventory/level_update for each product that moved."""
     by_product = sorted(moved, key=lambda one: one.product_id)
     for product_id, group in groupby(by_product, key=lambda one: one.product_id):
-        data = {
+        data: models.LevelUpdate = {
             "adjustmentId": cause.adjustment_id,
             "productId": product_id,
             "reason": cause.reason,

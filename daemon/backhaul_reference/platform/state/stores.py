@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
-from backhaul_reference.platform import formats, money, quirks
+from backhaul_reference.platform import formats, models, money, quirks
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.quirks import Quirks
 from backhaul_reference.platform.state import menus, shipping_rates
@@ -53,10 +53,10 @@ class Store:
     seo_description: str | None
     active: bool
     cod_confirmation: bool
-    account_mode: str
+    account_mode: models.AccountMode
     cod: Document
     custom_qr: Document
-    vertical: Document
+    vertical: models.Vertical
     created_ms: int
     quirks: Quirks
     fixture: str
@@ -147,7 +147,7 @@ def _picture(address: str | None) -> str | None:
     return address if address and PICTURE.fullmatch(address) else None
 
 
-def storefront_view(store: Store) -> Document:
+def storefront_view(store: Store) -> models.Store:
     return {
         "id": store.id,
         "subdomain": store.subdomain,
@@ -165,7 +165,7 @@ def storefront_view(store: Store) -> Document:
     }
 
 
-def _payment_view(store: Store, method: Document) -> Document:
+def _payment_view(store: Store, method: Document) -> models.PaymentMethodSettings:
     return {
         "enabled": method["enabled"],
         "fee": store.money(method["fee"]),
@@ -173,7 +173,7 @@ def _payment_view(store: Store, method: Document) -> Document:
     }
 
 
-def v1_view(store: Store) -> Document:
+def v1_view(store: Store) -> models.StoreDetails:
     return {
         "id": store.id,
         "name": store.name,
@@ -193,7 +193,7 @@ def v1_view(store: Store) -> Document:
 
 
 def control_view(store: Store) -> Document:
-    shown = storefront_view(store)
+    shown: Document = {**storefront_view(store)}
     shown["paymentSettings"]["customQr"]["qr"] = store.custom_qr.get("qr")
     return {
         **shown,

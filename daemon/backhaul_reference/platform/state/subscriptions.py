@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from backhaul_reference.platform import formats
+from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import deliveries, events, idempotency
@@ -44,7 +44,7 @@ def add(
 
 def change(
     tx: Tx, store_id: str, subscription_id: str, values: dict[str, Any]
-) -> Document:
+) -> models.Webhook:
     row = find(tx, store_id, subscription_id)
     columns = {name: values[name] for name in values if name != "topics"}
     if columns.get("status") == "ACTIVE" and row["status"] == "DISABLED":
@@ -78,7 +78,7 @@ def _set_topics(
     )
 
 
-def remove(tx: Tx, store_id: str, subscription_id: str) -> Document:
+def remove(tx: Tx, store_id: str, subscription_id: str) -> models.Deleted:
     find(tx, store_id, subscription_id)
     tx.run("DELETE FROM subscription WHERE id = ?", (subscription_id,))
     return {"id": subscription_id, "deleted": True}
@@ -94,7 +94,7 @@ def find(rows: Rows, store_id: str, subscription_id: str) -> Row:
     return row
 
 
-def view(rows: Rows, store_id: str, subscription_id: str) -> Document:
+def view(rows: Rows, store_id: str, subscription_id: str) -> models.Webhook:
     return subscription_view(find(rows, store_id, subscription_id))
 
 
@@ -105,7 +105,7 @@ def page(rows: Rows, store_id: str, window: Window, topics: Sequence[str]) -> Li
     return Listing([subscription_view(row) for row in found.rows], found.total)
 
 
-def every(rows: Rows, store_id: str) -> list[Document]:
+def every(rows: Rows, store_id: str) -> list[models.Webhook]:
     found = rows.all(
         "SELECT * FROM subscription WHERE store_id = ? ORDER BY created_ms, id",
         (store_id,),
@@ -118,7 +118,7 @@ def topics_of(row: Row) -> list[str]:
     return topics
 
 
-def subscription_view(row: Row) -> Document:
+def subscription_view(row: Row) -> models.Webhook:
     return {
         "id": row["id"],
         "address": row["address"],
@@ -148,7 +148,7 @@ NEVER_SENT = """{} AND NOT EXISTS (
 ORDER BY seq"""
 
 
-def rotate_secret(tx: Tx, subscription: Row) -> Document:
+def rotate_secret(tx: Tx, subscription: Row) -> models.WebhookWithSecret:
     """Create a new secret; the old one also signs for another day."""
     _check_enabled(subscription)
     now_ms = tx.now_ms()
@@ -164,7 +164,7 @@ def rotate_secret(tx: Tx, subscription: Row) -> Document:
     return {**shown, "secret": secret}
 
 
-def send_test(tx: Tx, subscription: Row) -> Document:
+def send_test(tx: Tx, subscription: Row) -> models.Delivery:
     """Send a test event to this subscription only."""
     _check_enabled(subscription)
     data = {"webhookId": subscription["id"], "test": True}
@@ -175,7 +175,9 @@ def send_test(tx: Tx, subscription: Row) -> Document:
     return deliveries.view(tx, subscription["id"], delivery_id)
 
 
-def replay(tx: Tx, subscription: Row, since_ms: int, topics: Sequence[str]) -> Document:
+def replay(
+    tx: Tx, subscription: Row, since_ms: int, topics: Sequence[str]
+) -> models.Replay:
     """Queue every event since a time again, with the same ids and bytes."""
     _check_enabled(subscription)
     chosen = CHOSEN.format(placeholders(topics))

@@ -1,7 +1,8 @@
 """Variants: added, replaced, removed; detached from past orders."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
@@ -195,7 +196,7 @@ def _change(
 
 
 def remove(
-    tx: Tx, store: Store, source: Source, gone: Sequence[Document], at_ms: int
+    tx: Tx, store: Store, source: Source, gone: Sequence[Mapping[str, Any]], at_ms: int
 ) -> None:
     """Delete variants; the stock ledger logs the loss of their stock."""
     note = "variant deleted"
