@@ -2,8 +2,12 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from backhaul_reference.openapi.document import document as build
+from backhaul_reference.platform.json_codec import encode_text
+from backhaul_reference.server import OFFERED
 from scenes.reference_shop import Shop
 
 REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
@@ -49,3 +53,33 @@ async def test_bodies_scopes_and_money_are_described(shop: Shop) -> None:
     assert [one["type"] for one in money["anyOf"]] == ["string", "number"]
     fulfill = document["paths"]["/api/v1/orders/{id}/fulfill"]["post"]
     assert fulfill["requestBody"]["required"] is False
+
+
+FREE_FORM = {
+    "/Vertical/settings": "each trade has settings of its own",
+}
+
+
+async def test_no_response_schema_leaves_an_object_open(shop: Shop) -> None:
+    schemas = (await described(shop))["components"]["schemas"]
+    ours = {name: one for name, one in schemas.items() if "." not in name}
+    assert set(_free_form(ours, "")) == FREE_FORM.keys()
+
+
+def _free_form(node: Any, place: str) -> Iterator[str]:
+    if isinstance(node, list):
+        for one in node:
+            yield from _free_form(one, place)
+    elif isinstance(node, dict):
+        if node.get("type") == "object" and not (
+            {"properties", "additionalProperties"} & node.keys()
+        ):
+            yield place
+        for name, one in node.items():
+            step = "" if name in {"properties", "anyOf", "items"} else f"/{name}"
+            yield from _free_form(one, place + step)
+
+
+async def test_the_served_text_is_the_document(shop: Shop) -> None:
+    served = await described(shop)
+    assert json.dumps(served) == json.dumps(json.loads(encode_text(build(OFFERED))))
