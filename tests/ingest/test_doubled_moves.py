@@ -22,7 +22,8 @@ from ingest.test_stock_moves import (
     trade,
 )
 from scenes.clock import VirtualClock
-from scenes.databases import make_database, rows, started_store, write
+from scenes.databases import make_database, started_store, write
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +118,7 @@ async def test_an_upgrade_joins_them_where_the_older_row_stands(
         write(path, INSERT, *row)
     write(path, INSERT, *SOLD, "adj_2", "2026-03-01T13:00:00.000Z")
     async with started_store(path, VirtualClock()):
-        found = rows(path, "SELECT id, adjustment_id FROM stock_ledger ORDER BY id")
+        found = rows_of(path, "stock_ledger", "id", "adjustment_id")
     assert found == [(1, "adj_1"), (3, "adj_2")]
 
 

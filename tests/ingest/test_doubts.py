@@ -11,6 +11,7 @@ from backhaul.store.sql.inbox.refetch_queue import PARENTS_BATCH
 from scenes import payloads
 from scenes.databases import arrive, count, fold_all, rows, started_store, take
 from scenes.payloads import arrival, envelope, read
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,13 +125,12 @@ async def test_a_deleted_product_lives_again_only_when_read(
     await take(store, envelope("products/delete", payloads.deletion(at=9)))
     late = payloads.product(at=20)
     await arrive(store, arrival(envelope("products/update", late), at=31))
-    status = "SELECT status FROM products"
-    assert rows(store.path, status) == [("deleted",)]
+    assert rows_of(store.path, "products", "status") == [("deleted",)]
     assert count(store.path, "inventory_levels") == 0
     assert await asked(store) == [("product", "prod_1")]
     await arrive(store, read("products/reread", late, at=32))
-    assert rows(store.path, status) == [("active",)]
-    assert rows(store.path, "SELECT stock FROM inventory_levels") == [(12,)]
+    assert rows_of(store.path, "products", "status") == [("active",)]
+    assert rows_of(store.path, "inventory_levels", "stock") == [(12,)]
 
 
 async def test_a_product_that_is_not_there_leaves_a_tombstone(
@@ -138,7 +138,7 @@ async def test_a_product_that_is_not_there_leaves_a_tombstone(
 ) -> None:
     await take(store, envelope("products/create", payloads.product()))
     await arrive(store, read("products/gone", {"id": "prod_1"}, at=31))
-    assert rows(store.path, "SELECT status FROM products") == [("deleted",)]
+    assert rows_of(store.path, "products", "status") == [("deleted",)]
     assert count(store.path, "variants") == count(store.path, "inventory_levels") == 0
 
 
@@ -150,7 +150,7 @@ async def test_the_platforms_own_deletion_is_kept(
     gone = read("products/gone", {"id": "prod_1"}, at=31)
     for one in (told, gone) if first == "told" else (gone, told):
         await arrive(store, one)
-    found = rows(store.path, "SELECT title, updated_at, deleted_at FROM products")
+    found = rows_of(store.path, "products", "title", "updated_at", "deleted_at")
     assert found == [("Linen shirt", payloads.instant(9), payloads.instant(9))]
 
 

@@ -15,6 +15,7 @@ from backhaul_reference.platform.state.events import TOPICS as PROMISED
 from scenes import payloads
 from scenes.databases import count, fold_all, rows, states, take
 from scenes.payloads import arrival, envelope, instant
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,10 +76,10 @@ async def test_a_changed_order_keeps_its_place_and_only_lines_that_stay(
         )
         == placed
     )
-    assert rows(
-        store.path,
-        "SELECT id, quantity FROM order_items WHERE order_id = 'ord_1' ORDER BY id",
-    ) == [("li_0", 2), ("li_1", 7)]
+    assert rows_of(store.path, "order_items", "id", "quantity", order_id="ord_1") == [
+        ("li_0", 2),
+        ("li_1", 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,8 @@ async def test_a_product_is_mirrored_with_variants_and_levels(
     assert one(
         store.path, "SELECT id, handle, title, status, deleted_at FROM products"
     ) == ("prod_1", "linen-shirt", "Linen shirt", "active", None)
-    assert rows(
-        store.path,
-        "SELECT id, product_id, sku, price_minor, currency FROM variants ORDER BY id",
+    assert rows_of(
+        store.path, "variants", "id", "product_id", "sku", "price_minor", "currency"
     ) == [
         ("var_1", "prod_1", "LS-S", 149900, "INR"),
         ("var_2", "prod_1", None, 50, "INR"),
@@ -272,7 +272,7 @@ async def test_two_stores_may_say_the_same(store: SqliteStore) -> None:
         await store.inbox.append(arrival(body, store=name))
     await fold_all(store)
     assert states(store.path) == ["folded", "folded"]
-    assert rows(store.path, "SELECT store FROM orders") == [("main",), ("second",)]
+    assert rows_of(store.path, "orders", "store") == [("main",), ("second",)]
 
 
 async def test_each_change_stands_in_the_feed_once(store: SqliteStore) -> None:
@@ -285,8 +285,7 @@ async def test_each_change_stands_in_the_feed_once(store: SqliteStore) -> None:
         envelope("customers/create", payloads.customer()),
         envelope("products/delete", payloads.deletion()),
     )
-    query = "SELECT event, kind, object_id, change FROM changes ORDER BY id"
-    assert rows(store.path, query) == [
+    assert rows_of(store.path, "changes", "event", "kind", "object_id", "change") == [
         (1, "product", "prod_1", "products/create"),
         (2, "order", "ord_1", "orders/create"),
         (4, "level", "prod_1", "inventory/level_update"),
@@ -302,8 +301,10 @@ async def test_an_order_that_changes_wakes_what_waits_for_it(
     for lane in ("order:ord_1", "order:ord_2"):
         hold(store.path, lane)
     await take(store, envelope("orders/updated", payloads.order(at=2)))
-    query = "SELECT lane, held FROM commands ORDER BY lane"
-    assert rows(store.path, query) == [("order:ord_1", 0), ("order:ord_2", 1)]
+    assert sorted(rows_of(store.path, "commands", "lane", "held")) == [
+        ("order:ord_1", 0),
+        ("order:ord_2", 1),
+    ]
 
 
 def hold(path: Path, lane: str) -> None:

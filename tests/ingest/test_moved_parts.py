@@ -15,6 +15,7 @@ from backhaul.store import database_at
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from scenes import payloads
 from scenes.databases import opened, rows, started_store, take
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +106,7 @@ async def test_ids_may_begin_anew_in_each_order(store: SqliteStore) -> None:
         ("ord_1", "1", "T-ord_1"),
         ("ord_2", "1", "T-ord_2"),
     ]
-    units = rows(store.path, "SELECT id, units_to_ship FROM open_orders ORDER BY 1")
+    units = rows_of(store.path, "open_orders", "id", "units_to_ship")
     assert units == [("ord_1", 2), ("ord_2", 2)]
 
 
@@ -142,7 +143,7 @@ async def test_a_variant_that_two_products_show_is_one_article(
     assert rows(store.path, VARIANTS) == [
         *(("prod_1", "var_0"), ("prod_1", "var_1"), ("prod_2", "var_1")),
     ]
-    stock = rows(store.path, "SELECT product_id, stock FROM stock WHERE sku = 'SKU-1'")
+    stock = rows_of(store.path, "stock", "product_id", "stock", sku="SKU-1")
     assert stock == [("prod_2", 12)]
     with closing(opened(store.path)) as connection:
         for name in ("SKU-1", BARCODES["1"]):

@@ -20,6 +20,7 @@ from scenes.captures import captured
 from scenes.databases import append, count, dump, fold_all, rows, states, take
 from scenes.memory import peak_bytes
 from scenes.payloads import STORE_ID, envelope, read
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ async def test_folding_everything_again_changes_nothing(
 
 
 def quarantine(store: SqliteStore) -> list[Any]:
-    return rows(store.path, "SELECT key, state FROM quarantine ORDER BY id")
+    return rows_of(store.path, "quarantine", "key", "state")
 
 
 async def failing_at_first(store: SqliteStore, *bodies: bytes) -> None:
@@ -158,7 +159,7 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
     assert report.last is None
     assert report.states == ("quarantined", "duplicate")
     assert quarantine(store) == [("1", "open")]
-    assert rows(store.path, "SELECT 1 FROM changes WHERE object_id = 'half'") == []
+    assert rows_of(store.path, "changes", object_id="half") == []
 
 
 async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
@@ -203,7 +204,7 @@ async def test_doubts_are_told(store: SqliteStore) -> None:
     told: list[str] = []
     await reprocessor(store, told).reprocess(ALL)
     assert set(told) == {"folded", "doubted"}
-    assert json.loads(rows(store.path, "SELECT document FROM orders")[0][0])
+    assert json.loads(rows_of(store.path, "orders", "document")[0][0])
 
 
 HELD = read("orders/read", payloads.order(at=6, note="held"), at=29)

@@ -22,6 +22,7 @@ from backhaul.store.sqlite.connections import Connection
 from scenes import payloads
 from scenes.databases import arrive, make_database, rows, states, take
 from scenes.payloads import envelope, read
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ async def test_the_history_tells_of_the_move_that_a_webhook_did_not_name(
     await arrive(store, *(arrivals if told_first == "webhook" else arrivals[::-1]))
     assert rows(store.path, LEDGER) == [(-2, 10, "ORDER_PLACED", "ord_1", "adj_1")]
     assert states(store.path) == ["folded", "duplicate"]
-    assert rows(store.path, "SELECT count(*) FROM changes") == [(1,)]
+    assert len(rows_of(store.path, "changes")) == 1
 
 
 async def test_a_change_that_was_not_told_is_learnt_of_the_history(
@@ -123,7 +124,7 @@ async def test_what_differs_in_anything_that_is_told_is_another_move(
 ) -> None:
     await take(store, envelope(TOPIC, nameless(orderId="ord_1")))
     await arrive(store, history(**{"orderId": "ord_1", **other}))
-    assert rows(store.path, "SELECT count(*) FROM stock_ledger") == [(2,)]
+    assert len(rows_of(store.path, "stock_ledger")) == 2
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scenes import payloads
 from scenes.databases import count, rows, started_store, states, take
 from scenes.payloads import Document, envelope
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,7 @@ async def test_a_used_member_of_another_type_sets_that_event_aside(
     good = envelope("customers/create", payloads.customer("cus_good"))
     await take(store, bad, good)
     assert states(store.path) == ["quarantined", "folded"]
-    ((raw, locator),) = rows(store.path, "SELECT raw, locator FROM quarantine")
+    ((raw, locator),) = rows_of(store.path, "quarantine", "raw", "locator")
     assert (raw, locator) == (bad, "event 1")
     assert count(store.path, "orders") == count(store.path, "products") == 0
     assert count(store.path, "stock_ledger") == 0
@@ -86,7 +87,7 @@ async def test_the_id_of_an_event_is_not_taken_for_that_of_an_object(
     topic: str, data: Any, store: SqliteStore
 ) -> None:
     await take(store, envelope(topic, data))
-    found = rows(store.path, "SELECT state, object_id FROM events")
+    found = rows_of(store.path, "events", "state", "object_id")
     assert found == [("quarantined", None)]
     assert count(store.path, "rereads") == 0
 
@@ -114,7 +115,7 @@ async def test_a_member_that_decides_nothing_is_left_out_and_named(
     topic: str, member: str, value: Any, store: SqliteStore
 ) -> None:
     await take(store, envelope(topic, SAMPLES[topic] | {member: value}))
-    ((state, detail),) = rows(store.path, "SELECT state, detail FROM events")
+    ((state, detail),) = rows_of(store.path, "events", "state", "detail")
     assert state == "folded"
     assert "left out" in detail or "rounded" in detail
 
@@ -162,7 +163,7 @@ async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
     await store.inbox.append(payloads.read("orders/read", order))
     await take(store)
     assert states(store.path) == ["folded", "duplicate"]
-    ((name, document),) = rows(store.path, "SELECT name, document FROM orders")
+    ((name, document),) = rows_of(store.path, "orders", "name", "document")
     assert name == "#1001 \N{REPLACEMENT CHARACTER}"
     assert json.loads(document)["note"] == "tea \N{REPLACEMENT CHARACTER}"
     assert rows(store.path, "SELECT body FROM inbox WHERE id = 1") == [(body,)]

@@ -13,16 +13,9 @@ from backhaul.store.commands import Sendable
 from backhaul.store.inbox import Selection
 from scenes import payloads
 from scenes.commands import plan
-from scenes.databases import (
-    arrive,
-    count,
-    fold_all,
-    fold_as_demo,
-    rows,
-    states,
-    take,
-)
+from scenes.databases import arrive, count, fold_all, fold_as_demo, states, take
 from scenes.payloads import arrival, envelope, read
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from backhaul.store.matching import Command, MatchReader
@@ -181,9 +174,10 @@ async def test_a_cancellation_with_a_null_title_cancels(store: SqliteStore) -> N
         (case("01b-same-order-cancelled-null-title.json")),
     )
     assert await take(store, opened, cancelled) == []
-    shown = "SELECT status, cancelled_at FROM orders WHERE number = 7001"
-    assert rows(store.path, shown) == [("CANCELLED", "2026-03-01T12:05:00.000Z")]
-    assert rows(store.path, "SELECT title FROM order_items") == [("",)]
+    assert rows_of(store.path, "orders", "status", "cancelled_at", number=7001) == [
+        ("CANCELLED", "2026-03-01T12:05:00.000Z")
+    ]
+    assert rows_of(store.path, "order_items", "title") == [("",)]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +193,7 @@ async def test_an_order_in_another_form_is_mirrored(
     name: str, store: SqliteStore
 ) -> None:
     assert await take(store, case(name)) == []
-    assert rows(store.path, "SELECT state, topic FROM events") == [
+    assert rows_of(store.path, "events", "state", "topic") == [
         ("folded", "orders/create")
     ]
     assert count(store.path, "orders") == 1
@@ -254,7 +248,5 @@ async def test_an_order_cancelled_by_its_status_alone_is_no_open_order(
         payloads.envelope("orders/create", payloads.order()),
         payloads.envelope("orders/cancelled", payloads.order(at=9, **members)),
     )
-    assert rows(store.path, "SELECT cancelled_at FROM orders") == [
-        (payloads.instant(9),)
-    ]
-    assert rows(store.path, "SELECT id FROM open_orders") == []
+    assert rows_of(store.path, "orders", "cancelled_at") == [(payloads.instant(9),)]
+    assert rows_of(store.path, "open_orders", "id") == []
