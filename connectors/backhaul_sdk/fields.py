@@ -1,4 +1,4 @@
-"""Parses fields: identifiers, whole numbers, yes or no, reasons and times.
+"""Parses fields: identifiers, labels, yes or no, and reasons.
 
 Every connector uses this module, so that a value means the same in a file, in a table
 and in a JSON document. An unusable value raises Unusable with a text for operators.
@@ -11,9 +11,9 @@ import re
 import unicodedata
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from backhaul_sdk.records import CANCEL_REASONS, MAX_LEVEL, STOCK_REASONS
+from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +31,6 @@ UNREADABLE = (
 reading from the beginning is then safe if keys are stable."""
 
 
-DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
-"""How a text writes decimals. "auto" refuses a number that is a thousand in one country
-and a fraction in another. "system" is the form that programs write: a point, and no
-thousands."""
-SIGNS: tuple[DecimalSign, ...] = (".", ",")
-_SIGN_NAMES: dict[DecimalSign, str] = {".": "point", ",": "comma"}
 LONGEST_IDENTIFIER = 500
 DIGITS_KEPT = 15
 """A spreadsheet keeps this many digits of a number and replaces the others by zeros."""
@@ -45,8 +39,6 @@ CERTAIN_ZEROS = 4
 chance."""
 EXACT_FLOAT = 2**53
 """A floating-point number from here on may have lost digits."""
-TAKEN_AS_ZERO = "is taken as 0"
-"""The end of the note of a stock level that was below 0."""
 YES = frozenset({"yes", "y", "true", "t", "1"})
 NO = frozenset({"no", "n", "false", "f", "0"})
 _APOSTROPHES = "'\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
@@ -86,14 +78,6 @@ _CELL_ERROR = re.compile(
     r"#(?:[A-Z]/[A-Z]|NV|[¡¿]?[^\W\d_][\w/.]*[!?]|GETTING_DATA)|Err:\d{3}|#{3,}",
     re.IGNORECASE,
 )
-_PLAIN = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_WHOLE: Mapping[str, re.Pattern[str]] = {
-    ".": re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,15}))(?:\.0*)?", re.ASCII),
-    ",": re.compile(r"([+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,15}))(?:,0*)?", re.ASCII),
-    # 1.000 is a thousand in one country and one in another.
-    "auto": re.compile(r"([+-]?\d{1,15})[.,]0{0,2}", re.ASCII),
-    "system": re.compile(r"([+-]?\d{1,18})\.0*", re.ASCII),
-}
 
 
 class Unusable(Exception):
@@ -222,9 +206,9 @@ def _is_nan(value: object) -> bool:
 
 def _digits_of(number: float | Decimal, name: str) -> str:
     """Return the digits of a number that is used as an identifier."""
-    if not _is_whole(number):
+    if not is_whole(number):
         raise Unusable(
-            f"the {name} must be a text or a whole number, not {_shown(number)}"
+            f"the {name} must be a text or a whole number, not {shown(number)}"
         )
     if isinstance(number, float) and abs(number) >= EXACT_FLOAT:
         raise Unusable(lost_number(name, f"{number:.6E}"))
@@ -321,33 +305,8 @@ def _lost(name: str, text: str, *, is_text: bool) -> str:
     )
 
 
-def whole_number(value: object, name: str, decimal: DecimalSign = "auto") -> int:
-    """Return a whole number from a number or a text.
-
-    `decimal` is how texts write decimals. A number has no locale: 5.0 is five and 2.125
-    is a fraction, whatever `decimal` says.
-    """
-    number = _whole_of(value, decimal)
-    if number is None:
-        raise Unusable(
-            f"{name} must be a whole number, not {_shown(value)}"
-            f"{_ambiguous(value, decimal)}"
-        )
-    return number
-
-
-def _whole_of(value: object, decimal: DecimalSign) -> int | None:
-    if isinstance(value, str):
-        return _whole_text(without_text_mark(value), decimal)
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return None
-    # Comparing would expand a huge exponent.
-    if not _is_whole(value) or Decimal(value).adjusted() >= len(str(EXACT_FLOAT)):
-        return None
-    return int(value)
-
-
-def _is_whole(number: float | Decimal) -> bool:
+def is_whole(number: float | Decimal) -> bool:
+    """Return True for a finite number without a fraction."""
     if isinstance(number, int):
         return True
     try:
@@ -358,38 +317,8 @@ def _is_whole(number: float | Decimal) -> bool:
         return False  # a signaling NaN, or a huge exponent
 
 
-def _whole_text(text: str, decimal: DecimalSign) -> int | None:
-    # Word processors write a true minus sign, some ERPs write it behind the number.
-    number = text.replace("\N{MINUS SIGN}", "-")
-    if number.endswith("-") and number[:1].isdigit():
-        number = f"-{number[:-1]}"
-    if _PLAIN.fullmatch(number):
-        return int(number)
-    if decimal == "auto" and "." in number and "," in number:
-        decimal = "." if number.rfind(".") > number.rfind(",") else ","
-    found = _WHOLE[decimal].fullmatch(number)
-    return int(found[1].replace(",", "").replace(".", "")) if found else None
-
-
-def _ambiguous(value: object, decimal: DecimalSign) -> str:
-    if decimal != "auto" or not isinstance(value, str):
-        return ""
-    readings = {s: _whole_text(without_text_mark(value), s) for s in SIGNS}
-    return "".join(
-        f". If the {_SIGN_NAMES[sign]} is the decimal sign{_thousands(value, sign)},"
-        f' the number is {number}: set decimal = "{sign}"'
-        for sign, number in readings.items()
-        if number is not None
-    )
-
-
-def _thousands(value: str, decimal: DecimalSign) -> str:
-    (other,) = (sign for sign in SIGNS if sign != decimal)
-    used = other in value
-    return f" and the {_SIGN_NAMES[other]} separates thousands" if used else ""
-
-
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as messages show it: shortened, a text in quotation marks."""
     if isinstance(value, str):
         return repr(value[:60])
     if isinstance(value, bool | None):
@@ -399,23 +328,6 @@ def _shown(value: object) -> str:
     if isinstance(value, int):
         return str(value) if abs(value) < 10**60 else "a number of more than 60 digits"
     return f"a {type(value).__name__}"
-
-
-def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
-    """Return a stock level, and a note if the number was changed.
-
-    Raises Unusable for a number that is not a stock level.
-    """
-    if number > MAX_LEVEL:
-        raise Unusable(f"quantity must be from 0 to {MAX_LEVEL}, not {_shown(number)}")
-    if number >= 0:
-        return number, ""
-    if not negative_is_zero:
-        raise Unusable(
-            f"quantity is below 0: {number}; correct it, or set negative_is_zero ="
-            " true to take it as 0"
-        )
-    return 0, f"{number} {TAKEN_AS_ZERO}"
 
 
 def label(value: object, name: str) -> str:
@@ -435,7 +347,7 @@ def yes_or_no(value: object, name: str) -> bool:
     """Return the truth value of yes, no, true, false, 1, 0 and their initials."""
     word = without_text_mark(value) if isinstance(value, str) else _number_word(value)
     if word.casefold() not in YES | NO:
-        raise Unusable(f"{name} must be yes or no, not {_shown(value)}")
+        raise Unusable(f"{name} must be yes or no, not {shown(value)}")
     return word.casefold() in YES
 
 

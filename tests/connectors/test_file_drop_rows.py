@@ -151,8 +151,8 @@ async def test_a_bad_cancellation_row(drop: Drop, row: str, said: str) -> None:
     ("row", "said"),
     [
         ("LS-S,0,OTHER", "adjustment is 0"),
-        ("LS-S,1000001,OTHER", "between -1000000 and 1000000"),
-        ("LS-S,-1000001,OTHER", "between -1000000 and 1000000"),
+        ("LS-S,1000001,OTHER", "adjustment must be from -1000000 to 1000000"),
+        ("LS-S,-1000001,OTHER", "adjustment must be from -1000000 to 1000000"),
         ('LS-S,"1,5",OTHER', "adjustment must be a whole number"),
         ("LS-S,,OTHER", "must be a whole number"),
         ("LS-S," + "9" * 5000 + ",OTHER", "must be a whole number"),

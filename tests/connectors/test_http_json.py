@@ -156,7 +156,12 @@ def test_each_kind_of_record_is_made() -> None:
         ("fulfillment", {"order": "o"}, {"id": 1, "o": 4.5}, "text or a whole"),
         ("fulfillment", {"order": "o"}, {"id": 1, "o": "a\0b"}, "control"),
         ("fulfillment", {"order": "abs(o)"}, {"id": 1, "o": "x"}, "cannot be applied"),
-        ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0}, "not 0"),
+        (
+            "stock_adjustment",
+            {"sku": "s", "delta": "d"},
+            {"id": 1, "d": 0},
+            "delta is 0",
+        ),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0.5}, "whole"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": True}, "whole"),
         ("stock_level", {"sku": "s", "quantity": "q"}, {"id": 1, "q": 1e10}, "from 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ from aiohttp import web
 
 from backhaul_connectors.tryton import Tryton, reader
 from backhaul_connectors.tryton.rpc import LOGIN_REST_SECONDS
-from backhaul_sdk import Applied, Bad, NotSent, Rejected, StockLevel, Uncertain
+from backhaul_sdk import Applied, Bad, Line, NotSent, Rejected, StockLevel, Uncertain
+from backhaul_sdk.fields import Unusable
 from backhaul_sdk.testing import sample_change
 from connectors.erp_answers import AnsweringErp
 from connectors.test_tryton import settings_of
@@ -170,18 +172,21 @@ async def test_after_too_many_logins_none_is_tried_for_a_while(
     assert isinstance(await connector.push(sample_change(1)), Applied)
 
 
-@pytest.mark.parametrize("quantity", [0.5, 1e999, float("nan"), "2", Decimal("0.5")])
+@pytest.mark.parametrize(
+    "quantity", [0.5, 1e999, float("nan"), True, "x", Decimal("0.5")]
+)
 def test_what_is_no_number_of_pieces_is_set_aside(quantity: Any) -> None:
     row = {"id": 1, "code": "LS-S", "quantity": quantity}
     found = reader._level(row, datetime(2026, 1, 2, tzinfo=UTC))
     assert isinstance(found, Bad)
-    assert found.reason == f"{quantity} of LS-S is not a whole number of units"
-    assert reader._problem([row]) == found.reason
+    assert found.reason.startswith("quantity of LS-S must be a whole number, not ")
+    with pytest.raises(Unusable, match=f"^{re.escape(found.reason)}$"):
+        reader._line(row)
 
 
-@pytest.mark.parametrize("quantity", [2, 2.0, Decimal(2)])
+@pytest.mark.parametrize("quantity", [2, 2.0, "2", Decimal(2)])
 def test_a_whole_number_is_one_in_every_type(quantity: Any) -> None:
     row = {"id": 1, "code": "LS-S", "quantity": quantity}
     found = reader._level(row, datetime(2026, 1, 2, tzinfo=UTC))
     assert isinstance(found, StockLevel)
-    assert (found.quantity, reader._problem([row])) == (2, "")
+    assert (found.quantity, reader._line(row)) == (2, Line(sku="LS-S", quantity=2))

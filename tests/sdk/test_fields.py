@@ -18,9 +18,9 @@ from backhaul_sdk.fields import (
     label,
     plain,
     reason,
-    whole_number,
     yes_or_no,
 )
+from backhaul_sdk.quantities import whole_number
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from backhaul_sdk.times import day_alone, day_start, in_zone
 

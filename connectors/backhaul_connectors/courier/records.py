@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from backhaul_connectors.courier.parsing import UnreadableEvent, digest_of
 from backhaul_sdk import Bad, Fulfillment, Line, Tracking
 from backhaul_sdk.fields import Unusable, is_placeholder, missing, plain
-from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
+from backhaul_sdk.quantities import shipped_units
+from backhaul_sdk.records import TRACKING_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -212,11 +213,7 @@ def _line(found: Any) -> Line:
         raise Unusable(
             "a line of the parcel has no sku, so it is unknown what was shipped"
         )
-    quantity = found.get("quantity", 1)
-    if isinstance(quantity, bool) or not isinstance(quantity, int):
-        raise Unusable("a quantity of the parcel is not a whole number")
-    if not 1 <= quantity <= MAX_DELTA:
-        raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
+    quantity = shipped_units(found.get("quantity", 1), decimal="system")
     return Line(sku=str(sku).strip(), quantity=quantity)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from backhaul_sdk import fields
+from backhaul_sdk import fields, quantities
 from backhaul_sdk.fields import DIGITS_KEPT, Unusable, without_text_mark
 from backhaul_sdk.times import day_alone, day_start, in_zone, parse_time, rfc3339
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, tzinfo
 
-    from backhaul_sdk.fields import DecimalSign
+    from backhaul_sdk.quantities import DecimalSign
 
 
 Cells: TypeAlias = "Mapping[str, str]"
@@ -76,9 +76,14 @@ def _spoken(column: str) -> str:
 
 def whole_number(text: str, name: str, decimal: DecimalSign) -> int:
     """Return the whole number; `decimal` is how texts write decimals."""
+    return quantities.whole_number(number(text), name, decimal)
+
+
+def number(text: str) -> str | float:
+    """Return the text of a cell, or the fraction that came as a number."""
     if text.startswith(FRACTION_MARK):
-        return fields.whole_number(float(text[1:]), name, decimal)
-    return fields.whole_number(text.lstrip(ROUNDED_MARK), name, decimal)
+        return float(text[1:])
+    return text.lstrip(ROUNDED_MARK)
 
 
 def yes_or_no(text: str) -> bool:

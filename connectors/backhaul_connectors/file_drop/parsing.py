@@ -12,6 +12,7 @@ from backhaul_connectors.file_drop.cells import (
     identifier,
     key_of,
     moment,
+    number,
     same,
     whole_number,
     yes_or_no,
@@ -21,8 +22,9 @@ from backhaul_connectors.file_drop.settings import zone
 from backhaul_connectors.file_drop.shipments import ShipmentRow
 from backhaul_connectors.file_drop.stock_list import LevelRow, article_of
 from backhaul_sdk import Cancellation, Line, StockAdjustment
-from backhaul_sdk.fields import Unusable, reason, stock_of, without_text_mark
-from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
+from backhaul_sdk.fields import Unusable, reason, without_text_mark
+from backhaul_sdk.quantities import shipped_units, stock_change, stock_of
+from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,9 +36,8 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.columns import Column, RowFilter
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
-    from backhaul_sdk.fields import DecimalSign
+    from backhaul_sdk.quantities import DecimalSign
 
-MAX_QUANTITY = 1_000_000
 NO_ARTICLE_NAMED = (
     "the sku is {!r}, which stands for no value, so it is unknown what was shipped; "
     "name the article, or leave the cell empty when everything was shipped"
@@ -216,7 +217,8 @@ def _line(how: Conventions, cells: Cells) -> Line | None:
         )
     if not sku:
         return None
-    return Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1))
+    units = shipped_units(number(quantity or "1"), decimal=how.decimal)
+    return Line(sku=sku, quantity=units)
 
 
 def cancellation(how: Conventions, cells: Cells) -> Make:
@@ -244,7 +246,7 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
     """
     sku = identifier(cells, "sku")
     named = [same(identifier(cells, column)) for column in how.named]
-    delta = _delta(cells["adjustment"], how.decimal)
+    delta = stock_change(number(cells["adjustment"]), "adjustment", how.decimal)
     why = reason(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT", how.reason_map)
     return lambda origin: StockAdjustment(
         key=key_of("stock delta", named or [origin.file, origin.row]),
@@ -259,11 +261,11 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
 def stock_level(how: Conventions, cells: Cells) -> LevelRow:
     """Parse a stock count; the same number at another time is a new record."""
     sku = identifier(cells, "sku")
-    number = whole_number(cells["quantity"], "quantity", how.decimal)
-    stock_of(number, negative_is_zero=how.negative_is_zero)
+    level = whole_number(cells["quantity"], "quantity", how.decimal)
+    stock_of(level, negative_is_zero=how.negative_is_zero)
     return LevelRow(
         sku=sku,
-        number=number,
+        number=level,
         counted_at=moment(cells, "as_of", how.zone, how.date_format),
         counted_on=day(cells, "as_of", how.date_format),
         zone=how.zone,
@@ -290,21 +292,3 @@ def _named(how: Conventions, cells: Cells) -> list[Any]:
         if column in cells
     ]
     return [found] if found else []
-
-
-def _quantity(text: str, decimal: DecimalSign, *, least: int) -> int:
-    quantity = whole_number(text, "quantity", decimal)
-    if not least <= quantity <= MAX_QUANTITY:
-        raise Unusable(
-            f"quantity must be from {least} to {MAX_QUANTITY}, not {quantity}"
-        )
-    return quantity
-
-
-def _delta(text: str, decimal: DecimalSign) -> int:
-    delta = whole_number(text, "adjustment", decimal)
-    if delta == 0:
-        raise Unusable("adjustment is 0, so nothing would change")
-    if abs(delta) > MAX_DELTA:
-        raise Unusable(f"adjustment must be between -1000000 and 1000000, not {delta}")
-    return delta

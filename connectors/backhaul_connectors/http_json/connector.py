@@ -45,7 +45,8 @@ from backhaul_sdk import (
 from backhaul_sdk.calls import LateArrivals
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.contract import TOPICS
-from backhaul_sdk.fields import Unusable, stock_of
+from backhaul_sdk.fields import Unusable
+from backhaul_sdk.quantities import stock_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -24,9 +24,14 @@ from backhaul_sdk import (
     times,
 )
 from backhaul_sdk.fields import Unusable
+from backhaul_sdk.quantities import (
+    shipped_units,
+    stock_change,
+    stock_of,
+    whole_number,
+)
 from backhaul_sdk.records import (
     CANCEL_REASONS,
-    MAX_DELTA,
     STOCK_REASONS,
     TRACKING_STATUSES,
 )
@@ -195,10 +200,8 @@ class ItemParser:
         sku = _code(find(self._settings.line_sku, line), "sku")
         if sku is None:
             raise Unusable("a line has no article, so it is unknown what was shipped")
-        quantity = _whole(find(self._settings.line_quantity, line), "quantity")
-        if not 1 <= quantity <= MAX_DELTA:
-            raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
-        return Line(sku=sku, quantity=quantity)
+        units = find(self._settings.line_quantity, line)
+        return Line(sku=sku, quantity=shipped_units(units, decimal="system"))
 
     def cancellation(self, item: Any, key: str) -> Cancellation:
         restock = self._field(item, "restock")
@@ -210,11 +213,7 @@ class ItemParser:
         )
 
     def adjustment(self, item: Any, key: str) -> StockAdjustment:
-        delta = _whole(self._field(item, "delta"), "delta")
-        if delta == 0 or abs(delta) > MAX_DELTA:
-            raise Unusable(
-                f"delta must be from -{MAX_DELTA} to {MAX_DELTA}, not {delta}"
-            )
+        delta = stock_change(self._field(item, "delta"), "delta", "system")
         return StockAdjustment(
             sku=self.required(item, "sku"),
             delta=delta,
@@ -223,9 +222,9 @@ class ItemParser:
         )
 
     def level(self, item: Any, key: str) -> StockLevel:
-        number = _whole(self._field(item, "quantity"), "quantity")
+        number = whole_number(self._field(item, "quantity"), "quantity", "system")
         negative_is_zero = self._settings.negative_is_zero
-        quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
+        quantity, note = stock_of(number, negative_is_zero=negative_is_zero)
         as_of = self.moment(item, "as_of") or self._now
         self.number = number
         # The same level at another time is another record.
@@ -299,7 +298,3 @@ def _code(value: Any, name: str) -> str | None:
     if name == "sku":
         return fields.article(value, is_text=True) or None
     return fields.identifier(value, name, is_text=True) or None
-
-
-def _whole(value: Any, name: str) -> int:
-    return fields.whole_number(value, name, "system")

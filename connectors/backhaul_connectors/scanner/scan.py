@@ -6,7 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_sdk.records import MAX_DELTA
+from backhaul_sdk.fields import Unusable
+from backhaul_sdk.quantities import shipped_units
 from backhaul_sdk.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -180,11 +181,10 @@ def _quantity(document: Mapping[str, Any]) -> int | None:
     value = document.get("quantity")
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ScanRefused(422, "quantity must be a whole number")
-    if not 1 <= value <= MAX_DELTA:
-        raise ScanRefused(422, f"quantity must be from 1 to {MAX_DELTA}")
-    return value
+    try:
+        return shipped_units(value, decimal="system")
+    except Unusable as error:
+        raise ScanRefused(422, str(error)) from None
 
 
 def _moment(document: Mapping[str, Any]) -> str | None:

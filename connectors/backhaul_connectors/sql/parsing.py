@@ -21,7 +21,13 @@ from backhaul_sdk import (
     times,
 )
 from backhaul_sdk.fields import Unusable
-from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
+from backhaul_sdk.quantities import (
+    shipped_units,
+    stock_change,
+    stock_of,
+    whole_number,
+)
+from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:
@@ -155,9 +161,7 @@ def _listed(value: object) -> list[Any]:
 
 
 def _line(values: Values) -> Line:
-    quantity = _whole(values.get("quantity"), "quantity")
-    if not 1 <= quantity <= MAX_DELTA:
-        raise Unusable(f"quantity must be from 1 to {MAX_DELTA}, not {quantity}")
+    quantity = shipped_units(values.get("quantity"), decimal="system")
     return Line(sku=_code(values, "sku"), quantity=quantity)
 
 
@@ -173,11 +177,7 @@ def _cancellation(values: Values, origin: RowOrigin, raw: str) -> Cancellation:
 
 
 def _stock_delta(values: Values, origin: RowOrigin, raw: str) -> StockAdjustment:
-    delta = _whole(values["adjustment"], "adjustment")
-    if delta == 0:
-        raise Unusable("adjustment is 0, so nothing would change")
-    if abs(delta) > MAX_DELTA:
-        raise Unusable(f"adjustment must be between -1000000 and 1000000, not {delta}")
+    delta = stock_change(values["adjustment"], "adjustment", "system")
     return StockAdjustment(
         key=key_of("stock-delta", origin.id),
         sku=_code(values, "sku"),
@@ -189,9 +189,9 @@ def _stock_delta(values: Values, origin: RowOrigin, raw: str) -> StockAdjustment
 
 
 def _stock_level(values: Values, origin: RowOrigin, raw: str) -> StockLevel:
-    number = _whole(values["quantity"], "quantity")
+    number = whole_number(values["quantity"], "quantity", "system")
     negative_is_zero = origin.rules.negative_is_zero
-    quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
+    quantity, note = stock_of(number, negative_is_zero=negative_is_zero)
     as_of = _counted_at(values, origin)
     return StockLevel(
         # A changed row is a new record.
@@ -232,10 +232,6 @@ def _text(values: Values, name: str) -> str:
     if name == "sku":
         return fields.article(value, is_text=True)
     return fields.identifier(value, spoken, is_text=True)
-
-
-def _whole(value: object, name: str) -> int:
-    return fields.whole_number(value, name, "system")
 
 
 def _reason(

@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 
 from backhaul_connectors.sql.values import shown
 from backhaul_sdk import Bad, FullList, StockLevel
-from backhaul_sdk.fields import Unusable, article, stock_of, whole_number
+from backhaul_sdk.fields import Unusable, article
+from backhaul_sdk.quantities import stock_of, whole_number
 from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:

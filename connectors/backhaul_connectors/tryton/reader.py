@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import RequestRefused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
-from backhaul_sdk.fields import UNREADABLE, Unusable, is_placeholder, stock_of
+from backhaul_sdk.fields import UNREADABLE, Unusable, is_placeholder
+from backhaul_sdk.quantities import shipped_units, stock_of, whole_number
 from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:
@@ -251,14 +252,16 @@ def _fulfillment(
         for move in moves
     ]
     raw = json.dumps({"order": reference, "goods": goods}, default=str)
-    if problem := _problem(goods):
-        return Bad(key=key, raw=raw, reason=problem, locator=locator)
+    try:
+        lines = tuple(map(_line, goods))
+    except Unusable as error:
+        return Bad(key=key, raw=raw, reason=str(error), locator=locator)
     return Fulfillment(
         key=key,
         order=reference,
         tracking_company=row["carrier"],
         tracking_number=_tracking_number(tracking),
-        lines=tuple(Line(sku=g["code"], quantity=int(g["quantity"])) for g in goods),
+        lines=lines,
         shipped_at=rfc3339(row["write_date"]),
         locator=locator,
         raw=raw,
@@ -270,22 +273,12 @@ def _tracking_number(value: Any) -> str | None:
     return None if is_placeholder(text) else text
 
 
-def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
-    for each in goods:
-        if not each["code"]:
-            return "a product of the shipment has no code; give it the store's SKU"
-        if not _is_whole(each["quantity"]) or each["quantity"] < 1:
-            return (
-                f"{each['quantity']} of {each['code']} is not a whole number of units"
-            )
-    return ""
-
-
-def _is_whole(quantity: Any) -> bool:
-    try:
-        return bool(quantity == int(quantity))
-    except (TypeError, ValueError, OverflowError):  # not a number, or infinite
-        return False
+def _line(goods: Mapping[str, Any]) -> Line:
+    code = goods["code"]
+    if not code:
+        raise Unusable("a product of the shipment has no code; give it the store's SKU")
+    units = shipped_units(goods["quantity"], f"quantity of {code}", "system")
+    return Line(sku=code, quantity=units)
 
 
 def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
@@ -293,12 +286,10 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
     key = f"stock:{row['id']}:{rfc3339(as_of)}:{quantity}"
     raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
     locator = f"product {row['code']}"
-    if not _is_whole(quantity):
-        reason = f"{quantity} of {row['code']} is not a whole number of units"
-        return Bad(key=key, raw=raw, reason=reason, locator=locator)
     try:
+        number = whole_number(quantity, f"quantity of {row['code']}", "system")
         # Tryton may have shipped what it has not received yet.
-        units, note = stock_of(int(quantity), negative_is_zero=True)
+        units, note = stock_of(number, negative_is_zero=True)
     except Unusable as error:
         return Bad(key=key, raw=raw, reason=str(error), locator=locator)
     return StockLevel(
