@@ -21,6 +21,7 @@ SCANNER = "the scanner's own database"
 DAEMON_BUG = "plants a bug in the daemon's own SQL, to see it found"
 
 ALLOWED = {
+    "tests/connectors/test_same_quantities.py": ERP,
     "tests/scenes/stored.py": "the view commands_and_targets, which is not exported",
     "tests/app/test_sql_erp.py": ERP,
     "tests/app/test_tryton_erp.py": ERP,
