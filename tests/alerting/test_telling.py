@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,7 +15,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from loguru import logger
 from pydantic import ValidationError
-from sqlite_utils import Database
 from standardwebhooks import Webhook
 
 from backhaul.alerting.notifications import LISTED, Notifier
@@ -23,9 +22,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.settings.alerts import AlertSettings
 from backhaul.store.operations import Alert
-from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.database import SqliteStore
-from backhaul.store.sqlite.migrations.versions import migrations
 from scenes.clock import VirtualClock
 from scenes.databases import rows, started_store
 from scenes.smtp_server import SmtpServer, open_smtp_server
@@ -353,22 +350,6 @@ async def test_what_was_over_before_a_way_told_it_is_forgotten_there(
     assert len(scene.mails.messages) == 2
     await watch.notify()
     assert rows(scene.store.path, "SELECT * FROM alerts") == []
-
-
-async def test_what_was_told_before_ways_were_kept_apart_is_not_told_again(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "old.db"
-    with closing(connections.open_writer(path)) as connection:
-        migrations.apply(Database(connection), stop_before="m083_alert_ways")
-        connection.executemany(
-            "INSERT INTO alerts VALUES (?, '', '', ?, ?)",
-            [("parked a1", AT, AT), ("parked more", AT, AT), (SILENT.key, AT, None)],
-        )
-    async with started_store(path) as store:
-        causes = {PARKED.key: PARKED, SILENT.key: SILENT}
-        news = await store.alerts.compare(causes, ["mail", "webhook"])
-    assert [(one.begun, one.over) for one in news.values()] == [([SILENT], [])] * 2
 
 
 WRONG = {

@@ -120,8 +120,8 @@ async def test_counts_that_are_stopped_are_told_until_a_person_resumes(
 ) -> None:
     async with alerted(shop, tmp_path) as (office, _, heard):
         stop = {"name": "targets:stopped:main", "value": "two moved"}
-        insert(office.database, "marks", **stop)
+        insert(office.database, "kv", **stop)
         await until(lambda: "counts main" in told(heard, "begun"), "told")
-        lose(office.database, "marks", **stop)
+        lose(office.database, "kv", **stop)
         await until(lambda: "counts main" in told(heard, "over"), "over")
     assert told(heard, "begun").count("counts main") == 1

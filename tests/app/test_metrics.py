@@ -87,7 +87,7 @@ async def test_a_store_that_was_taken_out_raises_no_alarm_by_its_last_reading(
         }
         for kind in ("orders", "products"):
             known = {"store": "gone", "job": "full", "kind": kind, "unrepaired": 1}
-            insert(office.database, "sweeps", **known, **times)
+            insert(office.database, "passes", **known, **times)
         found = await told(daemon)
         while "backhaul_first_read_timestamp_seconds main" not in found:
             found = await told(daemon)  # the first reading is under way

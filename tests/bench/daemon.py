@@ -96,7 +96,7 @@ class Daemon:
         # It met the platform before: only the first start waits for it.
         with closing(open_writer(self.database)) as connection:
             mark = (f"facts:{STORE}", _KNOWN)
-            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", mark)
+            connection.execute("INSERT OR REPLACE INTO kv VALUES (?, ?)", mark)
 
     def _await_ready(self, until: float) -> None:
         rest = threading.Event()

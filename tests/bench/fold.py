@@ -38,7 +38,7 @@ def _run(scale: Scale) -> Folded:
 
 
 def _check(found: Folded, orders: int) -> None:
-    once = ("inbox", "seen", "orders", "changes", "event_outcomes")
+    once = ("inbox", "delivery_digests", "orders", "changes", "event_outcomes")
     expected = dict.fromkeys(once, orders)
     expected |= {"order_items": orders * ITEMS, "shipments": 0}
     agree("rows written", expected, found.counts)

@@ -18,7 +18,14 @@ from bench.orders import bodies
 
 ROWS_A_COMMIT = 32
 """About as many orders as one slice of folding takes."""
-TABLES = ("seen", "orders", "order_items", "shipments", "changes", "event_outcomes")
+TABLES = (
+    "delivery_digests",
+    "orders",
+    "order_items",
+    "shipments",
+    "changes",
+    "event_outcomes",
+)
 """What an order's fold writes."""
 
 

@@ -19,13 +19,25 @@ if TYPE_CHECKING:
 
     Value: TypeAlias = str | bytes | int | float | None
 
-COPIED = ("inbox", "event_outcomes", "changes", "seen", "orders", "order_items")
-NUMBERED = {"inbox": "id", "event_outcomes": "id", "changes": "id", "seen": "id"}
+COPIED = (
+    "inbox",
+    "event_outcomes",
+    "changes",
+    "delivery_digests",
+    "orders",
+    "order_items",
+)
+NUMBERED = {
+    "inbox": "id",
+    "event_outcomes": "id",
+    "changes": "id",
+    "delivery_digests": "id",
+}
 """Columns that count from 1, an event each."""
 OWN = {
     # A body is long gone by the time there are a million of them.
     ("inbox", "body"): "x''",
-    ("seen", "digest"): "randomblob(length(digest))",
+    ("delivery_digests", "digest"): "randomblob(length(digest))",
 }
 CACHE_KIBIBYTES = 1_000_000
 
@@ -41,7 +53,7 @@ def fill(database: Path, count: int) -> None:
     connection.execute("BEGIN")
     for table in COPIED if count > 1 else ():
         _copy(connection, table, count)
-    connection.execute("UPDATE marks SET value = ? WHERE name = 'fold_cursor'", [count])
+    connection.execute("UPDATE kv SET value = ? WHERE name = 'fold_cursor'", [count])
     connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

@@ -94,7 +94,7 @@ def test_an_object_is_not_written_with_a_value_too_few(
         ("DELETE FROM orders", "`backhaul query` only reads"),
         ("DROP TABLE orders", "`backhaul query` only reads"),
         ("CREATE TABLE mine(a)", "`backhaul query` only reads"),
-        ("INSERT INTO marks VALUES ('fold_cursor', '0')", "query` only reads"),
+        ("INSERT INTO kv VALUES ('fold_cursor', '0')", "query` only reads"),
         ("PRAGMA user_version = 7", "`backhaul query` only reads"),
         ("VACUUM", "query"),
         ("SELECT 1; DELETE FROM orders", "only one SQL statement"),
@@ -274,7 +274,7 @@ def _break_off(out: Path) -> None:
     ("arguments", "why"),
     [
         (("export", "orders; DROP TABLE orders"), "there is no table"),
-        (("export", "marks"), "there is no table"),
+        (("export", "kv"), "there is no table"),
         (("export", "orders", "--csv", "--json"), "choose one of"),
         (("export", "orders", "--out", "/nowhere/at/all.csv"), "create the folder"),
     ],

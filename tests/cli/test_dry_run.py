@@ -91,6 +91,9 @@ def test_a_command_in_doubt_is_looked_for_and_not_sent_under_its_key(
                 (body.encode(), fingerprint(office.api_key)),
             )
         with daemon_process(office):
-            await_true(lambda: rows(office.database, "SELECT 1 FROM looks"), "a look")
+            await_true(
+                lambda: rows(office.database, "SELECT 1 FROM resolution_checks"),
+                "a look",
+            )
             await_true(lambda: rows(office.database, REHEARSED), "the rehearsal")
         assert order_of(platform, order["id"])["shipments"] == []

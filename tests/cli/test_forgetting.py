@@ -60,7 +60,10 @@ def test_without_a_daemon_it_is_done_at_once(office: Office) -> None:
 
 def untouched(office: Office) -> bool:
     kept = rows(office.database, "SELECT email FROM customers") == [(EMAIL,)]
-    none = [rows(office.database, f"SELECT * FROM {t}") for t in ("forgotten", "audit")]  # noqa: S608 - ours
+    none = [
+        rows(office.database, f"SELECT * FROM {t}")  # noqa: S608 - ours
+        for t in ("erased_customers", "audit")
+    ]
     return kept and none == [[], []] and EMAIL.encode() in files_of(office)
 
 

@@ -86,14 +86,14 @@ REFUSED = [
     "DROP INDEX orders_name",
     "DROP VIEW open_orders",
     "DROP TRIGGER IF EXISTS none",
-    "INSERT INTO marks VALUES ('a', 'b')",
-    "INSERT OR REPLACE INTO marks VALUES ('a', 'b') RETURNING *",
-    "WITH x AS (SELECT 'a' AS a) INSERT INTO marks SELECT a, a FROM x",
-    "REPLACE INTO marks VALUES ('a', 'b')",
+    "INSERT INTO kv VALUES ('a', 'b')",
+    "INSERT OR REPLACE INTO kv VALUES ('a', 'b') RETURNING *",
+    "WITH x AS (SELECT 'a' AS a) INSERT INTO kv SELECT a, a FROM x",
+    "REPLACE INTO kv VALUES ('a', 'b')",
     "UPDATE users SET role = 'admin'",
     "UPDATE users SET role = 'admin' RETURNING secret",
     "WITH x AS (SELECT 1) UPDATE users SET role = 'admin'",
-    "INSERT INTO searchable_fts(searchable_fts) VALUES ('optimize')",
+    "INSERT INTO search_documents_fts(search_documents_fts) VALUES ('optimize')",
     "PRAGMA user_version = 7",
     "PRAGMA main.user_version(7)",
     "PRAGMA journal_mode = DELETE",
@@ -174,7 +174,7 @@ def _state(office: Office) -> tuple[object, ...]:
     log = office.database.with_name("backhaul.db-wal")
     size = log.stat().st_size if log.exists() else 0
     version = rows(office.database, "PRAGMA schema_version")
-    return (names - BESIDE, size, version, rows(office.database, "SELECT * FROM marks"))
+    return (names - BESIDE, size, version, rows(office.database, "SELECT * FROM kv"))
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ READS = [
     "SELECT * FROM orders JOIN order_items USING (store)",
     "SELECT * FROM orders o NATURAL JOIN shipments",
     "SELECT * FROM orders EXCEPT SELECT * FROM orders",
-    "SELECT title FROM searchable WHERE id IN"
-    " (SELECT rowid FROM searchable_fts WHERE searchable_fts MATCH 'order')",
+    "SELECT title FROM search_documents WHERE id IN (SELECT rowid"
+    " FROM search_documents_fts WHERE search_documents_fts MATCH 'order')",
     "SELECT name, sql FROM sqlite_schema",
     "SELECT name FROM sqlite_master",
     "SELECT * FROM pragma_table_info('orders')",

@@ -36,7 +36,7 @@ def office() -> Iterator[Office]:
         asyncio.run(fill(found, *orders(5)))
         user = "INSERT INTO users VALUES ('ann', 'admin', ?, 1, '2026', NULL)"
         write(found.database, user, HASH)
-        erased = "INSERT INTO forgotten_addresses VALUES (?, 'main', 'cus_1')"
+        erased = "INSERT INTO erased_emails VALUES (?, 'main', 'cus_1')"
         write(found.database, erased, DIGEST)
         yield found
 
@@ -66,12 +66,12 @@ LEAKS = [
     "SELECT coalesce(secret, 'none') FROM users",
     "SELECT CASE WHEN secret > 'a' THEN secret END FROM users",
     "SELECT value FROM users, json_each(json_array(secret))",
-    "SELECT * FROM forgotten_addresses",
-    "SELECT digest FROM forgotten_addresses WHERE digest > ''",
+    "SELECT * FROM erased_emails",
+    "SELECT digest FROM erased_emails WHERE digest > ''",
     "WITH g(secret) AS (SELECT 1) SELECT secret FROM users FULL JOIN g USING (secret)",
     "WITH g(secret) AS (SELECT 1) SELECT secret FROM g FULL JOIN users using(secret)",
     "SELECT * FROM users NATURAL FULL JOIN (SELECT 'q' AS secret)",
-    "SELECT * FROM (SELECT 'q' AS digest)natural/**/FULL JOIN forgotten_addresses",
+    "SELECT * FROM (SELECT 'q' AS digest)natural/**/FULL JOIN erased_emails",
     'WITH g(secret) AS (SELECT 1) SELECT secret FROM g FULL JOIN "Users"UsInG(secret)',
     "SELECT data FROM sqlite_dbpage",
     "WITH g(data) AS (SELECT 1) SELECT data FROM g FULL JOIN sqlite_dbpage USING(data)",
@@ -111,7 +111,7 @@ def test_a_condition_on_a_secret_tells_nothing_of_it(
 
 WRAPPED = "SELECT * FROM ({})"
 SOURCES = st.sampled_from(
-    ["users", "main.users", '"users"', "forgotten_addresses", "(SELECT * FROM users)"]
+    ["users", "main.users", '"users"', "erased_emails", "(SELECT * FROM users)"]
 )
 OTHERS = st.sampled_from(
     [
@@ -119,7 +119,7 @@ OTHERS = st.sampled_from(
         "(VALUES (1))",
         "users",
         "g",
-        "forgotten",
+        "erased_customers",
     ]
 )
 JOINS = st.sampled_from(["", "LEFT", "RIGHT", "FULL", "CROSS", "INNER", "FULL OUTER"])
@@ -171,7 +171,7 @@ def test_the_bare_connection_would_show_it(office: Office) -> None:
     with closing(sqlite3.connect(office.database)) as connection:
         shown = {row[0] for row in connection.execute(joined)}
     assert shown == {HASH, "z"}
-    digests = rows(office.database, "SELECT digest FROM forgotten_addresses")
+    digests = rows(office.database, "SELECT digest FROM erased_emails")
     assert digests == [(DIGEST,)]
 
 

@@ -82,9 +82,9 @@ def test_beside_a_daemon_the_daemon_does_it(
     reference: ReferenceProcess, office: Office
 ) -> None:
     with daemon_process(office):
-        full = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at > ''"
+        full = "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at > ''"
         await_true(lambda: rows(office.database, full) == [(4,)], "a walk")
-        looked = "SELECT 1 FROM marks WHERE name = 'polled:main:products'"
+        looked = "SELECT 1 FROM kv WHERE name = 'polled:main:products'"
         await_true(lambda: rows(office.database, looked), "the first look, to be over")
         made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
         assert made.status == 201

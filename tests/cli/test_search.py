@@ -69,7 +69,7 @@ def test_a_running_daemon_indexes_what_comes_and_makes_the_index_anew(
             return order["id"] in [row["id"] for row in said.json()]
 
         await_true(found, "the order in the index")
-        query = "SELECT id FROM marks JOIN searchable WHERE name = 'search_cursor'"
+        query = "SELECT id FROM kv JOIN search_documents WHERE name = 'search_cursor'"
         assert rows(office.database, query)
         assert in_process("search", "--rebuild", config=office.config).code == 0
         await_true(found, "the order in the index again")

@@ -100,8 +100,8 @@ def _add_work(office: Office) -> None:
             (payloads.instant(6),),
         )
         connection.execute(
-            "INSERT INTO looks (command_id, number, at, found, reason) VALUES"
-            " ('abcdef0123', 1, ?, 'undecidable', 'no history')",
+            "INSERT INTO resolution_checks (command_id, number, at, found, reason)"
+            " VALUES ('abcdef0123', 1, ?, 'undecidable', 'no history')",
             (payloads.instant(6),),
         )
         connection.execute(

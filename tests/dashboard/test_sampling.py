@@ -38,7 +38,7 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
         metrics.count_request("main", "POST", "200", 1.5)
         assert sampler.rates()["webhooks"] == 7
         await minute(clock)
-        query = "SELECT webhooks, applied, platform_seconds FROM samples"
+        query = "SELECT webhooks, applied, platform_seconds FROM metric_samples"
         await until(lambda: len(rows(path, query)) == 2, "both minutes")
         assert rows(path, f"{query} ORDER BY at") == [(0, 0, None), (7, 2, 1.0)]
         clock._start += timedelta(days=1)

@@ -28,7 +28,7 @@ FAILING_READS = 10
 """More than the transport tries again by itself."""
 _UNREAD = """
     SELECT 1 FROM stock_targets WHERE unread = 1 AND NOT EXISTS
-      (SELECT 1 FROM marks WHERE name = 'targets:stopped:main')
+      (SELECT 1 FROM kv WHERE name = 'targets:stopped:main')
 """
 
 

@@ -26,12 +26,12 @@ LONG = os.environ.get("FAULTS") == "long"
 POINTS = 20 if LONG else 3
 PAGES = 1_000 if LONG else 8
 SEED = random.SystemRandom().randrange(1 << 30)
-ENDED = "SELECT kind FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL"
+ENDED = "SELECT kind FROM passes WHERE job = 'full' AND ended_at IS NOT NULL"
 OVERLOOKED = """
-    SELECT kind || ': overlooked ' || missed || ', ' || stale FROM sweeps
+    SELECT kind || ': overlooked ' || missed || ', ' || stale FROM passes
     WHERE job = 'full' AND missed + stale > 0
 """
-PAGE = "SELECT sum(page) FROM sweeps WHERE job = 'backfill'"
+PAGE = "SELECT sum(page) FROM passes WHERE job = 'backfill'"
 NO_WALKS = '[jobs.reconcile_full]\nevery = "1d"\n[reconcile]\ngrace = "50ms"\n'
 
 

@@ -65,7 +65,7 @@ async def test_death_while_counting_neither_loses_nor_doubles(
         query = "SELECT kind, state FROM commands_and_targets ORDER BY seq"
         assert rows(on.path, query) == [("target", "applied"), ("adjust", "applied")]
         assert await stock(on, shirt) == 7
-        stopped = "SELECT count(*) FROM marks WHERE name = 'targets:stopped:main'"
+        stopped = "SELECT count(*) FROM kv WHERE name = 'targets:stopped:main'"
         assert rows(on.path, stopped) == [(int(strays),)]
 
 

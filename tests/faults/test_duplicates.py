@@ -28,7 +28,7 @@ LONG = os.environ.get("FAULTS") == "long"
 SEEDS = range(1, 21 if LONG else 3)
 MOST = 50
 DAY_SECONDS = 86_400.0
-EFFECTS = ("changes", "stock_ledger", "seen")
+EFFECTS = ("changes", "stock_ledger", "delivery_digests")
 
 
 def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:

@@ -171,7 +171,7 @@ def test_a_newer_epoch_ends_the_daemon(shop: ReferenceProcess) -> None:
     with connected_process(shop, AUDIT) as first:
         office = first.office
         with closing(sqlite3.connect(office.database)) as other:
-            other.execute("UPDATE marks SET value = value + 1 WHERE name = 'epoch'")
+            other.execute("UPDATE kv SET value = value + 1 WHERE name = 'epoch'")
             other.commit()
         drop_deltas(office, "1", 1, sku(shop))
         assert first.process.wait(30) == 75

@@ -355,4 +355,4 @@ async def test_a_doubt_and_what_raised_it_are_one_transaction(tmp_path: Path) ->
         await arrive(store, order("a"), order("b"))
     async with started_store(tmp_path / "b.db") as store:
         assert await asked(store) == [("order", "ord_1")]
-        assert rows(store.path, "SELECT event FROM rereads") == [(2,)]
+        assert rows(store.path, "SELECT event FROM refetch_queue") == [(2,)]

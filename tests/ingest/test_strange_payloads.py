@@ -89,7 +89,7 @@ async def test_the_id_of_an_event_is_not_taken_for_that_of_an_object(
     await take(store, envelope(topic, data))
     found = rows_of(store.path, "events", "state", "object_id")
     assert found == [("quarantined", None)]
-    assert count(store.path, "rereads") == 0
+    assert count(store.path, "refetch_queue") == 0
 
 
 ODD: list[tuple[str, str, Any]] = [

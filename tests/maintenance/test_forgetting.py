@@ -206,7 +206,8 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
         # As a look kept it that was answered under the same key.
         answered = {"status": 200, "body": json.dumps({"data": order(1)})}
         connection.execute(
-            "INSERT INTO looks (command_id, number, at, found, reason, read)"
+            "INSERT INTO resolution_checks"
+            " (command_id, number, at, found, reason, read)"
             " VALUES ('c1', 1, 'a', 'applied', 'r', ?)",
             (json.dumps(answered),),
         )
@@ -216,7 +217,7 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
     assert kept == "1,DHL,T-7,[erased],[erased]"
     ((answer,),) = rows(store.path, "SELECT response FROM attempts")
     assert json.loads(answer)["data"]["totals"]["total"] == "2998.00"
-    ((read,),) = rows(store.path, "SELECT read FROM looks")
+    ((read,),) = rows(store.path, "SELECT read FROM resolution_checks")
     again = json.loads(json.loads(read)["body"])
     assert again["data"]["totals"]["total"] == "2998.00"
 
@@ -226,7 +227,7 @@ async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
     at = await store.passes.begin("main", "full", "customers")
     await store.passes.advance(at, ["cus_1", "cus_2"], {})
     await forget(store)
-    seen = rows(store.path, "SELECT object_id FROM sightings")
+    seen = rows(store.path, "SELECT object_id FROM pass_seen")
     assert seen == [("cus_2",)]
 
 

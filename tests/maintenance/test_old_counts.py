@@ -234,7 +234,8 @@ async def test_after_a_restore_nothing_goes_by_which_steps_are_known(
         await shelf.count(7)
         with closing(sqlite3.connect(at.path)) as connection, connection:
             connection.execute(
-                "INSERT INTO adopted SELECT store, adjustment_id, 'of before', '{}', at"
+                "INSERT INTO adopted_effects"
+                " SELECT store, adjustment_id, 'of before', '{}', at"
                 " FROM stock_ledger WHERE adjustment = -3"
             )
         assert await prune(at.store, later()) == 0

@@ -96,7 +96,7 @@ async def test_what_changes_is_found_as_it_is_now(store: SqliteStore) -> None:
 
 async def test_folding_writes_nothing_of_the_index(store: SqliteStore) -> None:
     await take(store, payloads.envelope("orders/create", payloads.order()))
-    assert rows(store.path, "SELECT count(*) FROM searchable") == [(0,)]
+    assert rows(store.path, "SELECT count(*) FROM search_documents") == [(0,)]
     with database_at(store.path).reader() as known:
         assert known.unindexed() == 1
         await index(store)
@@ -114,7 +114,7 @@ async def test_a_slice_says_whether_events_wait(store: SqliteStore) -> None:
 async def test_made_anew_it_is_the_same(store: SqliteStore) -> None:
     await learn(store, "orders/create", payloads.order())
     await learn(store, "products/create", payloads.product())
-    query = "SELECT kind, object_id, title, words FROM searchable ORDER BY kind"
+    query = "SELECT kind, object_id, title, words FROM search_documents ORDER BY kind"
     before = rows(store.path, query)
     await store.search.rebuild()
     assert rows(store.path, query) == []
@@ -177,4 +177,4 @@ async def test_a_slice_that_ends_early_leaves_the_other_changes_to_the_next(
     assert await take(store) == []
     for _ in orders:
         assert (await store.search.follow(describe, 0.0)).indexed == 1
-    assert len(rows(store.path, "SELECT 1 FROM searchable")) == len(orders)
+    assert len(rows(store.path, "SELECT 1 FROM search_documents")) == len(orders)

@@ -167,7 +167,7 @@ async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
 
 
 async def test_nothing_is_noted_once_it_is_finished(store: SqliteStore) -> None:
-    query = "SELECT name FROM marks WHERE name LIKE 'forgetting%'"
+    query = "SELECT name FROM kv WHERE name LIKE 'forgetting%'"
     leave_behind(store.path)
     await forget(store, largest_bytes=0)
     assert rows(store.path, query) == [("forgetting main cus_1",)]

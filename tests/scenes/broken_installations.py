@@ -102,7 +102,7 @@ def no_scope(office: Office, platform: ReferenceProcess) -> None:
 
 def other_store(office: Office, _: ReferenceProcess) -> None:
     facts = '{"store_id":"sto_other","currency":"INR","features":[]}'
-    insert(office.database, "marks", name="facts:main", value=facts)
+    insert(office.database, "kv", name="facts:main", value=facts)
 
 
 def no_wal(office: Office, _: ReferenceProcess) -> None:

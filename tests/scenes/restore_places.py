@@ -127,7 +127,7 @@ def contents(path: Path) -> dict[str, list[Any]]:
     tables = [
         name
         for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")
-        if name not in {"marks", "sqlite_sequence"}
+        if name not in {"kv", "sqlite_sequence"}
     ]
     query = "SELECT * FROM {}"
     found = {name: sorted(rows(path, query.format(name)), key=repr) for name in tables}

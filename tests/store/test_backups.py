@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlite_utils import Database
 
 from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
@@ -17,16 +16,16 @@ from backhaul.maintenance.backup import BackupPlan, BackupWorker
 from backhaul.store.database import MANIFEST_SUFFIX
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.database import SqliteStore
-from backhaul.store.sqlite.migrations.versions import migrations
 from backhaul.store.sqlite.opening import open_store, pending
 from backhaul.store.sqlite.restoring import drill, restore
 from scenes.clock import VirtualClock
 from scenes.databases import count, rows, started_store
+from scenes.later_steps import later_version, make_older
 from scenes.payloads import arrival
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 EVENTS = 200
@@ -143,7 +142,7 @@ def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
     assert done.rows["inbox"] == count(database, "inbox") == EVENTS
     assert done.aside is not None
     assert count(done.aside, "inbox") == 10
-    query = "SELECT 1 FROM marks WHERE name = 'restored:main'"
+    query = "SELECT 1 FROM kv WHERE name = 'restored:main'"
     assert rows(database, query)
     assert pending(database) == []
 
@@ -173,11 +172,11 @@ def test_nothing_of_a_restore_that_was_killed_is_in_the_next(database: Path) -> 
     log = database.with_name(f"{killed.name}-wal")
     file_backup.copy(backup, killed)
     with closing(connections.open_writer(killed)) as connection:
-        connection.execute("INSERT INTO marks VALUES ('of', 'another life')")
+        connection.execute("INSERT INTO kv VALUES ('of', 'another life')")
         kept = log.read_bytes()
     log.write_bytes(kept)
     restore(backup, database, ["main"], CLOCK)
-    assert rows(database, "SELECT * FROM marks WHERE name = 'of'") == []
+    assert rows(database, "SELECT * FROM kv WHERE name = 'of'") == []
     assert not [*database.parent.glob(f"{killed.name}*")]
 
 
@@ -200,7 +199,9 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         connection.execute(
             "UPDATE webhook_secrets SET dropped_at = '2026' WHERE fingerprint = '3c4d'"
         )
-        connection.execute("INSERT INTO forgotten VALUES ('main', 'cus_1', '2026')")
+        connection.execute(
+            "INSERT INTO erased_customers VALUES ('main', 'cus_1', '2026')"
+        )
     assert restore(backup, database, ["main"], CLOCK).returned == (
         "dashboard user bob has the password of the backup: backhaul users password"
         " bob",
@@ -396,24 +397,25 @@ async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
     assert kept == with_manifests("backhaul-20260301T120000Z.db")
 
 
-def older(path: Path) -> list[str]:
-    """Make a database of some versions ago; return the steps ahead of it."""
-    steps = [step.name for step in migrations.pending(Database(memory=True))]
-    with closing(connections.open_writer(path)) as connection:
-        migrations.apply(Database(connection), stop_before=steps[3])
-    return steps[3:]
+@pytest.fixture
+def later() -> Iterator[list[str]]:
+    """Let the tests run on a later version; give the steps that it brings."""
+    with later_version() as steps:
+        yield steps
 
 
-def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
+def test_an_upgrade_is_told_and_keeps_what_was(
+    tmp_path: Path, later: list[str]
+) -> None:
     path = tmp_path / "backhaul.db"
     told: list[str] = []
-    ahead = older(path)
-    assert pending(path) == ahead
+    make_older(path)
+    assert pending(path) == later
     (tmp_path / "backhaul.db.before-m000_old").touch()
     open_store(path, CLOCK, notify=told.append)
-    kept = tmp_path / f"backhaul.db.before-{ahead[0]}"
+    kept = tmp_path / f"backhaul.db.before-{later[0]}"
     assert pending(path) == []
-    assert pending(kept) == ahead
+    assert pending(kept) == later
     assert told == [
         "backs the database up before its upgrade",
         "brings the database to this version",
@@ -425,38 +427,40 @@ def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
     assert told == []
 
 
+@pytest.mark.usefixtures("later")
 def test_an_upgrade_leaves_what_a_restore_has_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
-    older(path)
+    make_older(path)
     aside = tmp_path / "backhaul.db.before-restore-20260301T120000Z"
     aside.touch()
     open_store(path, CLOCK)
     assert aside.exists()
 
 
+@pytest.mark.usefixtures("later")
 def test_an_older_backup_is_restored_and_leaves_no_copy_of_itself(
     tmp_path: Path,
 ) -> None:
     backup = tmp_path / "old.db"
-    older(backup)
+    make_older(backup)
     file_backup.copy(backup, tmp_path / "backup.db")
     restore(tmp_path / "backup.db", tmp_path / "backhaul.db", ["main"], CLOCK)
     assert files(tmp_path) == ["backhaul.db", "backup.db", "old.db"]
 
 
-def test_no_upgrade_without_a_backup(tmp_path: Path) -> None:
+def test_no_upgrade_without_a_backup(tmp_path: Path, later: list[str]) -> None:
     path = tmp_path / "backhaul.db"
-    ahead = older(path)
-    kept = tmp_path / f"backhaul.db.before-{ahead[0]}"
+    make_older(path)
+    kept = tmp_path / f"backhaul.db.before-{later[0]}"
     kept.mkdir()
     (kept / "in the way").touch()
     with pytest.raises(BackhaulError, match="cannot be written"):
         open_store(path, CLOCK)
-    assert pending(path) == ahead
+    assert pending(path) == later
 
 
 async def test_damage_met_while_writing_ends_the_program(database: Path) -> None:
-    damage(database, "marks")
+    damage(database, "kv")
     store = SqliteStore(database, CLOCK)
     store.start()
     with pytest.raises(Busy, match="backhaul restore FILE"):

@@ -394,7 +394,7 @@ async def test_the_others_are_found(store: SqliteStore, damaged: bytes) -> None:
     change = "UPDATE orders SET document = CAST(? AS TEXT) WHERE id = 'ord_1'"
     write(store.path, change, damaged)
     await store.search.follow(describe, 9.0)
-    assert rows(store.path, "SELECT kind FROM searchable") == [("product",)]
+    assert rows(store.path, "SELECT kind FROM search_documents") == [("product",)]
 
 
 @pytest.mark.parametrize("state", ["waiting", "quarantined", "accepted"])
@@ -438,7 +438,7 @@ async def test_what_a_forgotten_life_did_is_known_by_its_id(
 ) -> None:
     tagged = TaggedAdjustment(BAD, "adj_1", ())
     await store.tags.record_tags("main", [tagged], adopt=True)
-    write(store.path, "UPDATE adopted SET evidence = CAST(? AS TEXT)", damaged)
+    write(store.path, "UPDATE adopted_effects SET evidence = CAST(? AS TEXT)", damaged)
     meant = await store.tags.record_tags("main", [tagged], adopt=False)
     assert meant == [TagMeaning.OWN]
 

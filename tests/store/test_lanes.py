@@ -19,11 +19,10 @@ from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import SqliteStore
-from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
-from scenes.databases import make_database, rows, started_store, take, write
+from scenes.databases import make_database, rows, take, write
 
 if TYPE_CHECKING:
     import sqlite3
@@ -248,22 +247,6 @@ async def test_a_claim_does_not_look_at_what_a_dry_run_holds_back(
     assert grown(*costs) == []
 
 
-async def test_what_was_told_in_a_dry_run_before_is_told_no_more(
-    tmp_path: Path,
-) -> None:
-    """The step of the schema that brings this finds the dry run as it stands."""
-    path = tmp_path / "backhaul.db"
-    async with counted(path) as (store, _):
-        told, new = [await plan(store, "fulfill", "ord_1") for _ in range(2)]
-    mark = "UPDATE commands SET reason = 'dry run: not sent' WHERE id = ?"
-    write(path, mark, told)
-    write(path, "DROP INDEX commands_aside")
-    write(path, "DELETE FROM _sqlite_migrations WHERE name = 'm090_rehearsed'")
-    async with started_store(path, VirtualClock()) as store:
-        found = await store.commands.hold_for_dry_run("main", GATES, 99, ("courier",))
-        assert [command.id for command in found] == [new]
-
-
 def free(path: Path) -> set[str]:
     """Return who may leave by the promise: the first of each lane with none away."""
     query = "SELECT lane, id, state, held FROM commands"
@@ -324,23 +307,3 @@ async def test_a_wrong_mark_lets_none_out_of_turn(block: Block, tmp_path: Path) 
         await queue(store, 3)
         write(store.path, "UPDATE commands SET behind = 0")
         assert await claimed(store) == []
-
-
-async def test_a_database_from_before_knows_who_waits(tmp_path: Path) -> None:
-    """The step of the schema that brings lanes finds them as they stand."""
-    path = tmp_path / "backhaul.db"
-    async with counted(path) as (store, _):
-        await plan(store, "fulfill", "ord_1")
-        await settle(store, (await claimed(store))[0], Cause.UNKNOWN, due_at=ALWAYS)
-        for target in ("ord_1", "ord_2", "ord_2", "ord_3"):
-            await plan(store, "fulfill", target)
-    write(path, "DROP VIEW commands_and_targets")
-    for name in ("planned", "moved", "removed"):
-        write(path, f"DROP TRIGGER commands_{name}")
-    write(path, "DROP INDEX commands_free")
-    write(path, "DROP INDEX commands_flying")
-    write(path, "ALTER TABLE commands DROP COLUMN behind")
-    write(path, "DELETE FROM _sqlite_migrations WHERE name = 'm088_lanes'")
-    open_store(path, VirtualClock())
-    assert set(flagged(path)) == free(path)
-    assert len(free(path)) == 2

@@ -24,7 +24,7 @@ async def test_effects_too_many_are_found_by_command(tmp_path: Path) -> None:
     write(path, COMMAND, "c2", "applied", '{"note": "\\"doubled\\""}')
     write(path, COMMAND, "c3", "parked", 'damaged "doubled" [')
     write(path, COMMAND, "c4", "applied", '{"doubled": []}')
-    adopted = "INSERT INTO adopted VALUES ('main', ?, ?, '{}', '')"
+    adopted = "INSERT INTO adopted_effects VALUES ('main', ?, ?, '{}', '')"
     for adjustment, command in (("a1", "old"), ("a2", "old"), ("a3", "once")):
         write(path, adopted, adjustment, command)
     async with started_store(path) as store:

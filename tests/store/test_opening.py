@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlite_utils import hookimpl
+from sqlite_utils import Database, Migrations, hookimpl
 from sqlite_utils.plugins import pm
 
 from backhaul.core.clock import SystemClock
@@ -26,6 +26,7 @@ from backhaul.store.database import setting_errors, sole_writer
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from backhaul.store.sqlite.opening import open_store, pending
+from backhaul.store.sqlite.restoring import restore
 from scenes.databases import count, rows, started_store, take
 from scenes.payloads import envelope, order
 
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLES = {
-    *("inbox", "event_outcomes", "seen", "marks", "changes", "products", "variants"),
+    *(
+        "inbox",
+        "event_outcomes",
+        "delivery_digests",
+        "kv",
+        "changes",
+        "products",
+        "variants",
+    ),
     *("inventory_levels", "stock_ledger", "orders", "order_items", "shipments"),
     *("customers", "records", "cursors", "quarantine", "commands", "attempts"),
 }
@@ -177,6 +186,39 @@ def test_a_newer_database_is_refused_in_words(tmp_path: Path) -> None:
     assert CorruptData.exit_code == 65
 
 
+@pytest.fixture
+def unreleased(tmp_path: Path) -> Path:
+    """A database that a version before the first release made."""
+    path = tmp_path / "unreleased.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        database = Database(connection)
+        steps = Migrations("backhaul")
+        steps(name="m001_events")(lambda each: each.execute("CREATE TABLE inbox (id)"))
+        steps.apply(database)
+    return path
+
+
+def test_a_database_from_before_the_first_release_is_refused(unreleased: Path) -> None:
+    before = unreleased.read_bytes()
+    with pytest.raises(CorruptData, match=r"before 0\.1\.0 made this .*; move"):
+        open_store(unreleased, SystemClock())
+    with pytest.raises(CorruptData, match=r"before 0\.1\.0"):
+        pending(unreleased)
+    assert unreleased.read_bytes() == before
+
+
+async def test_a_backup_from_before_the_first_release_is_refused(
+    unreleased: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "backhaul.db"
+    async with started_store(path) as store:
+        await take(store, envelope("orders/create", order()))
+    before = path.read_bytes()
+    with pytest.raises(CorruptData, match=r"unreleased.db: .*before 0.1.0"):
+        restore(unreleased, path, ["main"], SystemClock())
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "content",
     [b"this is a letter to my aunt" * 100, b"SQLite format 3\0" + b"\xff" * 9_000],
@@ -237,7 +279,7 @@ def test_a_new_database_is_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
     with closing(open_writer(path)) as connection:
-        connection.execute("DELETE FROM marks")
+        connection.execute("DELETE FROM kv")
         modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
     assert modes == {
         path.name: 0o600,

@@ -21,26 +21,26 @@ from scenes.databases import opened, started_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-LEDGER = "idx_stock_ledger_store_adjustment_id_variant_id"
+LEDGER = "ledger_adjustment"
 PLANS = {
     UNREPORTED: [
-        "SEARCH c USING INDEX idx_commands_target (target=?)",
+        "SEARCH c USING INDEX commands_target (target=?)",
         f"SEARCH l USING COVERING INDEX {LEDGER} (store=? AND adjustment_id=?)",
     ],
     UNREPORTED_RESTOCK: [
         "SEARCH i USING INDEX order_items_variant (variant_id=?)",
         "SEARCH l USING INDEX ledger_cause (cause=?)",
-        "SEARCH c USING INDEX idx_commands_target (target=?)",
+        "SEARCH c USING INDEX commands_target (target=?)",
         "SEARCH o USING INDEX sqlite_autoindex_orders_1 (store=? AND id=?)",
     ],
     DUE: [
         "SEARCH c USING INDEX commands_free (store=? AND kind=? AND due_at<?)",
-        "SEARCH o USING INDEX commands_flying (store=? AND lane=?)",
+        "SEARCH o USING INDEX commands_in_flight (store=? AND lane=?)",
         "SEARCH o USING INDEX commands_lane (store=? AND lane=? AND held=? AND seq<?)",
     ],
-    INTERRUPTED: ["SCAN commands USING INDEX commands_flying"],
+    INTERRUPTED: ["SCAN commands USING INDEX commands_in_flight"],
     LAST_ADJUSTED: ["SCAN commands"],
-    SIBLINGS: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
+    SIBLINGS: ["SEARCH commands USING INDEX commands_target (target=?)"],
     UNREPORTED_ROWS: [
         "SEARCH quarantine USING INDEX quarantine_unreported (name=?)",
     ],

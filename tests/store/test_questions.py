@@ -32,7 +32,7 @@ QUESTIONS = {
     "SELECT * FROM stock_moves WHERE sku = 'TEA'": "ledger_variant",
     "SELECT * FROM stock_moves WHERE cause = 'ord_1'": "ledger_cause",
     "SELECT * FROM products WHERE handle = 'tea'": "products_handle",
-    "SELECT * FROM events WHERE object_id = 'o'": "idx_event_outcomes_object_id",
+    "SELECT * FROM events WHERE object_id = 'o'": "outcomes_object",
 }
 
 

@@ -38,7 +38,7 @@ async def writer(path: Path) -> AsyncIterator[Writer]:
 
 def mark(name: str) -> Callable[[sqlite3.Connection], str]:
     def unit(connection: sqlite3.Connection) -> str:
-        connection.execute("INSERT INTO marks (name, value) VALUES (?, '')", (name,))
+        connection.execute("INSERT INTO kv (name, value) VALUES (?, '')", (name,))
         return name
 
     return unit
@@ -57,7 +57,7 @@ def row(number: int) -> tuple[object, ...]:
     return (one.store, one.kind, one.topic, one.received_at, one.headers, one.body)
 
 
-MARKS = "SELECT name FROM marks ORDER BY rowid"
+MARKS = "SELECT name FROM kv ORDER BY rowid"
 
 
 async def test_units_run_in_the_order_they_are_handed_in(
@@ -180,7 +180,7 @@ async def test_stop_finishes_what_was_handed_in(path: Path) -> None:
         await asyncio.sleep(0)
     await writer.stop()
     await asyncio.gather(*futures, *futures_of_units)
-    assert (count(path, "inbox"), count(path, "marks")) == (100, 10)
+    assert (count(path, "inbox"), count(path, "kv")) == (100, 10)
 
 
 async def test_stop_finishes_the_background_too(path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_stop_finishes_the_background_too(path: Path) -> None:
         results = await asyncio.gather(*futures, return_exceptions=True)
     assert len(results) == 20
     done = [result for result in results if isinstance(result, str)]
-    assert count(path, "marks") == len(done)
+    assert count(path, "kv") == len(done)
 
 
 async def test_after_stop_everything_is_busy(path: Path) -> None:

@@ -57,7 +57,7 @@ async def writer(path: Path) -> AsyncIterator[Writer]:
 
 
 def mark(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO marks (name, value) VALUES ('a', '')")
+    connection.execute("INSERT INTO kv (name, value) VALUES ('a', '')")
 
 
 def full_disk(connection: sqlite3.Connection) -> None:
@@ -75,10 +75,10 @@ async def test_a_round_that_cannot_be_undone_is_undone_later(path: Path) -> None
             await writer.urgent(full_disk)
         with pytest.raises(Busy, match="within a transaction"):
             await writer.urgent(mark)
-        assert count(path, "marks") == 0
+        assert count(path, "kv") == 0
         await writer.urgent(mark)
         await writer.stop()
-    assert count(path, "marks") == 1
+    assert count(path, "kv") == 1
 
 
 def leave(connection: sqlite3.Connection) -> None:
@@ -102,7 +102,7 @@ async def test_who_waits_for_a_thread_that_ends_is_refused(
     assert [type(error) for error in told] == [Busy] * 4
     with pytest.raises(Busy, match="writing to the database failed"):
         writer.append(arrival(b"2"))
-    assert (count(path, "inbox"), count(path, "marks")) == (0, 0)
+    assert (count(path, "inbox"), count(path, "kv")) == (0, 0)
 
 
 async def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:

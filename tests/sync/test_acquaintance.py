@@ -56,7 +56,7 @@ async def test_a_damaged_identity_is_not_fetched_again(
     """Another store might answer by now, and take the place of the one mirrored."""
     place.platform.says("/store", STORE)
     await meet(place)
-    write(tmp_path / "backhaul.db", f"UPDATE marks SET value = {damage}")  # noqa: S608 - constants
+    write(tmp_path / "backhaul.db", f"UPDATE kv SET value = {damage}")  # noqa: S608 - constants
     with pytest.raises(
         CorruptData, match=r"store main cannot .* backhaul restore FILE"
     ):

@@ -61,7 +61,7 @@ async def twisted(shop: Shop, *quirks: str) -> None:
 
 
 async def walked(office: Office) -> None:
-    done = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL"
+    done = "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at IS NOT NULL"
     await until(lambda: rows(office.database, done) == [(4,)], "the first full walk")
     # Behind a look of its own there may be one more that waits: each list that was
     # read first calls for one.
@@ -230,7 +230,7 @@ async def test_a_deletion_that_nobody_told_is_found_by_the_next_look(
         path = f"/customers/{customer['id']}"
         assert (await shop.v1("DELETE", path)).status == 200
         await reconcile(office, "incremental")
-        gone = "SELECT kind, deleted FROM sweeps WHERE deleted > 0 ORDER BY kind"
+        gone = "SELECT kind, deleted FROM passes WHERE deleted > 0 ORDER BY kind"
         await until(lambda: len(rows(office.database, gone)) == 2, "both are found")
         assert rows(office.database, gone) == [("customers", 1), ("products", 1)]
         await reconcile(office, "full")

@@ -119,7 +119,7 @@ async def test_reading_that_was_broken_off_goes_on_there(
     orders.pages_left = pages
     running = asyncio.ensure_future(backfill(place))
     await orders.stuck.wait()
-    query = "SELECT page FROM sweeps WHERE kind = 'orders'"
+    query = "SELECT page FROM passes WHERE kind = 'orders'"
     await until(lambda: rows(place.store.path, query) == [(pages,)], "the progress")
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -174,7 +174,7 @@ async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -
     place.platform.says("/customers", problem(status, "NO"))
     await backfill(place)
     assert appended(place) == [row for row in ALL if row[0] != "customers/read"]
-    noted = rows(place.store.path, "SELECT note FROM sweeps WHERE kind = 'customers'")
+    noted = rows(place.store.path, "SELECT note FROM passes WHERE kind = 'customers'")
     assert str(status) in noted[0][0]
 
 

@@ -133,7 +133,7 @@ async def test_a_walk_that_finds_it_in_quarantine_calls_it_open_as_well(
 async def test_nothing_is_kept_of_a_walk_that_has_ended(place: Place) -> None:
     show(place, "cannot be folded")
     await walk(place)
-    assert rows(place.store.path, "SELECT * FROM handed_in") == []
+    assert rows(place.store.path, "SELECT * FROM intake_repairs") == []
 
 
 async def test_more_rows_than_a_query_takes_are_looked_up(place: Place) -> None:

@@ -51,7 +51,7 @@ async def guarded(office: Office) -> AsyncIterator[Daemon]:
     """Run the daemon until its guardian has looked and the first look is over."""
     async with running(office) as daemon:
         ended = (
-            "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL"
+            "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at IS NOT NULL"
         )
         await until(lambda: rows(office.database, ended) == [(4,)], "a full walk")
         yield daemon
@@ -253,7 +253,7 @@ async def test_it_subscribes_before_the_first_reading(
     forget_secret(office)
     async with guarded(office):
         (hook,) = await hooks(shop)
-        began = rows(office.database, "SELECT min(began_at) FROM sweeps")
+        began = rows(office.database, "SELECT min(began_at) FROM passes")
         assert [(hook["createdAt"],)] < began
 
 

@@ -46,7 +46,7 @@ def office(shop: Shop) -> Iterator[Office]:
 async def mirrored(shop: Shop, office: Office) -> None:
     """Mirror a shop with an order, then let the configuration lead elsewhere."""
     await shop.order(await shop.product(stock=5))
-    walked = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at > ''"
+    walked = "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at > ''"
     async with running(office):
         await until(lambda: rows(office.database, walked) == [(4,)], "a full walk")
     assert count(office.database, "orders") == 1

@@ -40,7 +40,7 @@ async def ask(place: Place, kind: str = "order", object_id: str = "ord_1") -> No
 
 
 def queued(place: Place) -> list[Any]:
-    query = "SELECT kind, object_id, asks, failures FROM rereads ORDER BY due_at"
+    query = "SELECT kind, object_id, asks, failures FROM refetch_queue ORDER BY due_at"
     return rows(place.store.path, query)
 
 

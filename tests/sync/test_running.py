@@ -41,7 +41,7 @@ async def running(place: Place) -> AsyncIterator[Reconciler]:
 
 
 def ended(place: Place, job: str) -> set[str]:
-    query = "SELECT job, kind FROM sweeps WHERE ended_at IS NOT NULL"
+    query = "SELECT job, kind FROM passes WHERE ended_at IS NOT NULL"
     return {kind for its, kind in rows(place.store.path, query) if its == job}
 
 

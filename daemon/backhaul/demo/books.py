@@ -128,12 +128,12 @@ _MIRROR = (
     "customers",
     "inventory_levels",
     "stock_ledger",
-    "adopted",
     "deliveries",
 )
 _TABLES = {
     **{name: f"SELECT * FROM {name} WHERE store = :store" for name in _MIRROR},  # noqa: S608 - constants
     "commands": "SELECT * FROM commands_and_targets WHERE store = :store",
+    "adopted": "SELECT * FROM adopted_effects WHERE store = :store",
     "set_aside": """
         SELECT 'event ' || id AS name, state, coalesce(detail, '') AS reason
         FROM events WHERE state IN ('quarantined', 'unhandled') AND store = :store
@@ -174,11 +174,11 @@ _PROGRESS = """
            (SELECT count(*) FROM records WHERE state = 'waiting'),
            (SELECT count(*) FROM deliveries
              WHERE state IN ('planned', 'sending', 'uncertain'))
-             + (SELECT count(*) FROM subscribers
+             + (SELECT count(*) FROM change_subscribers
                  WHERE "cursor" < (SELECT coalesce(max(id), 0) FROM changes)),
            (SELECT coalesce(max(id), 0) FROM inbox),
-           (SELECT count(*) FROM rereads),
-           (SELECT count(*) FROM marks WHERE name LIKE 'backfill:%')
+           (SELECT count(*) FROM refetch_queue),
+           (SELECT count(*) FROM kv WHERE name LIKE 'backfill:%')
 """
 _RECORDS = """
     SELECT count(*) FROM records WHERE instance = :instance AND locator LIKE :locator

@@ -19,7 +19,7 @@ from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store.database import Manifest, manifest_of
 from backhaul.store.sqlite import file_backup
-from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.migrations import migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from backhaul.store.read_records import SearchHit
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.family import write
 from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
-from backhaul.store.sqlite.migrations import mirror
+from backhaul.store.sql.schema.mirror import SEARCH_DOCUMENTS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,23 +21,63 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.engine import SqliteEngine
 
 
+_INDEX = (
+    """
+    CREATE VIRTUAL TABLE search_documents_fts USING fts5(
+        title, words, content='search_documents', content_rowid='id',
+        tokenize='unicode61 remove_diacritics 2')
+    """,
+    """
+    CREATE TRIGGER search_documents_ai AFTER INSERT ON search_documents BEGIN
+        INSERT INTO search_documents_fts (rowid, title, words)
+        VALUES (new.id, new.title, new.words);
+    END
+    """,
+    """
+    CREATE TRIGGER search_documents_ad AFTER DELETE ON search_documents BEGIN
+        INSERT INTO search_documents_fts (search_documents_fts, rowid, title, words)
+        VALUES ('delete', old.id, old.title, old.words);
+    END
+    """,
+    """
+    CREATE TRIGGER search_documents_au AFTER UPDATE ON search_documents BEGIN
+        INSERT INTO search_documents_fts (search_documents_fts, rowid, title, words)
+        VALUES ('delete', old.id, old.title, old.words);
+        INSERT INTO search_documents_fts (rowid, title, words)
+        VALUES (new.id, new.title, new.words);
+    END
+    """,
+)
+
+
+def create_index(connection: Connection) -> None:
+    """Create the index of the search; triggers keep it equal to its table.
+
+    sqlite-utils could create it, but it would commit the running transaction.
+    """
+    for statement in _INDEX:
+        connection.execute(statement)
+
+
 class SqliteSearchIndex(SqlSearchIndex):
     """The search index with FTS5 tables."""
 
     @write
     def rebuild(self, connection: Connection) -> None:
-        connection.execute("DROP TABLE searchable_fts")
-        connection.execute("DROP TABLE searchable")
-        mirror.create_search(connection)
-        connection.execute("DELETE FROM marks WHERE name = :name", {"name": CURSOR})
+        connection.execute("DROP TABLE search_documents_fts")
+        connection.execute("DROP TABLE search_documents")
+        connection.execute(SEARCH_DOCUMENTS)
+        create_index(connection)
+        connection.execute("DELETE FROM kv WHERE name = :name", {"name": CURSOR})
 
 
 _FIND = """
     SELECT s.kind, s.store, s.object_id AS id, s.title,
-           snippet(searchable_fts, 1, '', '', '…', 12) AS found
-    FROM searchable_fts JOIN searchable s ON s.id = searchable_fts.rowid
-    WHERE searchable_fts MATCH :words AND (:kind IS NULL OR s.kind = :kind)
-    ORDER BY bm25(searchable_fts, 10.0, 1.0), s.id DESC LIMIT :limit OFFSET :skip
+           snippet(search_documents_fts, 1, '', '', '…', 12) AS found
+    FROM search_documents_fts
+    JOIN search_documents s ON s.id = search_documents_fts.rowid
+    WHERE search_documents_fts MATCH :words AND (:kind IS NULL OR s.kind = :kind)
+    ORDER BY bm25(search_documents_fts, 10.0, 1.0), s.id DESC LIMIT :limit OFFSET :skip
 """
 
 
@@ -93,7 +133,8 @@ class SqliteErasure(SqlErasure):
             # A negative number first puts all segments on one level, to be merged.
             before = connection.total_changes
             connection.execute(
-                "INSERT INTO searchable_fts(searchable_fts, rank) VALUES ('merge', ?)",
+                "INSERT INTO search_documents_fts(search_documents_fts, rank)"
+                " VALUES ('merge', ?)",
                 (-MERGE_PAGES if begin else MERGE_PAGES,),
             )
             return connection.total_changes - before >= 2

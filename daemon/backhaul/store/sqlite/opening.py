@@ -18,7 +18,7 @@ from backhaul.store.sqlite import (
     file_replacement,
 )
 from backhaul.store.sqlite.database import SqliteStore
-from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.migrations import BEFORE_RELEASE, migrations
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ def open_store(
         with suppress(FileExistsError):
             path.touch(0o600, exist_ok=False)
     try:
+        if path.stat().st_size:
+            # A file of another version stays untouched; a writer changes its header.
+            with file_backup.open_read_only(path) as reader:
+                _missing(_wrapped(reader), path)
         connection = connections.open_writer(path)
         try:
             _migrate(connection, path, clock, notify)
@@ -144,6 +148,12 @@ def _wrapped(connection: sqlite3.Connection) -> Database:
 
 def _missing(database: Database, path: Path) -> list[str]:
     newer = {entry.name for entry in migrations.applied(database)} - {*_all()}
+    if BEFORE_RELEASE in newer:
+        raise CorruptData(
+            f"{path}: a version of Backhaul before 0.1.0 made this database, and this"
+            " version cannot upgrade it; move the file away and start Backhaul, which"
+            " creates a new database and reads the store again"
+        )
     if newer:
         raise CorruptData(
             f"{path}: a newer version of Backhaul has upgraded this database"

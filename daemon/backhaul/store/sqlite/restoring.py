@@ -26,7 +26,7 @@ from backhaul.store.sqlite import (
     file_replacement,
     opening,
 )
-from backhaul.store.sqlite.migrations.versions import migrations
+from backhaul.store.sqlite.migrations import migrations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _USERS = "SELECT name, role, secret FROM users"
 _REVOKED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
-_ERASED = "SELECT store, customer_id FROM forgotten"
+_ERASED = "SELECT store, customer_id FROM erased_customers"
 _PAUSED = "SELECT job, store FROM job_state WHERE paused_at IS NOT NULL"
 # The last decision of an operator on each command, if its state is still that one.
 _DECIDED = """

@@ -49,7 +49,7 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
     "parcels": ("store", "shipment_id"),
     "deliveries": ("seq",),
     "echoes": ("store", "effect"),
-    "forgotten": ("store", "customer_id"),
+    "erased_customers": ("store", "customer_id"),
     "audit": ("id",),
 }
 """Each table with the columns of its key, in the order of an index."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WITHHELD: Mapping[str, frozenset[str]] = {
     "users": frozenset({"secret"}),
-    "forgotten_addresses": frozenset({"digest"}),
+    "erased_emails": frozenset({"digest"}),
 }
 """Columns that are shown as NULL: password hashes, and hashes of erased addresses."""
 LIMITS = {

@@ -81,7 +81,7 @@ _TARGET = """
     FROM stock_targets WHERE id = :id OR correction = :id
 """
 _CHECKS = f"""
-    SELECT {", ".join(CommandCheck.__struct_fields__)} FROM looks
+    SELECT {", ".join(CommandCheck.__struct_fields__)} FROM resolution_checks
     WHERE command_id = :id ORDER BY id
 """  # noqa: S608 - constants
 _DECISIONS = """

@@ -80,9 +80,9 @@ _RELEASE = """
 RELEASED_AT_ONCE = 200
 _EPOCH = {"name": "epoch"}
 _NEXT_EPOCH = """
-    INSERT INTO marks (name, value) VALUES (:name, '1')
+    INSERT INTO kv (name, value) VALUES (:name, '1')
     ON CONFLICT (name) DO UPDATE
-    SET value = CAST(CAST(marks.value AS INTEGER) + 1 AS TEXT) RETURNING value
+    SET value = CAST(CAST(kv.value AS INTEGER) + 1 AS TEXT) RETURNING value
 """
 _DAMAGE = (LookupError, TypeError, ValueError)
 """What damaged values of a row raise where they are read; the rest are bugs."""
@@ -132,7 +132,7 @@ class SqlCommands(Family):
     def _require_epoch(self, connection: Connection) -> None:
         if self._epoch is None:
             return
-        query = "SELECT value FROM marks WHERE name = :name"
+        query = "SELECT value FROM kv WHERE name = :name"
         row = connection.execute(query, _EPOCH).fetchone()
         if row is None or int(row[0]) != self._epoch:
             raise AlreadyRunning(

@@ -36,12 +36,12 @@ CHECKED_FIRST = (
 # the ledger yet may have.
 _UNKNOWN_ADJUSTMENTS = f"""
     SELECT a.command_id FROM stock_ledger l
-    JOIN adopted a ON a.store = l.store AND a.adjustment_id = l.adjustment_id
+    JOIN adopted_effects a ON a.store = l.store AND a.adjustment_id = l.adjustment_id
     WHERE l.store = :store AND l.variant_id = :variant
       AND l.at >= substr(:as_of, 1, 19) AND l.reason IN ('', :reason)
       AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = a.command_id)
     UNION ALL
-    SELECT a.command_id FROM adopted a WHERE a.store = :store
+    SELECT a.command_id FROM adopted_effects a WHERE a.store = :store
       AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = a.command_id)
       AND NOT EXISTS (SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
@@ -55,24 +55,24 @@ _COUNTS = """
     WHERE store = :store AND variant_id = :variant
 """
 _ADOPTED = """
-    SELECT evidence, adjustment_id FROM adopted
+    SELECT evidence, adjustment_id FROM adopted_effects
     WHERE command_id = :command AND store = :store ORDER BY at, adjustment_id
 """
 _ADOPTED_AMONG = f"""
-    SELECT command_id FROM adopted WHERE store = :store
+    SELECT command_id FROM adopted_effects WHERE store = :store
       AND command_id IN (SELECT value FROM {elements(":commands", "$")})
 """  # noqa: S608 - constants
 _ADOPT = """
-    INSERT INTO adopted (store, adjustment_id, command_id, evidence, at)
+    INSERT INTO adopted_effects (store, adjustment_id, command_id, evidence, at)
     VALUES (:store, :effect, :command, :evidence, :now)
     ON CONFLICT (store, adjustment_id) DO NOTHING
 """
 _OWNER = "SELECT 1 FROM commands WHERE store = :store AND effect_id = :effect"
 _REMEMBER_RESTORE = """
-    INSERT INTO marks (name, value) VALUES (:name, :now)
+    INSERT INTO kv (name, value) VALUES (:name, :now)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
-_RESTORED_AT = "SELECT value FROM marks WHERE name = :name AND value > :since"
+_RESTORED_AT = "SELECT value FROM kv WHERE name = :name AND value > :since"
 
 
 class InitialState(NamedTuple):

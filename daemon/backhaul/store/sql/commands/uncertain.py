@@ -115,7 +115,7 @@ LAST_ADJUSTED = f"""
 _STATE = "SELECT state, attempts FROM commands WHERE seq = :seq"
 _COUNT_CHECKS = "UPDATE commands SET looks = :checks WHERE seq = :seq"
 _ADD_CHECK = """
-    INSERT INTO looks (command_id, number, at, found, reason, read)
+    INSERT INTO resolution_checks (command_id, number, at, found, reason, read)
     VALUES (:id, :number, :at, :found, :reason, :read)
 """
 

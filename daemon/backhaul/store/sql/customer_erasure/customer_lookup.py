@@ -49,9 +49,9 @@ _ORDERS_OF_CUSTOMER = """
     SELECT id, document FROM orders WHERE customer_id = :customer AND store = :store
 """
 _ERASED_AT = """
-    SELECT at FROM forgotten WHERE store = :store AND customer_id = :customer
+    SELECT at FROM erased_customers WHERE store = :store AND customer_id = :customer
 """
-_ERASED_EMAIL = "SELECT customer_id FROM forgotten_addresses WHERE digest = :digest"
+_ERASED_EMAIL = "SELECT customer_id FROM erased_emails WHERE digest = :digest"
 
 
 def find_customer(

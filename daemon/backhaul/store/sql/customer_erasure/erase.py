@@ -27,19 +27,20 @@ ERASED_BY = "forget"
 """The value of `erased_by` for an event that was erased for a customer."""
 BATCH = 64
 _ADD_CUSTOMER = """
-    INSERT INTO forgotten (store, customer_id, at) VALUES (:store, :customer, :now)
+    INSERT INTO erased_customers (store, customer_id, at)
+    VALUES (:store, :customer, :now)
     ON CONFLICT (store, customer_id) DO NOTHING
 """
 _ADD_EMAIL = """
-    INSERT INTO forgotten_addresses (digest, store, customer_id)
+    INSERT INTO erased_emails (digest, store, customer_id)
     VALUES (:digest, :store, :customer) ON CONFLICT (digest) DO NOTHING
 """
 _UNSEE = """
-    DELETE FROM sightings
+    DELETE FROM pass_seen
     WHERE kind = 'customers' AND store = :store AND object_id = :customer
 """
 _BEGIN = """
-    INSERT INTO marks (name, value) VALUES (:name, :now) ON CONFLICT (name) DO NOTHING
+    INSERT INTO kv (name, value) VALUES (:name, :now) ON CONFLICT (name) DO NOTHING
 """
 _UPDATES = {
     "order": """
@@ -58,7 +59,7 @@ _RESPONSES = """
 """
 # Earlier versions kept the response to a check that sent the command again.
 _CHECKS = f"""
-    SELECT l.id, l.read FROM looks l JOIN commands c ON c.id = l.command_id
+    SELECT l.id, l.read FROM resolution_checks l JOIN commands c ON c.id = l.command_id
     WHERE c.target = :id AND c.store = :store AND {has("l.read", "$.body")}
 """  # noqa: S608 - a fragment
 
@@ -111,7 +112,7 @@ class SqlErasure(Family):
     @write
     def finish(self, connection: Connection, store: str, customer_id: str) -> None:
         values = {"name": _mark(store, customer_id)}
-        connection.execute("DELETE FROM marks WHERE name = :name", values)
+        connection.execute("DELETE FROM kv WHERE name = :name", values)
 
     @background
     def redact(
@@ -193,7 +194,7 @@ def _redact_responses(
         left_text = _redacted_check(text, eraser)
         if left_text is not None:
             connection.execute(
-                "UPDATE looks SET read = :read WHERE id = :id",
+                "UPDATE resolution_checks SET read = :read WHERE id = :id",
                 {"read": left_text, "id": check},
             )
 
@@ -221,8 +222,8 @@ def _erase_event(
     if left is None:
         return 0
     connection.execute(
-        "UPDATE inbox SET body = :left, erased_at = :now, erased_by = :reason"
-        " WHERE id = :id",
+        "UPDATE inbox SET body = :left, digest = NULL, erased_at = :now,"
+        " erased_by = :reason WHERE id = :id",
         {"left": left, "now": now, "reason": ERASED_BY, "id": id_},
     )
     return 1

@@ -44,7 +44,7 @@ _CUSTOMER = """
 _OBJECTS = {"product": _PRODUCT, "customer": _CUSTOMER}
 _LEVELS = """
     SELECT l.variant_id, l.updated_at FROM inventory_levels l
-    LEFT JOIN told_levels t ON t.instance = :instance AND t.store = l.store
+    LEFT JOIN delivered_levels t ON t.instance = :instance AND t.store = l.store
          AND t.variant_id = l.variant_id
     WHERE l.store = :store AND l.product_id = :product
       AND (t.stock IS NULL OR t.stock != l.stock)
@@ -58,27 +58,27 @@ _PLAN = """
 """
 _NEWEST_CHANGE = "SELECT coalesce(max(id), 0) AS newest FROM changes"
 _SUBSCRIBE = """
-    INSERT INTO subscribers (instance, store, since, begun, "cursor")
+    INSERT INTO change_subscribers (instance, store, since, begun, "cursor")
     VALUES (:instance, :store, :now, :newest, :cursor)
     ON CONFLICT (instance) DO NOTHING
 """
-_SINCE = "SELECT since FROM subscribers WHERE instance = :instance"
+_SINCE = "SELECT since FROM change_subscribers WHERE instance = :instance"
 _SET_RULES = """
-    UPDATE subscribers SET release_when = :release_when, old_before = :old_before
+    UPDATE change_subscribers SET release_when = :release_when, old_before = :old_before
     WHERE instance = :instance
 """
 _SKIP_LEVELS = """
-    INSERT INTO told_levels (instance, store, variant_id, stock)
+    INSERT INTO delivered_levels (instance, store, variant_id, stock)
     SELECT :instance, store, variant_id, stock FROM inventory_levels
     WHERE store = :store
     ON CONFLICT (instance, store, variant_id) DO NOTHING
 """
 _YOUNG_ORDERS = "SELECT id FROM orders WHERE store = :store AND placed_at >= :floor"
 _PROGRESS = """
-    SELECT since, begun, "cursor" FROM subscribers WHERE instance = :instance
+    SELECT since, begun, "cursor" FROM change_subscribers WHERE instance = :instance
 """
 _MOVE_CURSOR = """
-    UPDATE subscribers SET "cursor" = :cursor WHERE instance = :instance
+    UPDATE change_subscribers SET "cursor" = :cursor WHERE instance = :instance
 """
 
 

@@ -58,7 +58,7 @@ _LEVEL = f"""
     FROM inventory_levels l
     LEFT JOIN variants v
       ON v.store = l.store AND v.id = l.variant_id AND {NEWEST}
-    LEFT JOIN told_levels t ON t.instance = :instance AND t.store = l.store
+    LEFT JOIN delivered_levels t ON t.instance = :instance AND t.store = l.store
          AND t.variant_id = l.variant_id
     WHERE l.store = :store AND l.variant_id = :variant
 """  # noqa: S608 - constants
@@ -83,7 +83,7 @@ _FOLLOWS = """
       AND o.object_id = d.object_id AND o.seq > d.seq AND o.state = 'planned'
     WHERE d.seq = :seq
     UNION ALL
-    SELECT 1 FROM subscribers s JOIN changes c ON c.id > s."cursor"
+    SELECT 1 FROM change_subscribers s JOIN changes c ON c.id > s."cursor"
     WHERE s.instance = :instance AND c.store = :store
       AND c.kind IN ('level', 'product') AND c.object_id = :product
 """
@@ -102,8 +102,8 @@ _WAKE = """
     UPDATE deliveries SET due_at = :now
     WHERE instance = :instance AND state IN ('planned', 'uncertain') AND due_at > :now
 """
-_SUBSCRIBERS = "SELECT instance FROM subscribers WHERE release_when IS NOT NULL"
-_RETIRE = "UPDATE subscribers SET release_when = NULL WHERE instance = :instance"
+_SUBSCRIBERS = "SELECT instance FROM change_subscribers WHERE release_when IS NOT NULL"
+_RETIRE = "UPDATE change_subscribers SET release_when = NULL WHERE instance = :instance"
 _STATE = "SELECT state FROM deliveries WHERE seq = :seq"
 _MOVE = """
     UPDATE deliveries SET state = :state, reason = :reason, settled_at = :settled_at
@@ -121,11 +121,11 @@ _REOPEN = """
     UPDATE deliveries SET due_at = :now, failures = 0, looks = 0 WHERE seq = :seq
 """
 _FORGET_LEVEL = """
-    DELETE FROM told_levels
+    DELETE FROM delivered_levels
     WHERE instance = :instance AND store = :store AND variant_id = :variant
 """
 _PUT_LEVEL = """
-    INSERT INTO told_levels (instance, store, variant_id, stock)
+    INSERT INTO delivered_levels (instance, store, variant_id, stock)
     VALUES (:instance, :store, :variant, :stock)
     ON CONFLICT (instance, store, variant_id) DO UPDATE SET stock = excluded.stock
 """

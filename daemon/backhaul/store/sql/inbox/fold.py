@@ -44,7 +44,7 @@ _QUARANTINE = """
 """
 _FOLDED_TO = f"SELECT {kv.number(':cursor')} AS id"
 _PUT_FOREIGN = """
-    INSERT INTO marks (name, value)
+    INSERT INTO kv (name, value)
     SELECT :prefix || store, :value FROM inbox WHERE id = :id
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """

@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
 
 _ENQUEUE = f"""
-    INSERT INTO rereads (store, kind, object_id, reason, event, asked_at, due_at)
+    INSERT INTO refetch_queue (store, kind, object_id, reason, event, asked_at, due_at)
     VALUES (:store, :kind, :object_id, :reason, :event, :now, :due_at)
-    ON CONFLICT (store, kind, object_id) DO UPDATE SET asks = rereads.asks + 1,
+    ON CONFLICT (store, kind, object_id) DO UPDATE SET asks = refetch_queue.asks + 1,
         reason = excluded.reason, event = excluded.event,
         due_at = CASE WHEN excluded.due_at > excluded.asked_at
-                      THEN {greatest("rereads.due_at", "excluded.due_at")}
-                      ELSE rereads.due_at END
+                      THEN {greatest("refetch_queue.due_at", "excluded.due_at")}
+                      ELSE refetch_queue.due_at END
 """  # noqa: S608 - constants
 # A row due later than any postponement allows was postponed before the clock went back.
 _DUE = """
     SELECT store, kind, object_id, reason, asked_at, asks, failures
-    FROM rereads
+    FROM refetch_queue
     WHERE store = :store AND (due_at <= :now OR due_at > :never)
     ORDER BY due_at LIMIT :most
 """
 MOST_DAMAGED = 50
 """The damaged rows behind which the next intact row is found."""
 _NEXT_DUE = """
-    SELECT kind, object_id, due_at FROM rereads
+    SELECT kind, object_id, due_at FROM refetch_queue
     WHERE store = :store ORDER BY due_at LIMIT :most
 """
 _ENQUEUE_PARENTS = """
-    INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
+    INSERT INTO refetch_queue (store, kind, object_id, reason, asked_at, due_at)
     SELECT DISTINCT :store, '{parent}', n.{named}, 'named by what is mirrored', :now,
            :now
     FROM changes c {cross} JOIN {children} n
@@ -84,10 +84,10 @@ _PROGRESS = f"""
            (SELECT coalesce(max(id), 0) FROM changes) AS newest
 """  # noqa: S608 - constants
 _OBJECT = "store = :store AND kind = :kind AND object_id = :object_id"
-_REMOVE = f"DELETE FROM rereads WHERE {_OBJECT} AND asks = :asks"  # noqa: S608 - constants
-_RESET_FAILURES = f"UPDATE rereads SET failures = 0 WHERE {_OBJECT}"  # noqa: S608 - constants
+_REMOVE = f"DELETE FROM refetch_queue WHERE {_OBJECT} AND asks = :asks"  # noqa: S608 - constants
+_RESET_FAILURES = f"UPDATE refetch_queue SET failures = 0 WHERE {_OBJECT}"  # noqa: S608 - constants
 _POSTPONE = f"""
-    UPDATE rereads SET failures = failures + 1, due_at = :due_at WHERE {_OBJECT}
+    UPDATE refetch_queue SET failures = failures + 1, due_at = :due_at WHERE {_OBJECT}
 """  # noqa: S608 - constants
 
 

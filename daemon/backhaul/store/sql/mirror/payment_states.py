@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _WORD = "upper(trim(financial_status))"
 _KNOWN = ", ".join(f"'{word}'" for word in FINANCIAL)
-# Frozen, like the migration that creates its index: SQLite finds the index by the text.
+NOT_REFUNDED = f"{_WORD} IS DISTINCT FROM 'REFUNDED'"
+# Frozen: the schema has an index on this condition, which SQLite finds by its text.
 UNKNOWN = f"""
     {_WORD} NOT IN ('PENDING', 'PAID', 'PARTIALLY_REFUNDED', 'VOIDED', 'REFUNDED')
     AND cancelled_at IS NULL AND fulfillment_status != 'FULFILLED'
@@ -33,14 +34,14 @@ _LISTED = f"""
     SELECT store, financial_status AS status, count(*) AS orders,
            min(coalesce(name, CAST(number AS TEXT), id)) AS example
     FROM orders o WHERE {UNKNOWN} AND EXISTS (
-        SELECT 1 FROM subscribers s WHERE s.store = o.store
+        SELECT 1 FROM change_subscribers s WHERE s.store = o.store
         AND s.release_when = 'paid' AND NOT {_IS_OLD} AND {_NOT_NOTIFIED})
     GROUP BY store, financial_status ORDER BY store, financial_status
 """  # noqa: S608 - constants
 _NOT_PAID = f"{_WORD} NOT IN ('PAID', 'PARTIALLY_REFUNDED')"
 _UNREPORTED = f"""
     SELECT o.*, s.instance, s.since, s.release_when, {_IS_OLD} AS is_old
-    FROM orders o JOIN subscribers s ON s.store = o.store
+    FROM orders o JOIN change_subscribers s ON s.store = o.store
     WHERE o.store = :store AND o.id = :id AND s.release_when IS NOT NULL
       AND {_NOT_NOTIFIED}
 """  # noqa: S608 - constants

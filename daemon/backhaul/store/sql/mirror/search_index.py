@@ -22,14 +22,16 @@ CURSOR = "search_cursor"
 BATCH = 64
 """Changes that one slice reads ahead."""
 _PUT = """
-    INSERT INTO searchable (kind, store, object_id, title, words)
+    INSERT INTO search_documents (kind, store, object_id, title, words)
     VALUES (:kind, :store, :id, :title, :words)
     ON CONFLICT (object_id, kind, store)
     DO UPDATE SET title = excluded.title, words = excluded.words
-    WHERE searchable.title != excluded.title OR searchable.words != excluded.words
+    WHERE search_documents.title != excluded.title
+       OR search_documents.words != excluded.words
 """
 _DELETE = """
-    DELETE FROM searchable WHERE kind = :kind AND store = :store AND object_id = :id
+    DELETE FROM search_documents
+    WHERE kind = :kind AND store = :store AND object_id = :id
 """
 _FOLDING = f"""
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) > {kv.number(":cursor")}

@@ -24,35 +24,35 @@ COLUMNS = (
     ' "foreign", unrepaired, note'
 )
 _BEGIN = """
-    INSERT INTO sweeps (store, job, kind, began_at)
+    INSERT INTO passes (store, job, kind, began_at)
     VALUES (:store, :job, :kind, :now)
     ON CONFLICT (store, job, kind) WHERE ended_at IS NULL DO NOTHING
 """
 _UNDER_WAY = """
-    SELECT id, began_at, page, total, read FROM sweeps
+    SELECT id, began_at, page, total, read FROM passes
     WHERE store = :store AND job = :job AND kind = :kind AND ended_at IS NULL
 """
 _ADVANCE = """
-    UPDATE sweeps SET page = :page, total = :total, read = :read,
+    UPDATE passes SET page = :page, total = :total, read = :read,
         missed = missed + :missed, stale = stale + :stale,
         deleted = deleted + :deleted, "foreign" = "foreign" + :foreign
     WHERE id = :pass_id
 """
 _SAW = """
-    INSERT INTO sightings (store, kind, object_id, sweep)
-    SELECT store, kind, :object_id, id FROM sweeps WHERE id = :pass_id
+    INSERT INTO pass_seen (store, kind, object_id, sweep)
+    SELECT store, kind, :object_id, id FROM passes WHERE id = :pass_id
     ON CONFLICT (store, kind, object_id) DO UPDATE SET sweep = excluded.sweep
 """
 _APPENDED = """
-    INSERT INTO handed_in (sweep, event) VALUES (:pass_id, :event)
+    INSERT INTO intake_repairs (sweep, event) VALUES (:pass_id, :event)
     ON CONFLICT (sweep, event) DO NOTHING
 """
 _END = f"""
-    UPDATE sweeps SET ended_at = :now, unrepaired = :unrepaired, note = :note
+    UPDATE passes SET ended_at = :now, unrepaired = :unrepaired, note = :note
     WHERE id = :pass_id RETURNING {COLUMNS}
 """  # noqa: S608 - constants
 _PENDING = """
-    SELECT 1 FROM rereads
+    SELECT 1 FROM refetch_queue
     WHERE store = :store AND kind = :kind AND object_id = :object_id
 """
 
@@ -91,17 +91,19 @@ class SqlPasses(Family):
     ) -> Pass:
         values = {"pass_id": pass_id, "unrepaired": unrepaired, "note": note}
         row = connection.execute(_END, values | {"now": self._now()}).fetchone()
-        connection.execute("DELETE FROM handed_in WHERE sweep = :pass_id", values)
+        connection.execute("DELETE FROM intake_repairs WHERE sweep = :pass_id", values)
         ended = Pass(*row)
         if ended.job == "incremental" and not ended.found and not unrepaired:
-            connection.execute("DELETE FROM sweeps WHERE id = :pass_id", values)
+            connection.execute("DELETE FROM passes WHERE id = :pass_id", values)
         return ended
 
     @write
     def open_conflicts(
         self, connection: Connection, store: str, kind: str
     ) -> list[tuple[str, str]]:
-        query = "SELECT object_id FROM rereads WHERE store = :store AND kind = :kind"
+        query = (
+            "SELECT object_id FROM refetch_queue WHERE store = :store AND kind = :kind"
+        )
         rows = connection.execute(query, {"store": store, "kind": kind})
         return [(kind, object_id) for (object_id,) in rows]
 
@@ -121,13 +123,13 @@ class SqlPasses(Family):
 _LISTS = 4
 _LAST_FULL = """
     SELECT s.store, s.kind, s.note,
-           (SELECT began_at FROM sweeps c WHERE c.store = s.store
+           (SELECT began_at FROM passes c WHERE c.store = s.store
             AND c.kind = s.kind AND c.job = 'full' AND c.ended_at IS NOT NULL
             AND c.unrepaired = 0 AND c.note = '' ORDER BY c.id DESC LIMIT 1) AS as_of,
-           EXISTS (SELECT 1 FROM sweeps r WHERE r.store = s.store
+           EXISTS (SELECT 1 FROM passes r WHERE r.store = s.store
             AND r.kind = s.kind AND r.job IN ('backfill', 'full')
             AND r.ended_at IS NOT NULL AND (r.note = '' OR r.read > 0)) AS was_read
-    FROM sweeps s WHERE s.id IN (SELECT max(id) FROM sweeps
+    FROM passes s WHERE s.id IN (SELECT max(id) FROM passes
         WHERE job = 'full' AND ended_at IS NOT NULL GROUP BY store, kind)
 """
 
@@ -163,11 +165,11 @@ _KEYS["level"] = ("inventory_levels", "variant_id", "product_id")
 _IN_IDS = f"IN (SELECT value FROM {elements(':ids', '$')})"  # noqa: S608 - constants
 _NOT_DELETED = {"product": " AND deleted_at IS NULL"}
 _LAST_PASSES = f"""
-    SELECT {COLUMNS} FROM sweeps WHERE id IN (SELECT max(id) FROM sweeps
+    SELECT {COLUMNS} FROM passes WHERE id IN (SELECT max(id) FROM passes
     WHERE store = :store AND ended_at IS NOT NULL GROUP BY job, kind)
 """  # noqa: S608 - constants
 _REPAIRS = """
-    SELECT h.event, i.body FROM handed_in h LEFT JOIN inbox i ON i.id = h.event
+    SELECT h.event, i.body FROM intake_repairs h LEFT JOIN inbox i ON i.id = h.event
     WHERE h.sweep = :pass_id AND h.event > :after ORDER BY h.event LIMIT :most
 """
 BODIES_AT_ONCE = 100
@@ -214,7 +216,7 @@ class SqlMirror(Family):
         query = f"""
             SELECT {key}, {asked} FROM {table} t
             WHERE store = :store{_NOT_DELETED.get(kind, "")}
-            AND NOT EXISTS (SELECT 1 FROM sightings s JOIN sweeps w ON w.id = :pass_id
+            AND NOT EXISTS (SELECT 1 FROM pass_seen s JOIN passes w ON w.id = :pass_id
                 WHERE s.store = :store AND s.kind = w.kind AND s.object_id = t.{key}
                 AND s.sweep = :pass_id)
         """  # noqa: S608 - constants
@@ -231,7 +233,7 @@ class SqlMirror(Family):
         ids: Sequence[str],
     ) -> bool:
         query = f"""
-            SELECT count(*) AS seen FROM sightings WHERE store = :store
+            SELECT count(*) AS seen FROM pass_seen WHERE store = :store
             AND kind = :kind AND sweep = :pass_id AND object_id {_IN_IDS}
         """  # noqa: S608 - constants
         values = {"store": store, "kind": kind, "pass_id": pass_id, "ids": _array(ids)}

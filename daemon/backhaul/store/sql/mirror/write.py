@@ -49,13 +49,13 @@ _CONFIRM["level"] = (
     " WHERE store = :store AND variant_id = :id"
 )
 _ADD_DIGEST = """
-    INSERT INTO seen (digest, id) VALUES (:digest, :event)
+    INSERT INTO delivery_digests (digest, id) VALUES (:digest, :event)
     ON CONFLICT (digest) DO NOTHING
 """
 _IS_ERASED = """
-    SELECT EXISTS (SELECT 1 FROM forgotten
+    SELECT EXISTS (SELECT 1 FROM erased_customers
                    WHERE store = :store AND customer_id = :customer_id)
-        OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = :address)
+        OR EXISTS (SELECT 1 FROM erased_emails WHERE digest = :address)
 """
 _TOMBSTONE = "kind = :kind AND store = :store AND id = :id"
 _CURRENT_TOMBSTONE = f"SELECT {VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
@@ -78,7 +78,8 @@ _DELETE_LOST_LEVELS = """
     NOT IN (SELECT id FROM variants WHERE store = :store AND product_id = :product)
 """
 _REPLACE_BODY = """
-    UPDATE inbox SET body = :body, erased_at = :now, erased_by = 'forget'
+    UPDATE inbox SET body = :body, digest = NULL, erased_at = :now,
+        erased_by = 'forget'
     WHERE id = :event
 """
 _ADD_CHANGE = """
@@ -169,7 +170,7 @@ class MirrorTransaction:
         values = {"digest": digest, "event": event}
         if self._connection.execute(_ADD_DIGEST, values).rowcount == 1:
             return True
-        query = "SELECT id FROM seen WHERE digest = :digest"
+        query = "SELECT id FROM delivery_digests WHERE digest = :digest"
         (first,) = self._connection.execute(query, values).fetchone()
         return bool(first == event)
 
@@ -371,7 +372,7 @@ class MirrorTransaction:
 
     def has_erased_customers(self) -> bool:
         if self._has_erased_customers is None:
-            query = "SELECT EXISTS (SELECT 1 FROM forgotten)"
+            query = "SELECT EXISTS (SELECT 1 FROM erased_customers)"
             (found,) = self._connection.execute(query).fetchone()
             self._has_erased_customers = bool(found)
         return self._has_erased_customers

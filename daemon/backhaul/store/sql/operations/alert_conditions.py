@@ -115,8 +115,8 @@ _DOUBLED = f"""
 # After a restore only their reference tags show these commands.
 _DOUBLED_BEFORE_RESTORE = """
     SELECT a.command_id, a.store, a.adjustment_id
-    FROM adopted a JOIN (
-        SELECT command_id, store FROM adopted
+    FROM adopted_effects a JOIN (
+        SELECT command_id, store FROM adopted_effects
         WHERE command_id NOT IN (SELECT id FROM commands)
         GROUP BY command_id, store HAVING count(*) > 1) d
       ON d.command_id = a.command_id AND d.store = a.store
@@ -141,7 +141,7 @@ _OLDEST_SENT = """
 """
 _DELIVERIES_SINCE = f"""
     SELECT s.instance, {least(_OLDEST_PLANNED, _OLDEST_SENT)} AS since
-    FROM subscribers s
+    FROM change_subscribers s
 """  # noqa: S608 - fragments
 _NEVER = "9999"
 _INCIDENTS = """

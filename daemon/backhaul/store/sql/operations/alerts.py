@@ -26,14 +26,14 @@ _BEGIN = """
 """
 _DELETE_REPORTED = """
     DELETE FROM alerts
-    WHERE gone_at IS NOT NULL AND key NOT IN (SELECT key FROM alerts_told)
+    WHERE gone_at IS NOT NULL AND key NOT IN (SELECT key FROM alert_notifications)
 """
 _KNOWN = """
     SELECT key, says, "mend", began_at, gone_at FROM alerts ORDER BY began_at, key
 """
-_REPORTED = "SELECT way, key FROM alerts_told"
+_REPORTED = "SELECT way, key FROM alert_notifications"
 _RECORD_BEGUN = """
-    INSERT INTO alerts_told (way, key, at) VALUES (:channel, :key, :now)
+    INSERT INTO alert_notifications (way, key, at) VALUES (:channel, :key, :now)
     ON CONFLICT (way, key) DO UPDATE SET at = excluded.at
 """
 
@@ -70,7 +70,7 @@ class SqlAlerts(Family):
             ],
         )
         connection.executemany(
-            "DELETE FROM alerts_told WHERE way = :channel AND key = :key",
+            "DELETE FROM alert_notifications WHERE way = :channel AND key = :key",
             [{"channel": channel, "key": alert.key} for alert in changes.over],
         )
 
@@ -93,9 +93,11 @@ def _store(connection: Connection, problems: Mapping[str, Alert], now: str) -> N
 
 def _delete(connection: Connection, channels: Collection[str]) -> None:
     """Delete what removed channels reported, and alerts whose end all have reported."""
-    known = connection.execute("SELECT DISTINCT way FROM alerts_told").fetchall()
+    known = connection.execute(
+        "SELECT DISTINCT way FROM alert_notifications"
+    ).fetchall()
     connection.executemany(
-        "DELETE FROM alerts_told WHERE way = :channel",
+        "DELETE FROM alert_notifications WHERE way = :channel",
         [{"channel": channel} for (channel,) in known if channel not in channels],
     )
     connection.execute(_DELETE_REPORTED)

@@ -51,7 +51,7 @@ _QUERIES = {
           SELECT store, created_at FROM stock_targets WHERE state = 'waiting') planned
         GROUP BY 1
     """,  # noqa: S608 - fragments
-    "objects_in_doubt": "SELECT store, count(*) FROM rereads GROUP BY 1",
+    "objects_in_doubt": "SELECT store, count(*) FROM refetch_queue GROUP BY 1",
     "records_waiting": """
         SELECT instance, count(*) FROM records WHERE state = 'waiting' GROUP BY 1
     """,
@@ -59,19 +59,19 @@ _QUERIES = {
         SELECT name, count(*) FROM quarantine WHERE state = 'open' GROUP BY 1
     """,
     "first_read_timestamp_seconds": f"""
-        SELECT store, {epoch("began_at")} FROM sweeps
-        WHERE id IN (SELECT min(id) FROM sweeps
+        SELECT store, {epoch("began_at")} FROM passes
+        WHERE id IN (SELECT min(id) FROM passes
             WHERE job IN ('backfill', 'full') GROUP BY store)
     """,  # noqa: S608 - a fragment
     "drift_rows": """
-        SELECT store, 'missed', sum(missed) FROM sweeps GROUP BY 1
-        UNION ALL SELECT store, 'stale', sum(stale) FROM sweeps GROUP BY 1
-        UNION ALL SELECT store, 'deleted', sum(deleted) FROM sweeps GROUP BY 1
-        UNION ALL SELECT store, 'foreign', sum("foreign") FROM sweeps GROUP BY 1
+        SELECT store, 'missed', sum(missed) FROM passes GROUP BY 1
+        UNION ALL SELECT store, 'stale', sum(stale) FROM passes GROUP BY 1
+        UNION ALL SELECT store, 'deleted', sum(deleted) FROM passes GROUP BY 1
+        UNION ALL SELECT store, 'foreign', sum("foreign") FROM passes GROUP BY 1
     """,
     "unrepaired_rows": """
-        SELECT store, sum(unrepaired) FROM sweeps WHERE id IN (SELECT max(id)
-            FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL
+        SELECT store, sum(unrepaired) FROM passes WHERE id IN (SELECT max(id)
+            FROM passes WHERE job = 'full' AND ended_at IS NOT NULL
             GROUP BY store, kind)
         GROUP BY 1
     """,
@@ -158,7 +158,7 @@ def last_records(connection: Connection, instances: Iterable[str]) -> dict[str, 
 
 
 _ADD = """
-    INSERT INTO samples (at, webhooks, folded, applied, platform_seconds,
+    INSERT INTO metric_samples (at, webhooks, folded, applied, platform_seconds,
         heartbeat_seconds, events_waiting, commands_open, parked)
     VALUES (:at, :webhooks, :folded, :applied, :platform_seconds,
         :heartbeat_seconds, :events_waiting, :commands_open, :parked)
@@ -182,7 +182,9 @@ class SqlMetricSamples(Family):
     @background
     def add(self, connection: Connection, sample: MetricSample, since: str) -> None:
         connection.execute(_ADD, asdict(sample))
-        connection.execute("DELETE FROM samples WHERE at < :since", {"since": since})
+        connection.execute(
+            "DELETE FROM metric_samples WHERE at < :since", {"since": since}
+        )
 
     async def count_mirrored(self) -> dict[str, int]:
         try:

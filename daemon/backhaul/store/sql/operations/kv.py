@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
 
 _PUT = """
-    INSERT INTO marks (name, value) VALUES (:name, :value)
+    INSERT INTO kv (name, value) VALUES (:name, :value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 _WITH_PREFIX = """
-    SELECT name, value FROM marks WHERE name >= :prefix AND name < :end ORDER BY name
+    SELECT name, value FROM kv WHERE name >= :prefix AND name < :end ORDER BY name
 """
 
 
@@ -32,7 +32,7 @@ class SqlKeyValues(Family):
 
 def get(connection: Connection, name: str) -> str | None:
     """Return a value, or None."""
-    query = "SELECT value FROM marks WHERE name = :name"
+    query = "SELECT value FROM kv WHERE name = :name"
     row = connection.execute(query, {"name": name}).fetchone()
     return str(row[0]) if row else None
 
@@ -52,6 +52,6 @@ def with_prefix(connection: Connection, prefix: str) -> dict[str, str]:
 def number(name: str) -> str:
     """Return SQL for a value as a number, 0 if there is none; `name` is a parameter."""
     return (
-        "coalesce((SELECT CAST(value AS BIGINT) FROM marks"  # noqa: S608 - a parameter
+        "coalesce((SELECT CAST(value AS BIGINT) FROM kv"  # noqa: S608 - a parameter
         f" WHERE name = {name}), 0)"
     )

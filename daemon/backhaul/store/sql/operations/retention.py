@@ -42,7 +42,7 @@ _MAY_GO = f"""
         ORDER BY n.as_of DESC LIMIT {NEWEST}) s WHERE s.state = 'applied')
       AND NOT EXISTS (SELECT 1 FROM audit a WHERE a.command_id = t.id)
       AND NOT EXISTS (
-        SELECT 1 FROM adopted a JOIN stock_ledger l
+        SELECT 1 FROM adopted_effects a JOIN stock_ledger l
           ON l.store = a.store AND l.adjustment_id = a.adjustment_id
         WHERE a.store = t.store AND l.variant_id = t.variant_id))
 """  # noqa: S608 - constants
@@ -117,8 +117,8 @@ _DELETE_RUNS = """
         WHERE started_at < :before ORDER BY started_at LIMIT :most)
 """
 _ERASE = """
-    UPDATE inbox SET body = :nothing, headers = :nothing, erased_at = :now,
-        erased_by = :reason
+    UPDATE inbox SET body = :nothing, headers = :nothing, digest = NULL,
+        erased_at = :now, erased_by = :reason
     WHERE id = :event
 """
 _ERASE_COPY = """

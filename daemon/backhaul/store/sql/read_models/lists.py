@@ -84,11 +84,11 @@ _WEBHOOK_SECRETS = """
 """
 _USERS = "SELECT name, role, last_login_at, created_at FROM users ORDER BY name"
 _SAMPLES = f"""
-    SELECT {", ".join(MetricSample.__struct_fields__)} FROM samples
+    SELECT {", ".join(MetricSample.__struct_fields__)} FROM metric_samples
     WHERE at >= :since ORDER BY at
 """  # noqa: S608 - constants
 _PASSES = f"""
-    SELECT {PASS_COLUMNS} FROM sweeps WHERE id < :before
+    SELECT {PASS_COLUMNS} FROM passes WHERE id < :before
     ORDER BY id DESC LIMIT :limit
 """  # noqa: S608 - constants
 _AUDIT = """

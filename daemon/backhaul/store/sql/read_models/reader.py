@@ -78,7 +78,7 @@ _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,
            (SELECT coalesce(max(id), 0) FROM inbox)
              - (SELECT coalesce(max(id), 0) FROM event_outcomes) AS to_fold,
-           (SELECT count(*) FROM rereads) AS in_doubt,
+           (SELECT count(*) FROM refetch_queue) AS in_doubt,
            (SELECT received_at FROM inbox ORDER BY id DESC LIMIT 1) AS last_event_at,
            (SELECT count(*) FROM orders) AS orders,
            (SELECT count(*) FROM products WHERE deleted_at IS NULL) AS products,

@@ -50,14 +50,15 @@ FIND: Mapping[str, str] = {
                (SELECT count(*) AS orders FROM orders o WHERE o.customer_id = c.id
                 AND o.store = c.store) AS orders, c.updated_at, f.at AS forgotten_at
         FROM customers c
-        LEFT JOIN forgotten f ON f.store = c.store AND f.customer_id = c.id
+        LEFT JOIN erased_customers f ON f.store = c.store AND f.customer_id = c.id
         WHERE c.id = :name OR {same_letters("c.email", ":name")}
         UNION ALL
         SELECT coalesce(max({_CUSTOMER_NAME}), o.customer_id) AS name, o.store,
                o.customer_id, max({_CUSTOMER_EMAIL}) AS email, count(*) AS orders,
                max(o.updated_at) AS updated_at, max(f.at) AS forgotten_at
         FROM orders o
-        LEFT JOIN forgotten f ON f.store = o.store AND f.customer_id = o.customer_id
+        LEFT JOIN erased_customers f
+          ON f.store = o.store AND f.customer_id = o.customer_id
         WHERE o.customer_id IN (:name, :guest)
           AND NOT EXISTS (SELECT 1 FROM customers c WHERE c.store = o.store
                           AND c.id = o.customer_id)
@@ -165,7 +166,7 @@ _WORK = f"""
     UNION ALL
     SELECT l.at, 'look ' || l.number, 'for ' || substr(l.command_id, 1, 8), l.found,
            l.reason, NULL, 3
-    FROM looks l JOIN commands c ON c.id = l.command_id WHERE {_COMMAND}
+    FROM resolution_checks l JOIN commands c ON c.id = l.command_id WHERE {_COMMAND}
     UNION ALL
     SELECT u.at, u.action, substr(c.id, 1, 8), u.state_after,
            'was ' || u.state_before || ', by ' || u.who || coalesce(
@@ -244,6 +245,6 @@ TIMELINE: Mapping[str, str] = {
         UNION ALL
         SELECT at, 'forgotten', customer_id, 'erased',
                'personal data is erased, also from later events', NULL, 4
-        FROM forgotten WHERE customer_id = :id AND store = :store
+        FROM erased_customers WHERE customer_id = :id AND store = :store
     """,  # noqa: S608 - constants
 }

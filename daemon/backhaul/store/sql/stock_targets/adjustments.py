@@ -122,7 +122,7 @@ _INCLUDING = f"""
 """  # noqa: S608 - constants
 _OUTDATED = f"""
     SELECT {OUTDATED}, m.value, ({_BROKEN})
-    FROM stock_targets t LEFT JOIN marks m ON m.name = '{STOPPED}' || t.store
+    FROM stock_targets t LEFT JOIN kv m ON m.name = '{STOPPED}' || t.store
     WHERE t.correction = :id
 """  # noqa: S608 - constants
 _PLANNED_ADJUSTMENT = """

@@ -181,7 +181,7 @@ class SqlTargets(Family):
             add_entry(connection, self._now(), entry)
         if reason is None:
             name = {"name": f"{STOPPED}{store}"}
-            connection.execute("DELETE FROM marks WHERE name = :name", name)
+            connection.execute("DELETE FROM kv WHERE name = :name", name)
         else:
             kv.put(connection, f"{STOPPED}{store}", reason)
 

@@ -68,7 +68,7 @@ _MOVEMENTS = f"""
 # Pre-restore effects, and effects of damaged commands, which do not show any more
 # whether they were adjustments of a target.
 _ADOPTED = f"""
-    SELECT a.command_id, a.adjustment_id FROM adopted a
+    SELECT a.command_id, a.adjustment_id FROM adopted_effects a
     JOIN stock_ledger l ON l.store = a.store AND l.adjustment_id = a.adjustment_id
     WHERE a.store = :store AND l.variant_id = :variant AND l.at >= :since
     UNION ALL
@@ -160,7 +160,7 @@ UNREPORTED = f"""
     UNION ALL
     SELECT 'no event has arrived yet for command ' || substr(a.command_id, 1, 8)
            || ', from before the database was restored'
-    FROM adopted a WHERE a.store = :store AND NOT EXISTS (
+    FROM adopted_effects a WHERE a.store = :store AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l
         WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
       AND EXISTS (
@@ -216,7 +216,7 @@ _UNCERTAIN = f"""
       AND coalesce(l.cause, '') IN ('', l.adjustment_id)
       AND NOT EXISTS (SELECT 1 FROM commands o
         WHERE o.store = l.store AND o.effect_id = l.adjustment_id)
-      AND NOT EXISTS (SELECT 1 FROM adopted a
+      AND NOT EXISTS (SELECT 1 FROM adopted_effects a
         WHERE a.store = l.store AND a.adjustment_id = l.adjustment_id)
       AND c.kind = 'adjust' AND c.effect_id IS NULL
       AND {number("c.payload", "$.delta")} = l.adjustment

@@ -1,0 +1,172 @@
+"""Tables of the mirror, its full sync, search, and erased customers."""
+
+from __future__ import annotations
+
+from backhaul.store.sql.mirror.payment_states import UNKNOWN
+
+SEARCH_DOCUMENTS = """
+    CREATE TABLE search_documents (
+        id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,
+        object_id TEXT NOT NULL, title TEXT NOT NULL, words TEXT NOT NULL,
+        UNIQUE (object_id, kind, store)
+    )
+    """
+STATEMENTS: tuple[str, ...] = (
+    """
+    CREATE TABLE products (
+        store TEXT, id TEXT, handle TEXT, title TEXT NOT NULL, status TEXT NOT NULL,
+        external_id TEXT, updated_at TEXT NOT NULL, deleted_at TEXT, document TEXT,
+        sequence INTEGER, delivered INTEGER, seen_at TEXT, digest BLOB,
+        standing INTEGER NOT NULL DEFAULT 0, confirmed_at TEXT DEFAULT '',
+        PRIMARY KEY (store, id)
+    )
+    """,
+    "CREATE INDEX products_handle ON products(handle)",
+    """
+    CREATE INDEX products_external_id ON products(external_id)
+        WHERE external_id IS NOT NULL
+    """,
+    """
+    CREATE TABLE variants (
+        store TEXT, id TEXT, product_id TEXT NOT NULL, sku TEXT, barcode TEXT,
+        title TEXT, price_minor INTEGER, currency TEXT, updated_at TEXT NOT NULL,
+        PRIMARY KEY (store, product_id, id)
+    )
+    """,
+    "CREATE INDEX variants_id ON variants(id, store)",
+    "CREATE INDEX variants_sku ON variants(sku)",
+    "CREATE INDEX variants_barcode ON variants(barcode) WHERE barcode IS NOT NULL",
+    # Spellings of SKUs without signs and case, to suggest near matches.
+    """
+    CREATE TABLE sku_spellings (
+        store TEXT NOT NULL, near TEXT NOT NULL, sku TEXT NOT NULL,
+        PRIMARY KEY (store, near, sku)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE inventory_levels (
+        store TEXT, product_id TEXT NOT NULL, variant_id TEXT, stock INTEGER NOT NULL,
+        updated_at TEXT NOT NULL, sequence INTEGER, delivered INTEGER, seen_at TEXT,
+        digest BLOB, standing INTEGER NOT NULL DEFAULT 0,
+        confirmed_at TEXT DEFAULT '', PRIMARY KEY (store, variant_id)
+    )
+    """,
+    "CREATE INDEX levels_product ON inventory_levels(store, product_id)",
+    "CREATE INDEX levels_stock ON inventory_levels(stock)",
+    """
+    CREATE TABLE stock_ledger (
+        id INTEGER PRIMARY KEY, store TEXT NOT NULL, product_id TEXT NOT NULL,
+        variant_id TEXT NOT NULL, adjustment INTEGER NOT NULL,
+        stock_after INTEGER NOT NULL, reason TEXT, cause TEXT, adjustment_id TEXT,
+        at TEXT, told_by TEXT
+    )
+    """,
+    """
+    CREATE UNIQUE INDEX ledger_adjustment
+        ON stock_ledger(store, adjustment_id, variant_id)
+    """,
+    "CREATE INDEX ledger_variant ON stock_ledger(variant_id, at)",
+    "CREATE INDEX ledger_product ON stock_ledger(product_id, at)",
+    "CREATE INDEX ledger_cause ON stock_ledger(cause)",
+    """
+    CREATE TABLE orders (
+        store TEXT, id TEXT, number INTEGER, name TEXT, external_id TEXT,
+        awaiting_confirmation INTEGER, status TEXT NOT NULL, financial_status TEXT,
+        fulfillment_status TEXT, placed_at TEXT, cancelled_at TEXT,
+        total_minor INTEGER, currency TEXT, customer_id TEXT,
+        updated_at TEXT NOT NULL, document TEXT NOT NULL, sequence INTEGER,
+        delivered INTEGER, seen_at TEXT, digest BLOB,
+        standing INTEGER NOT NULL DEFAULT 0, confirmed_at TEXT DEFAULT '',
+        PRIMARY KEY (store, id)
+    )
+    """,
+    # An index begins with the column that selects most, not with the store: then it
+    # also serves an operator who has one store and does not name it.
+    "CREATE INDEX orders_number ON orders(number, store)",
+    """
+    CREATE INDEX orders_external_id ON orders(external_id) WHERE external_id IS NOT NULL
+    """,
+    "CREATE INDEX orders_name ON orders(name)",
+    "CREATE INDEX orders_customer ON orders(customer_id)",
+    "CREATE INDEX orders_status ON orders(status, placed_at)",
+    """
+    CREATE INDEX orders_open ON orders(placed_at)
+        WHERE cancelled_at IS NULL AND fulfillment_status != 'FULFILLED'
+    """,
+    f"""
+    CREATE INDEX orders_unknown_status ON orders(store, financial_status)
+        WHERE {UNKNOWN}
+    """,
+    """
+    CREATE TABLE order_items (
+        store TEXT, id TEXT, order_id TEXT NOT NULL, product_id TEXT, variant_id TEXT,
+        sku TEXT, title TEXT, quantity INTEGER NOT NULL, fulfilled_quantity INTEGER,
+        unit_price_minor INTEGER, PRIMARY KEY (store, order_id, id)
+    )
+    """,
+    "CREATE INDEX order_items_sku ON order_items(sku)",
+    "CREATE INDEX order_items_variant ON order_items(variant_id)",
+    """
+    CREATE TABLE shipments (
+        store TEXT, id TEXT, order_id TEXT NOT NULL, tracking_company TEXT,
+        tracking_number TEXT, shipped_at TEXT, PRIMARY KEY (store, order_id, id)
+    )
+    """,
+    "CREATE INDEX shipments_tracking ON shipments(tracking_number)",
+    """
+    CREATE TABLE customers (
+        store TEXT, id TEXT, name TEXT, email TEXT, phone TEXT,
+        updated_at TEXT NOT NULL, document TEXT NOT NULL, sequence INTEGER,
+        delivered INTEGER, seen_at TEXT, digest BLOB,
+        standing INTEGER NOT NULL DEFAULT 0, confirmed_at TEXT DEFAULT '',
+        PRIMARY KEY (store, id)
+    )
+    """,
+    "CREATE INDEX customers_email ON customers(email COLLATE NOCASE)",
+    """
+    CREATE TABLE tombstones (
+        kind TEXT, store TEXT, id TEXT, updated_at TEXT NOT NULL, sequence INTEGER,
+        delivered INTEGER, seen_at TEXT, digest BLOB, standing INTEGER,
+        confirmed_at TEXT, PRIMARY KEY (kind, store, id)
+    )
+    """,
+    """
+    CREATE TABLE passes (
+        id INTEGER PRIMARY KEY, store TEXT NOT NULL, job TEXT NOT NULL,
+        kind TEXT NOT NULL, began_at TEXT NOT NULL, ended_at TEXT,
+        page INTEGER NOT NULL DEFAULT 0, total INTEGER,
+        read INTEGER NOT NULL DEFAULT 0, missed INTEGER NOT NULL DEFAULT 0,
+        stale INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
+        "foreign" INTEGER NOT NULL DEFAULT 0, unrepaired INTEGER NOT NULL DEFAULT 0,
+        note TEXT NOT NULL DEFAULT ''
+    )
+    """,
+    """
+    CREATE UNIQUE INDEX passes_open ON passes(store, job, kind) WHERE ended_at IS NULL
+    """,
+    "CREATE INDEX passes_ended ON passes(store, job, kind, ended_at)",
+    # What an open pass has seen in the list; the rest is read by its id.
+    """
+    CREATE TABLE pass_seen (
+        store TEXT NOT NULL, kind TEXT NOT NULL, object_id TEXT NOT NULL,
+        sweep INTEGER NOT NULL, PRIMARY KEY (store, kind, object_id)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE intake_repairs (
+        sweep INTEGER NOT NULL, event INTEGER NOT NULL, PRIMARY KEY (sweep, event)
+    ) WITHOUT ROWID
+    """,
+    SEARCH_DOCUMENTS,
+    """
+    CREATE TABLE erased_customers (
+        store TEXT NOT NULL, customer_id TEXT NOT NULL, at TEXT NOT NULL,
+        PRIMARY KEY (store, customer_id)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE erased_emails (
+        digest BLOB PRIMARY KEY, store TEXT NOT NULL, customer_id TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+)

@@ -1,0 +1,79 @@
+"""The schema of a database file, as forward-only migrations: the first makes it whole.
+
+A released migration never changes; a later version adds its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlite_utils import Migrations
+
+from backhaul.store.sql.schema import STATEMENTS
+from backhaul.store.sqlite.full_text import create_index
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+migrations = Migrations("backhaul")
+BEFORE_RELEASE = "m001_events"
+"""The first migration of every database from before version 0.1.0."""
+
+# The first two of an ordering key that may leave in their turn.
+_FIRST = """
+    SELECT o.seq FROM commands o
+    WHERE o.store = {row}.store AND o.lane = {row}.lane
+      AND o.state IN ('planned', 'sending', 'uncertain')
+      AND o.state = 'planned' AND o.held = 0
+    ORDER BY o.seq LIMIT 2
+"""
+_BLOCKED = """
+    (EXISTS (SELECT 1 FROM commands o
+       WHERE o.store = commands.store AND o.lane = commands.lane
+         AND o.state IN ('sending', 'uncertain'))
+     OR EXISTS (SELECT 1 FROM commands o
+       WHERE o.store = commands.store AND o.lane = commands.lane
+         AND o.state IN ('planned', 'sending', 'uncertain')
+         AND o.state = 'planned' AND o.held = 0
+         AND o.seq < commands.seq))
+"""
+# After a change only these rows of the ordering key can have another value.
+_ALIGN = f"""
+    UPDATE commands SET behind = 1
+    WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
+      AND behind = 0 AND state = 'planned' AND held = 0
+      AND {_BLOCKED};
+    UPDATE commands SET behind = 0
+    WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
+      AND behind = 1 AND NOT (state = 'planned' AND held = 0 AND {_BLOCKED});
+"""  # noqa: S608 - constants
+_ORDERING_KEYS = (
+    ("planned", "new", "AFTER INSERT ON commands"),
+    (
+        "moved",
+        "new",
+        "AFTER UPDATE OF state, held ON commands"
+        " WHEN (new.state, new.held) != (old.state, old.held)",
+    ),
+    (
+        "removed",
+        "old",
+        "AFTER DELETE ON commands"
+        " WHEN old.state IN ('planned', 'sending', 'uncertain')",
+    ),
+)
+
+
+@migrations()
+def m001_baseline(database: Database) -> None:
+    """Everything: tables, indexes, views, full-text search and triggers."""
+    for statement in STATEMENTS:
+        database.conn.execute(statement)
+    create_index(database.conn)
+    # `behind` marks the commands that wait for another of their ordering key, so that
+    # a claim skips them.
+    for name, row, event in _ORDERING_KEYS:
+        align = _ALIGN.format(row=row)
+        database.conn.execute(
+            f"CREATE TRIGGER commands_{name} {event} BEGIN {align} END"
+        )
