@@ -15,7 +15,7 @@ from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store import database_at
-from backhaul.store.inbox import Arrival
+from backhaul.store.inbox import Arrival, Selection
 from backhaul.store.records import NewRecord
 from scenes import payloads
 from scenes.customers import (
@@ -35,7 +35,7 @@ from scenes.customers import (
     order,
     told_in,
 )
-from scenes.databases import fold_all, rows, started_store, take
+from scenes.databases import fold_all, fold_as_demo, rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -155,6 +155,21 @@ async def test_what_comes_later_is_redacted(
     assert rows(store.path, query) == [("UNFULFILLED", payloads.instant(9))]
     marks = "SELECT count(*) FROM events WHERE erased_by = 'forget' AND id > 205"
     assert rows(store.path, marks) == [(3,)]
+
+
+async def test_events_without_the_erased_customer_are_no_damage(
+    store: SqliteStore,
+) -> None:
+    """Their bodies were changed on purpose, before and while they were folded."""
+    await know(store)
+    await forget(store)
+    await store.inbox.append(payloads.arrival(delivery("orders/updated", order(1, 9))))
+    assert await fold_all(store) == []
+    report = await store.reprocessing.reprocess(
+        fold_as_demo, Selection(), 0, 9.0, confirming=False
+    )
+    assert report.problems == ()
+    assert rows(store.path, "SELECT 1 FROM events WHERE erased_by = 'forget'") != []
 
 
 async def test_a_sweep_sees_no_difference(store: SqliteStore) -> None:

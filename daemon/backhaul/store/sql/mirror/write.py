@@ -151,7 +151,7 @@ class MirrorTransaction:
         self._has_tombstones, self._has_held, self._has_unreadable = rare
 
     def flush(self) -> None:
-        """Write what was kept back, and everything else is written already."""
+        """Write what was kept back."""
         for insert, rows in self._new_parts.items():
             self._connection.executemany(insert, rows)
         if self._new_changes:
@@ -159,7 +159,7 @@ class MirrorTransaction:
         self.discard()
 
     def discard(self) -> None:
-        """Forget what was kept back: the transaction undid the rest of it."""
+        """Drop what was kept back, because the transaction is undone."""
         self._new_parts, self._new_changes = {}, []
 
     def seconds_since(self, at: str) -> float:
