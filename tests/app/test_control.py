@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from backhaul.admin import routes
+from backhaul.alerting.problem import Problem, Severity
 from backhaul.app import sockets
 from backhaul.app.control_socket import SOCKET_NAME, ConnectionLost, Control, NoDaemon
 from backhaul.errors import BackhaulError, Busy, Unusable
@@ -20,7 +22,7 @@ from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.resource_types import PATH, SyncRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 REASONS = {"busy": Busy("the disk is full"), "unusable": Unusable("nobody is called x")}
 
@@ -49,16 +51,55 @@ async def numbers() -> bytes:
     return b"backhaul_up 1\n"
 
 
+async def some() -> list[Problem]:
+    parked = Severity.PARKED
+    return [
+        Problem("backup", "no backup"),
+        *(Problem(f"parked cmd_{n}", "unknown", severity=parked) for n in range(2)),
+    ]
+
+
+async def unreadable() -> list[Problem]:
+    raise Busy("the database is locked")
+
+
+async def endless() -> list[Problem]:
+    await asyncio.sleep(3_600)
+    return []
+
+
 @pytest.fixture
 async def control(folder: Path) -> AsyncIterator[Control]:
     """Ask the application that a daemon has on its socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
-    app = routes.build_app(lambda: False, status, changes, numbers)
+    app = routes.build_app(lambda: False, status, changes, numbers, some)
     app.router.add_routes(SyncEndpoint({}).routes())
     listener = sockets.Listener(app)
     await listener.start(sockets.bind_unix(folder / SOCKET_NAME))
     yield Control(folder)
     await listener.stop()
+
+
+KINDS = [
+    {"kind": "backup", "severity": "fail", "count": 1},
+    {"kind": "parked", "severity": "parked", "count": 2},
+]
+
+
+@pytest.mark.parametrize(
+    ("problems", "shown"), [(some, KINDS), (unreadable, None), (endless, None)]
+)
+async def test_a_health_check_counts_problems_and_never_fails(
+    problems: Callable[[], Awaitable[list[Problem]]],
+    shown: list[dict[str, Any]] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routes, "HEALTH_SECONDS", 0.1)
+    app = routes.build_app(lambda: True, status, {}, numbers, problems)
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.get("/healthz")
+        assert answer.status == 200
+        assert await answer.json() == {"status": "ok", "problems": shown}
 
 
 async def told(ask: Callable[[], Any]) -> Any:

@@ -223,7 +223,7 @@ async def open_office(
             Metrics(),
             clock,
         )
-        app = routes.build_app(lambda: True, tell, {}, numbers)
+        app = routes.build_app(lambda: True, tell, {}, numbers, problems)
         given = Services(
             settings,
             clock,

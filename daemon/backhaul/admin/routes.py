@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,14 @@ from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.admin.accounts import FirstLoginToken
     from backhaul.admin.context import Services
+    from backhaul.alerting.problem import Problem
+
+HEALTH_SECONDS = 1.0
+"""How long a health check waits for the list of problems."""
 
 
 def build_app(
@@ -29,6 +35,7 @@ def build_app(
     status: Callable[[], Awaitable[dict[str, Any]]],
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]],
     metrics: Callable[[], Awaitable[bytes]],
+    problems: Callable[[], Awaitable[Sequence[Problem]]],
 ) -> web.Application:
     """Return the application.
 
@@ -37,7 +44,10 @@ def build_app(
     """
 
     async def healthz(_: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
+        # Always 200: after a failed check the process is restarted, which fixes none.
+        return web.json_response(
+            {"status": "ok", "problems": await _kinds_of_problems(problems)}
+        )
 
     async def readyz(_: web.Request) -> web.Response:
         is_ready = ready()
@@ -71,6 +81,21 @@ def build_app(
     if changes:
         app.router.add_post("/api/changes/{name:[a-z]+/[a-z]+}", change)
     return app
+
+
+async def _kinds_of_problems(
+    problems: Callable[[], Awaitable[Sequence[Problem]]],
+) -> list[dict[str, Any]] | None:
+    """Return how many problems there are of each kind; None if that is unknown."""
+    try:
+        found = await asyncio.wait_for(problems(), HEALTH_SECONDS)
+    except (TimeoutError, BackhaulError):
+        return None
+    counts = Counter((problem.kind, str(problem.severity)) for problem in found)
+    return [
+        {"kind": kind, "severity": severity, "count": count}
+        for (kind, severity), count in counts.items()
+    ]
 
 
 def _refused(status: int, error: str) -> web.Response:

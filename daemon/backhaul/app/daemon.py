@@ -429,7 +429,10 @@ class Daemon:
         arrivals = RequestLimits.of(limits, self._answers.add_at)
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         metrics = self._monitoring.metrics_text
-        admin_app = admin_site.build_app(self.ready.is_set, self._status, {}, metrics)
+        problems = self._monitoring.problems
+        admin_app = admin_site.build_app(
+            self.ready.is_set, self._status, {}, metrics, problems
+        )
         parts = ActionContext(
             store,
             self._clock,
@@ -443,7 +446,7 @@ class Daemon:
         changing = actions(parts)
         self._monitoring.serve_people(admin_app, changing, self._shops)
         own_app = admin_site.build_app(
-            self.ready.is_set, self._status, changing, metrics
+            self.ready.is_set, self._status, changing, metrics, problems
         )
         own_app.router.add_get("/api/problems", self._monitoring.list_problems)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
