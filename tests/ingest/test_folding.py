@@ -301,9 +301,9 @@ async def test_an_order_that_changes_wakes_what_waits_for_it(
     for lane in ("order:ord_1", "order:ord_2"):
         hold(store.path, lane)
     await take(store, envelope("orders/updated", payloads.order(at=2)))
-    assert sorted(rows_of(store.path, "commands", "lane", "held")) == [
-        ("order:ord_1", 0),
-        ("order:ord_2", 1),
+    assert sorted(rows_of(store.path, "commands", "lane", "hold_reason")) == [
+        ("order:ord_1", None),
+        ("order:ord_2", "order"),
     ]
 
 
@@ -311,8 +311,9 @@ def hold(path: Path, lane: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(
             "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-            " cause, instance, held, created_at, due_at) VALUES"
-            " (?1, 'main', 'fulfill', ?1, ?1, 'planned', '{}', 'x', 'x', 1, 'x', 'x')",
+            " cause, instance, hold_reason, created_at, due_at) VALUES"
+            " (?1, 'main', 'fulfill', ?1, ?1, 'planned', '{}', 'x', 'x', 'order', 'x',"
+            " 'x')",
             (lane,),
         )
 

@@ -163,7 +163,10 @@ async def test_held_fulfillment_waits_until_the_order_changes(stage: Scene) -> N
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
         await stage.arrive(1)
-        assert (stage.state(command), stage.column("held", command)) == ("planned", 1)
+        assert (stage.state(command), stage.column("hold_reason", command)) == (
+            "planned",
+            "order",
+        )
         await stage.pass_time(86_400)
         await stage.fold(payloads.order("ord_2", at=2, number=1002))
         await stage.arrive(1)

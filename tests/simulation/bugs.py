@@ -188,7 +188,7 @@ BUGS = (
         # All of it: what passes over those who wait, and what makes sure of them.
         """c
     WHERE state = 'planned' AND store = :store AND kind = :kind
-      AND due_at <= :now AND created_at <= :planned_by AND held = 0
+      AND due_at <= :now AND created_at <= :planned_by AND hold_reason IS NULL
       AND behind = 0 AND NOT EXISTS (
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
@@ -200,7 +200,7 @@ BUGS = (
 """,
         """c
     WHERE state = 'planned' AND store = :store AND kind = :kind
-      AND due_at <= :now AND created_at <= :planned_by AND held = 0
+      AND due_at <= :now AND created_at <= :planned_by AND hold_reason IS NULL
       AND NOT EXISTS (
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq

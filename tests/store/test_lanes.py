@@ -249,7 +249,7 @@ async def test_a_claim_does_not_look_at_what_a_dry_run_holds_back(
 
 def free(path: Path) -> set[str]:
     """Return who may leave by the promise: the first of each lane with none away."""
-    query = "SELECT lane, id, state, held FROM commands"
+    query = "SELECT lane, id, state, hold_reason FROM commands"
     first: dict[str, str] = {}
     away = set()
     for lane, id_, state, held in rows(path, f"{query} ORDER BY seq"):
@@ -268,8 +268,8 @@ def meddle(path: Path, chance: random.Random) -> None:
             write(path, "DELETE FROM commands WHERE seq = ?", seq)
             continue
         state = chance.choice([State.PLANNED, State.PLANNED, *State])
-        held = chance.random() < 0.3
-        change = "UPDATE commands SET state = ?, held = ? WHERE seq = ?"
+        held = "order" if chance.random() < 0.3 else None
+        change = "UPDATE commands SET state = ?, hold_reason = ? WHERE seq = ?"
         write(path, change, state, held, seq)
 
 
@@ -292,9 +292,10 @@ async def test_whatever_moves_the_first_of_each_lane_leaves_and_no_other(
 
 
 def flagged(path: Path) -> list[str]:
-    query = (
-        "SELECT id FROM commands WHERE state = 'planned' AND held = 0 AND behind = 0"
-    )
+    query = """
+        SELECT id FROM commands
+        WHERE state = 'planned' AND hold_reason IS NULL AND behind = 0
+    """
     return [row[0] for row in rows(path, query)]
 
 

@@ -34,4 +34,6 @@ def test_no_other_statement_sets_a_state() -> None:
 
 def test_such_a_statement_would_be_found() -> None:
     assert SETS_STATE.search("UPDATE commands SET reason = :reason, state = :state")
-    assert not SETS_STATE.search("UPDATE commands SET held = 2 WHERE state = 'planned'")
+    assert not SETS_STATE.search(
+        "UPDATE commands SET hold_reason = 'dry_run' WHERE state = 'planned'"
+    )

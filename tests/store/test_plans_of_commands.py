@@ -36,7 +36,8 @@ PLANS = {
     DUE: [
         "SEARCH c USING INDEX commands_free (store=? AND kind=? AND due_at<?)",
         "SEARCH o USING INDEX commands_in_flight (store=? AND lane=?)",
-        "SEARCH o USING INDEX commands_lane (store=? AND lane=? AND held=? AND seq<?)",
+        "SEARCH o USING INDEX commands_lane"
+        " (store=? AND lane=? AND hold_reason=? AND seq<?)",
     ],
     INTERRUPTED: ["SCAN commands USING INDEX commands_in_flight"],
     LAST_ADJUSTED: ["SCAN commands"],

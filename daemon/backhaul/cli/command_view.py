@@ -34,8 +34,8 @@ _MEANS = {
     State.SUPERSEDED: "a newer command replaced it",
 }
 _HELD = {
-    1: "it waits for its order to change",
-    2: "it waits for the end of the dry run",
+    "order": "it waits for its order to change",
+    "dry_run": "it waits for the end of the dry run",
 }
 _SAYS = {
     "settle": ("", "check the platform now, and again as push.check_after says"),
@@ -110,7 +110,7 @@ def _waits(
     """Yield what a planned or uncertain command waits for, and until when."""
     if found.state not in {State.PLANNED, State.UNCERTAIN}:
         return
-    if not found.held:
+    if not found.hold_reason:
         yield "due at", found.due_at
     for what, reason in store.get("stopped", {}).items():
         if what in {"everything", found.kind}:
@@ -167,9 +167,10 @@ def _earlier(earlier: Found) -> Iterator[tuple[str, object]]:
 
 def _means(found: CommandDetail, state: State) -> str:
     if state is State.PLANNED and found.kind == "target":
-        return "an adjustment applies it" if found.held else "it is being calculated"
-    if state is State.PLANNED and found.held:
-        return _HELD.get(found.held, _MEANS[state])
+        calculated = found.hold_reason is not None
+        return "an adjustment applies it" if calculated else "it is being calculated"
+    if state is State.PLANNED and found.hold_reason:
+        return _HELD.get(found.hold_reason, _MEANS[state])
     return _MEANS[state]
 
 

@@ -143,7 +143,7 @@ class CommandDetail(Struct, frozen=True):
     evidence: str | None
     cause: str
     instance: str
-    held: int
+    hold_reason: str | None
     created_at: str
     due_at: str
     settled_at: str | None

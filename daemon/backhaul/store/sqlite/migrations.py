@@ -24,7 +24,7 @@ _FIRST = """
     SELECT o.seq FROM commands o
     WHERE o.store = {row}.store AND o.lane = {row}.lane
       AND o.state IN ('planned', 'sending', 'uncertain')
-      AND o.state = 'planned' AND o.held = 0
+      AND o.state = 'planned' AND o.hold_reason IS NULL
     ORDER BY o.seq LIMIT 2
 """
 _BLOCKED = """
@@ -34,26 +34,26 @@ _BLOCKED = """
      OR EXISTS (SELECT 1 FROM commands o
        WHERE o.store = commands.store AND o.lane = commands.lane
          AND o.state IN ('planned', 'sending', 'uncertain')
-         AND o.state = 'planned' AND o.held = 0
+         AND o.state = 'planned' AND o.hold_reason IS NULL
          AND o.seq < commands.seq))
 """
 # After a change only these rows of the ordering key can have another value.
 _ALIGN = f"""
     UPDATE commands SET behind = 1
     WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
-      AND behind = 0 AND state = 'planned' AND held = 0
+      AND behind = 0 AND state = 'planned' AND hold_reason IS NULL
       AND {_BLOCKED};
     UPDATE commands SET behind = 0
     WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
-      AND behind = 1 AND NOT (state = 'planned' AND held = 0 AND {_BLOCKED});
+      AND behind = 1 AND NOT (state = 'planned' AND hold_reason IS NULL AND {_BLOCKED});
 """  # noqa: S608 - constants
 _ORDERING_KEYS = (
     ("planned", "new", "AFTER INSERT ON commands"),
     (
         "moved",
         "new",
-        "AFTER UPDATE OF state, held ON commands"
-        " WHEN (new.state, new.held) != (old.state, old.held)",
+        "AFTER UPDATE OF state, hold_reason ON commands"
+        " WHEN new.state != old.state OR new.hold_reason IS NOT old.hold_reason",
     ),
     (
         "removed",

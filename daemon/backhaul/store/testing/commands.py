@@ -117,7 +117,7 @@ class CommandsConformance(FamilyTests):
         self, store: Store, clock: MovableClock
     ) -> None:
         held = await sent(store, Cause.NOT_SENT, change={"held": True})
-        assert (await detail(store, held.id)).held
+        assert (await detail(store, held.id)).hold_reason
         assert await store.commands.next_due("main", "") is None
         assert await claimed(store) == []
         await show_order(store, "ord_2")
@@ -125,7 +125,7 @@ class CommandsConformance(FamilyTests):
         cancel = await plan(store, "cancel")
         assert await claimed_ids(store) == [cancel]
         await show_order(store, "ord_1")
-        assert not (await detail(store, held.id)).held
+        assert not (await detail(store, held.id)).hold_reason
         assert await claimed(store) == []
 
     async def test_a_change_before_the_refusal_is_recorded_prevents_the_hold(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DUE = f"""
     SELECT {columns("c")} FROM commands c
     WHERE state = 'planned' AND store = :store AND kind = :kind
-      AND due_at <= :now AND created_at <= :planned_by AND held = 0
+      AND due_at <= :now AND created_at <= :planned_by AND hold_reason IS NULL
       AND behind = 0 AND NOT EXISTS (
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
@@ -41,7 +41,7 @@ DUE = f"""
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending', 'uncertain')
-          AND o.held = 0)
+          AND o.hold_reason IS NULL)
     AND NOT {HOLDS}
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
@@ -52,7 +52,7 @@ INTERRUPTED = f"""
 """  # noqa: S608 - constants
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands
-    WHERE state = 'planned' AND held = 0 AND store = :store AND kind = :kind
+    WHERE state = 'planned' AND hold_reason IS NULL AND store = :store AND kind = :kind
       AND due_at > :after
 """
 _BEGIN_ATTEMPT = """
@@ -64,17 +64,21 @@ _FINISH_ATTEMPT = """
            reason = :reason, response = :response
     WHERE command_id = :id AND number = :number
 """
-# The values of `held`: 0 none, 1 for the command's order to change, 2 for a dry run.
-_HOLD = "UPDATE commands SET held = 2, reason = :reason WHERE seq = :seq"
+# What `hold_reason` says: the command's order has to change, or a dry run.
+_HOLD = """
+    UPDATE commands SET hold_reason = 'dry_run', reason = :reason WHERE seq = :seq
+"""
 _HOLD_REASON = "dry run: not sent"
 _NEXT_INSTANCE = """
     SELECT min(instance) FROM commands
-    WHERE store = :store AND state = 'planned' AND held = 2 AND instance > :after
+    WHERE store = :store AND state = 'planned' AND hold_reason = 'dry_run'
+      AND instance > :after
 """
 _RELEASE = """
-    UPDATE commands SET held = 0 WHERE seq IN (
+    UPDATE commands SET hold_reason = NULL WHERE seq IN (
       SELECT seq FROM commands
-      WHERE store = :store AND state = 'planned' AND held = 2 AND instance = :instance
+      WHERE store = :store AND state = 'planned' AND hold_reason = 'dry_run'
+        AND instance = :instance
       LIMIT :limit)
 """
 RELEASED_AT_ONCE = 200

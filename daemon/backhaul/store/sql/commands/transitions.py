@@ -56,7 +56,7 @@ def apply_transition(
         reason=adjustments.name_affected_count(
             connection, command, state, change.reason
         ),
-        held=int(held),
+        hold_reason="order" if held else None,
         failures=int(change.counts_as_failure),
         **({} if change.due_at is None else {"due_at": change.due_at}),
         **({} if evidence is None else {"evidence": evidence}),

@@ -37,7 +37,7 @@ _DISCARD = """
 """
 _WAKE = """
     UPDATE commands SET due_at = :now WHERE store = :store AND lane = :lane
-    AND state = 'planned' AND held = 0 AND due_at < :now
+    AND state = 'planned' AND hold_reason IS NULL AND due_at < :now
 """
 _LIST = """
     SELECT u.store, u.order_id, coalesce(o.name, u.order_id) AS name, u.event, u.reason,

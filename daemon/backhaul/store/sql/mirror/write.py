@@ -119,12 +119,14 @@ _ADD_SPELLING = """
     ON CONFLICT (store, near, sku) DO NOTHING
 """
 _RELEASE = """
-    UPDATE commands SET held = 0, due_at = :now
-    WHERE store = :store AND lane = :lane AND state = 'planned' AND held = 1
+    UPDATE commands SET hold_reason = NULL, due_at = :now
+    WHERE store = :store AND lane = :lane
+      AND state = 'planned' AND hold_reason = 'order'
 """
 _RARE = f"""
     SELECT EXISTS (SELECT 1 FROM tombstones),
-           EXISTS (SELECT 1 FROM commands WHERE state = 'planned' AND held = 1),
+           EXISTS (
+             SELECT 1 FROM commands WHERE state = 'planned' AND hold_reason = 'order'),
            {unreadable_orders.EXIST}
 """  # noqa: S608 - constants
 

@@ -46,7 +46,8 @@ _QUERIES = {
     """,
     "oldest_command_planned_seconds": f"""
         SELECT store, {epoch(":now")} - {epoch("min(created_at)")} FROM (
-          SELECT store, created_at FROM commands WHERE state = 'planned' AND held = 0
+          SELECT store, created_at FROM commands
+          WHERE state = 'planned' AND hold_reason IS NULL
           UNION ALL
           SELECT store, created_at FROM stock_targets WHERE state = 'waiting') planned
         GROUP BY 1

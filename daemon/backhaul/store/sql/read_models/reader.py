@@ -113,7 +113,8 @@ _CONNECTION = """
 """
 _OLDEST_PLANNED = """
     SELECT min(at) AS at FROM (
-      SELECT min(created_at) AS at FROM commands WHERE state = 'planned' AND held = 0
+      SELECT min(created_at) AS at FROM commands
+      WHERE state = 'planned' AND hold_reason IS NULL
       UNION ALL
       SELECT min(created_at) FROM stock_targets WHERE state = 'waiting') planned
 """

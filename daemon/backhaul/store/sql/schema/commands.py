@@ -51,7 +51,7 @@ STATEMENTS: tuple[str, ...] = (
         state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', payload TEXT NOT NULL,
         attempts INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0,
         evidence TEXT, cause TEXT NOT NULL, instance TEXT NOT NULL,
-        held INTEGER NOT NULL DEFAULT 0, created_at TEXT NOT NULL,
+        hold_reason TEXT, created_at TEXT NOT NULL,
         due_at TEXT NOT NULL, settled_at TEXT, request BLOB, key_fingerprint TEXT,
         baseline TEXT, sent_at TEXT, looks INTEGER NOT NULL DEFAULT 0, effect_id TEXT,
         digest BLOB, request_digest BLOB, caused_at TEXT,
@@ -60,11 +60,11 @@ STATEMENTS: tuple[str, ...] = (
     """,
     """
     CREATE INDEX commands_due ON commands(store, kind, due_at)
-        WHERE state = 'planned' AND held = 0
+        WHERE state = 'planned' AND hold_reason IS NULL
     """,
     """
     CREATE INDEX commands_held ON commands(store, lane)
-        WHERE state = 'planned' AND held = 1
+        WHERE state = 'planned' AND hold_reason = 'order'
     """,
     "CREATE INDEX commands_target ON commands(target)",
     """
@@ -89,16 +89,16 @@ STATEMENTS: tuple[str, ...] = (
     """,
     """
     CREATE INDEX commands_free ON commands(store, kind, due_at)
-        WHERE state = 'planned' AND held = 0 AND behind = 0
+        WHERE state = 'planned' AND hold_reason IS NULL AND behind = 0
     """,
-    # With `held`, a claim skips commands that wait for something else.
+    # With `hold_reason`, a claim skips commands that wait for something else.
     """
-    CREATE INDEX commands_lane ON commands(store, lane, held, seq)
+    CREATE INDEX commands_lane ON commands(store, lane, hold_reason, seq)
         WHERE state IN ('planned', 'sending', 'uncertain')
     """,
     """
     CREATE INDEX commands_dry_run ON commands(store, instance)
-        WHERE state = 'planned' AND held = 2
+        WHERE state = 'planned' AND hold_reason = 'dry_run'
     """,
     """
     CREATE TABLE attempts (

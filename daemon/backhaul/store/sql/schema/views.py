@@ -34,16 +34,16 @@ STATEMENTS: tuple[str, ...] = (
     """
     CREATE VIEW commands_and_targets AS
     SELECT seq, id, store, kind, target, lane, state, reason, payload, attempts,
-           failures, evidence, cause, instance, held, created_at, due_at, settled_at,
-           request, key_fingerprint, baseline, sent_at, looks, effect_id, digest,
-           request_digest, caused_at, behind, accepted
+           failures, evidence, cause, instance, hold_reason, created_at, due_at,
+           settled_at, request, key_fingerprint, baseline, sent_at, looks, effect_id,
+           digest, request_digest, caused_at, behind, accepted
     FROM commands
     UNION ALL
     SELECT seq, id, store, 'target', product_id, 'product:' || product_id,
            CASE state WHEN 'waiting' THEN 'planned' WHEN 'adjusting' THEN 'planned'
              WHEN 'discarded' THEN 'rejected' ELSE state END,
            reason, payload, 0, 0, evidence, cause, instance,
-           CASE state WHEN 'adjusting' THEN 1 ELSE 0 END, created_at, due_at,
+           CASE state WHEN 'adjusting' THEN 'adjustment' END, created_at, due_at,
            settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest, NULL, caused_at, 0, NULL
     FROM stock_targets
     """,
