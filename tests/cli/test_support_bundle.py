@@ -96,6 +96,7 @@ def test_it_tells_what_a_helper_needs(office: Office) -> None:
     assert told["counts.json"]["orders"] == 1
     assert told["status.json"]["orders"] == 1
     assert {each["check"] for each in told["doctor.json"]} > {"config", "connection"}
+    assert found["help/schema.sql"].startswith(b"-- SQLite 3.")
     assert b"CREATE TABLE" in found["help/schema.sql"]
     assert json.loads(found["help/log.jsonl"])["action"] == "connector.down"
 

@@ -72,7 +72,7 @@ class Progress(Struct, frozen=True):
 
 
 def read_books(database: Path, store: str, scanner: str) -> Books:
-    """Read everything in one transaction. Raises sqlite3.Error."""
+    """Read everything in one transaction. Raises BackhaulError."""
     with database_at(database).connection() as connection:
         connection.execute("BEGIN")
         values = {"store": store, "scanner": scanner}
@@ -85,7 +85,7 @@ def read_books(database: Path, store: str, scanner: str) -> Books:
 
 
 def read_progress(database: Path) -> Progress:
-    """Count, on a connection of its own. Raises sqlite3.Error."""
+    """Count, on a connection of its own. Raises BackhaulError."""
     with database_at(database).connection() as connection:
         return Progress(*connection.execute(_PROGRESS).fetchone())
 

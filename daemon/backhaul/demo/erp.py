@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
+from sqlite_utils import Database
 
 from backhaul.core.clock import to_text
 from backhaul.demo.books import Cause
 from backhaul.demo.home import ERP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -40,14 +40,19 @@ class Erp:
 
     def set_up(self) -> None:
         """Make the tables."""
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(_SCHEMA)
+        with self._open() as database:
+            database.enable_wal()
+            database.executescript(_SCHEMA)
 
     def ship(self, order: Placement) -> Cause:
         """Enter a shipment that left the house."""
         tracking = f"HF{order.number:06}"
-        row = self._insert(_SHIPMENT, (f"#{order.number}", COMPANY, tracking))
+        row = self._insert(
+            "shipments",
+            order_number=f"#{order.number}",
+            tracking_company=COMPANY,
+            tracking_number=tracking,
+        )
         return Cause(
             kind="fulfill",
             instance=ERP,
@@ -60,7 +65,7 @@ class Erp:
     def count(self, sku: str, quantity: int) -> Cause:
         """Enter how many there are; the ERP's clock shows whole seconds."""
         counted_at = to_text(self._clock.now().replace(microsecond=0))
-        row = self._insert(_COUNT, (sku, quantity, counted_at))
+        row = self._insert("counts", sku=sku, quantity=quantity, counted_at=counted_at)
         return Cause(
             kind="target",
             instance=ERP,
@@ -72,35 +77,32 @@ class Erp:
 
     def untaken(self) -> int:
         """Return how many rows nobody has taken yet."""
-        with closing(self._connect()) as connection:
-            return int(connection.execute(_UNTAKEN).fetchone()[0])
+        with self._open() as database:
+            tables = ("shipments", "counts")
+            return sum(database[name].count_where(_UNTAKEN) for name in tables)
 
     def received(self) -> ReceivedByErp:
         """Return what the daemon has written."""
-        with closing(self._connect()) as connection:
-            orders = connection.execute("SELECT * FROM shop_orders").fetchall()
-            news = connection.execute("SELECT * FROM shop_news").fetchall()
-        return ReceivedByErp([dict(row) for row in orders], [dict(row) for row in news])
+        with self._open() as database:
+            return ReceivedByErp(
+                list(database["shop_orders"].rows), list(database["shop_news"].rows)
+            )
 
-    def _insert(self, statement: str, values: Sequence[object]) -> int:
-        with closing(self._connect()) as connection, connection:
-            return int(connection.execute(statement, values).lastrowid or 0)
+    def _insert(self, table: str, **row: object) -> int:
+        with self._open() as database:
+            return cast("int", database.table(table).insert(row).last_pk)
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._file, timeout=PATIENCE_SECONDS)
-        connection.row_factory = sqlite3.Row
-        return connection
+    @contextmanager
+    def _open(self) -> Iterator[Database]:
+        database = Database(self._file)
+        try:
+            database.execute(f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000:.0f}")
+            yield database
+        finally:
+            database.close()
 
 
-_SHIPMENT = """
-    INSERT INTO shipments (order_number, tracking_company, tracking_number)
-    VALUES (?, ?, ?)
-"""
-_COUNT = "INSERT INTO counts (sku, quantity, counted_at) VALUES (?, ?, ?)"
-_UNTAKEN = """
-    SELECT (SELECT count(*) FROM shipments WHERE taken_at IS NULL)
-         + (SELECT count(*) FROM counts WHERE taken_at IS NULL)
-"""
+_UNTAKEN = "taken_at IS NULL"
 _SCHEMA = """
     CREATE TABLE shipments (id INTEGER PRIMARY KEY, order_number TEXT NOT NULL,
         tracking_company TEXT NOT NULL, tracking_number TEXT NOT NULL, taken_at TEXT);

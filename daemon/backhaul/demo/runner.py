@@ -6,7 +6,6 @@ import asyncio
 import random
 import shutil
 import signal
-import sqlite3
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from backhaul.demo.home import SCANNER, STORE
 from backhaul.demo.ledger import draw_up
 from backhaul.demo.pair import open_pair
 from backhaul.demo.simulation import LIVE, ShopFloor, at_once
+from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -43,7 +43,7 @@ async def until_quiet(
 
     Quiet means two equal looks in a row that find nothing to do, so that nothing moved
     between the two sides.
-    Raises httpx.HTTPError or sqlite3.Error when one side cannot be asked at the end.
+    Raises httpx.HTTPError or BackhaulError when one side cannot be asked at the end.
     """
     until = clock.monotonic() + seconds
     before: object = None
@@ -56,7 +56,7 @@ async def until_quiet(
             done = pair.tryton.untold(pair.home.database) if pair.tryton else 0
             progress = read_progress(pair.home.database)
             state = await pair.server_state()
-        except (httpx.HTTPError, sqlite3.Error):
+        except (httpx.HTTPError, BackhaulError):
             if last:
                 raise
         else:

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import sqlite3
 import sys
 import tarfile
 from enum import Enum
@@ -104,7 +103,7 @@ configuration.json  the settings in force, without secrets, logins and paths of 
 doctor.json         the results of `backhaul doctor`
 status.json         the daemon's status and the backlog
 jobs.json           the last run of each scheduled job
-schema.sql          the tables of the database, without rows
+schema.sql          the database engine and its tables, without rows
 counts.json         how many rows each table has
 metrics.txt         the daemon's metrics
 log.jsonl           the last lines of [log] file, without their messages
@@ -119,7 +118,6 @@ def versions() -> dict[str, Any]:
     return {
         "backhaul": packages.get("backhaul"),
         "python": sys.version,
-        "sqlite": sqlite3.sqlite_version,
         "system": platform.platform(),
         "packages": dict(sorted(packages.items())),
     }
@@ -166,16 +164,18 @@ def document(make: Callable[[], object]) -> bytes:
     """Return a JSON document, or one with the error that kept it from being made."""
     try:
         found = make()
-    except (BackhaulError, sqlite3.Error, OSError) as error:
+    except (BackhaulError, OSError) as error:
         found = {"error": str(error)}
     return msgspec.json.format(msgspec.json.encode(found, enc_hook=str), indent=2)
 
 
 def schema(database: Database) -> bytes:
-    """Return the statements that create the tables."""
+    """Return the database engine, and the statements that create the tables."""
     try:
-        return "".join(f"{each};\n" for each in database.schema()).encode()
-    except (BackhaulError, sqlite3.Error, OSError) as error:
+        lines = [f"-- {database.engine_version()}"]
+        lines += [f"{each};" for each in database.schema()]
+        return "".join(f"{line}\n" for line in lines).encode()
+    except (BackhaulError, OSError) as error:
         return f"-- {error}\n".encode()
 
 

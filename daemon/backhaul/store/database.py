@@ -101,8 +101,12 @@ class Database(Protocol):
         """Open a connection for statements on the tables of docs/mirror.md.
 
         The rows have names. It only checks that the database is there when a statement
-        runs, and raises the engine's own errors.
+        runs. A statement that fails raises what `with` raises.
         """
+        ...
+
+    def engine_version(self) -> str:
+        """Return the engine's name and version, such as `SQLite 3.45.1`."""
         ...
 
     def differences(self, other: Path) -> Iterator[Difference]:

@@ -79,8 +79,14 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        with closing(connections.open_reader(self._path)) as connection:
+        with (
+            self._looking(),
+            closing(connections.open_reader(self._path)) as connection,
+        ):
             yield connection
+
+    def engine_version(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}"
 
     def differences(self, other: Path) -> Iterator[Difference]:
         from backhaul.store.sql.mirror.compare_mirrors import differences
@@ -169,11 +175,10 @@ class SqliteDatabase(Database):
         with closing(file_backup.open_beside(self._path)) as connection:
             try:
                 yield connection
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                    raise
-                self._require_schema()
-                raise
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+                    self._require_schema()
+                raise file_backup.unread(self._path, error) from error
 
     def _require_schema(self) -> None:
         if ahead := self.pending_migrations():
