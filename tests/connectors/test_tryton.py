@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from backhaul.demo.tryton import DATABASE, USER
+from backhaul.demo.tryton_server import DATABASE, USER
 from backhaul_connectors.tryton import Tryton
 from backhaul_connectors.tryton.rpc import (
     LOGIN_REST_SECONDS,

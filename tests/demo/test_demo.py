@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 import httpx
 import pytest
 
-from backhaul.demo import tryton
+from backhaul.demo import tryton_server
 from backhaul.errors import BackhaulError
 from scenes.databases import rows
 from scenes.tryton import bare_database, common_folder
@@ -112,9 +112,9 @@ def test_a_tryton_feeds_the_same_store_as_the_others(
 def test_without_tryton_it_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tryton, "PACKAGES", ("no-such-package",))
+    monkeypatch.setattr(tryton_server, "PACKAGES", ("no-such-package",))
     with pytest.raises(BackhaulError, match=r"pip install 'trytond-sale.*' 'proteus"):
-        tryton.keep_database(pytest.fail)
+        tryton_server.keep_database(pytest.fail)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

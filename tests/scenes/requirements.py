@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from typing import NoReturn
 
 import pytest
@@ -50,6 +51,12 @@ def require_root(why: str) -> None:
     """Skip what only root may do, or fail if all must be tested."""
     if os.geteuid() != 0:
         _leave_out(f"only root may do this: {why}")
+
+
+def require_ensurepip() -> None:
+    """Skip what makes virtual environments with pip, which Debian's python3 cannot."""
+    if find_spec("ensurepip") is None:
+        _leave_out("ensurepip is missing: apt-get install python3-venv")
 
 
 def not_almighty() -> list[str]:

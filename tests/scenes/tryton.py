@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul.demo.tryton import DATABASE, House, kept_in, make_database
+from backhaul.demo.tryton import House
+from backhaul.demo.tryton_server import DATABASE, kept_in, make_database
 from scenes.loop_guard import on_purpose
 from scenes.waiting import HANG_SECONDS, await_true
 

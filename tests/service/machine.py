@@ -6,28 +6,24 @@ inside there is no network.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenes.requirements import require, require_root
 from scenes.waiting import await_true
+from scenes.wheels import CACHE, ROOT, cached, run, wheels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
 SUITE, PYTHON = "bookworm", "3.11"
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backhaul"
 SOURCES = ("daemon", "connectors", "systemd", "pyproject.toml", "README.md", "LICENSE")
 BOOT = """
 mount -t tmpfs tmpfs /run
@@ -44,31 +40,14 @@ def prepared() -> tuple[Path, Path]:
     require_root("it boots a system in namespaces of its own")
     for tool in ("debootstrap", "systemd-nspawn", "unshare", "nsenter"):
         require(tool)
-    lock = (ROOT / "requirements.lock").read_bytes()
-    return (
-        _kept("debian", f"{SUITE} {PACKAGES}".encode(), _debootstrap),
-        _kept("wheels", PYTHON.encode() + lock, _download),
-    )
-
-
-def _kept(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
-    """Return what is kept under the key; made at most once, whole or not at all."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    found = CACHE / f"{name}-{sha256(key).hexdigest()[:12]}"
-    with (CACHE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not found.exists():
-            unfinished = found.with_suffix(".new")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            make(unfinished)
-            unfinished.rename(found)
-    return found
+    debian = cached("debian", f"{SUITE} {PACKAGES}".encode(), _debootstrap)
+    return debian, wheels(PYTHON)
 
 
 def _debootstrap(folder: Path) -> None:
     packages = f"--include={','.join(PACKAGES)}"
     command = ["debootstrap", "--variant=minbase", packages, SUITE, str(folder)]
-    _run([*command, _mirror()])
+    run([*command, _mirror()])
 
 
 def _mirror() -> str:
@@ -81,24 +60,6 @@ def _mirror() -> str:
     )
     sites = [line.split() for line in told.stdout.splitlines()]
     return next((site for codename, site in sites if codename == SUITE), MIRROR)
-
-
-def _download(folder: Path) -> None:
-    """Fetch what the service and its build need, for the Python of that system."""
-    folder.mkdir()
-    pip = folder.with_name("pip.whl")
-    _run([sys.executable, "bootstrap.py", "requirements-dev.lock", str(pip)])
-    fetch = [sys.executable, str(pip / "pip"), "download", "--quiet"]
-    fetch += ["--only-binary=:all:", "--python-version", PYTHON, "--dest", str(folder)]
-    _run([*fetch, "--no-deps", "--require-hashes", "-r", "requirements.lock"])
-    _run([*fetch, "hatchling"])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
 
 
 class Machine:
@@ -143,22 +104,22 @@ class Machine:
 @contextmanager
 def machine() -> Iterator[Machine]:
     """Boot it with a copy of the sources, and turn it off."""
-    tree, wheels = prepared()
+    tree, fetched = prepared()
     folder = Path(tempfile.mkdtemp(prefix="machine-", dir=CACHE))
     try:
-        with _booted(folder, tree, wheels) as made:
+        with _booted(folder, tree, fetched) as made:
             yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _booted(folder: Path, tree: Path, wheels: Path) -> Iterator[Machine]:
+def _booted(folder: Path, tree: Path, fetched: Path) -> Iterator[Machine]:
     for part in ("up/src", "work", "root"):
         (folder / part).mkdir(parents=True)
     _copy_sources(folder / "up/src")
     boot = ["sh", "-e", "-c", BOOT, "boot", str(tree), str(folder)]
-    boot += [f"backhaul-{os.getpid()}", str(wheels)]
+    boot += [f"backhaul-{os.getpid()}", str(fetched)]
     with (folder / "console").open("w") as console:
         started = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", *boot],

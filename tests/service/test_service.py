@@ -15,7 +15,8 @@ import pytest
 
 from backhaul.ingest.webhook_secrets import secret_fingerprint
 from scenes.waiting import await_true
-from service.machine import ROOT, machine
+from scenes.wheels import ROOT
+from service.machine import machine
 
 if TYPE_CHECKING:
     from service.machine import Machine

@@ -133,10 +133,13 @@ def demo(
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
     from backhaul.demo.screen import Screen
-    from backhaul.demo.tryton import keep_database
 
     screen, clock = Screen(), SystemClock()
-    tryton = keep_database(screen.say) if with_tryton else None
+    tryton = None
+    if with_tryton:
+        from backhaul.demo.tryton_server import keep_database
+
+        tryton = keep_database(screen.say)
     if once:
         play = runner.run_once(
             screen, clock, orders=orders, keep=keep, seed=seed, tryton=tryton

@@ -1,0 +1,63 @@
+"""The wheels that Backhaul needs to run and to build, fetched once into the cache."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backhaul"
+
+
+def wheels(python: str) -> Path:
+    """Return a folder of wheels for a Python version such as "3.11".
+
+    It has what `requirements.lock` pins, the build backend, and pip.
+    """
+    lock = (ROOT / "requirements.lock").read_bytes()
+
+    def download(folder: Path) -> None:
+        folder.mkdir()
+        pip = folder.with_name("pip.whl")
+        run([sys.executable, "bootstrap.py", "requirements-dev.lock", str(pip)])
+        fetch = [sys.executable, str(pip / "pip"), "download", "--quiet"]
+        fetch += ["--only-binary=:all:", "--python-version", python]
+        fetch += ["--dest", str(folder)]
+        run([*fetch, "--no-deps", "--require-hashes", "-r", "requirements.lock"])
+        run([*fetch, "hatchling", "pip"])
+
+    return cached("wheels", b"2 " + python.encode() + lock, download)
+
+
+def cached(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
+    """Return the folder that is kept under a key; `make` makes it if it is missing.
+
+    It is made by one process at a time, and is there completely or not at all.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    found = CACHE / f"{name}-{sha256(key).hexdigest()[:12]}"
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            unfinished = found.with_suffix(".new")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            make(unfinished)
+            unfinished.rename(found)
+    return found
+
+
+def run(command: list[str]) -> None:
+    """Run a command in the project's root. Raises AssertionError with its output."""
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
