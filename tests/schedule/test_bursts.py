@@ -12,7 +12,7 @@ import pytest
 
 from backhaul.app.jobs import Jobs
 from backhaul.app.schedule import Schedule
-from backhaul.push.send_windows import LONGEST_SECONDS
+from backhaul.push.send_windows import COALESCE_SECONDS
 from scenes.databases import locked
 from scenes.jobs import runs, settings_of
 from scenes.pushing import scene, working
@@ -21,7 +21,7 @@ from scenes.stored import lists
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from scenes.pushing import Scene
@@ -68,17 +68,25 @@ async def plan(stage: Scene, order: str, kind: str = "fulfill") -> str:
 
 
 async def burst_over(stage: Scene, expected: list[tuple[str, ...]]) -> None:
-    """Let the run end, and wait until exactly these runs are written down.
-
-    The writer's thread may answer only after the clock has moved: then it moves on.
-    """
+    """Let the run end, and wait until exactly these runs are written down."""
     for _ in range(3):
         await stage.clock.advance(1)
+    await passes_until(stage, lambda: runs(stage.path) == expected, str(expected))
+
+
+async def passes_until(
+    stage: Scene, look: Callable[[], Any], what: str, step: float = 1
+) -> None:
+    """Move the clock on, `step` seconds at a time, until this is true.
+
+    A thread may answer only after the clock has moved, and what answers may then wait
+    for the clock again.
+    """
     deadline = monotonic() + HANG_SECONDS
-    while runs(stage.path) != expected:
-        assert monotonic() < deadline, (runs(stage.path), expected)
+    while not look():
+        assert monotonic() < deadline, f"{what}; runs: {runs(stage.path)}"
         await asyncio.sleep(0.01)
-        await stage.clock.advance(1)
+        await stage.clock.advance(step)
 
 
 def run_of(sent: int, job: str = FULFILL) -> tuple[str, str, str, str]:
@@ -111,7 +119,8 @@ async def test_each_burst_is_a_run(path: Path) -> None:
         await stage.reaches(await plan(stage, "ord_1"), "applied")
         await burst_over(stage, [run_of(1)])
         gates = stage.dispatcher.windows
-        await until(lambda: gates.open_until()["fulfill"] < "9", "a moment of the past")
+        closed = "a moment of the past"
+        await passes_until(stage, lambda: gates.open_until()["fulfill"] < "9", closed)
         await stage.reaches(await plan(stage, "ord_2", "cancel"), "applied")
         await burst_over(stage, [run_of(1), run_of(1, "push_cancellations")])
 
@@ -129,10 +138,12 @@ async def test_a_burst_without_end_is_written_down_all_the_same(path: Path) -> N
     async with scene(path) as stage, running(stage) as (_, schedule):
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
-        for _ in range(int(LONGEST_SECONDS) * 2 + 4):
-            await stage.clock.advance(0.5)
-            stage.dispatcher.wake()
-        await until(lambda: runs(path) == [run_of(1)], "it is written down")
+
+        def is_recorded() -> bool:
+            stage.dispatcher.wake()  # so that the burst never ends by itself
+            return runs(path) == [run_of(1)]
+
+        await passes_until(stage, is_recorded, "it is recorded", COALESCE_SECONDS / 2)
 
 
 async def test_what_was_planned_in_the_last_life_leaves_at_the_start(
@@ -162,9 +173,8 @@ async def test_a_run_that_cannot_be_written_down_counts_with_the_next(
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
         with locked(path):
-            for _ in range(3):
-                await stage.clock.advance(1)
-            await until(lambda: stage.told("job.busy"), "it cannot be written down")
+            busy = "it cannot be written down"
+            await passes_until(stage, lambda: stage.told("job.busy"), busy)
         await stage.reaches(await plan(stage, "ord_2"), "applied")
         await burst_over(stage, [run_of(2)])
 
