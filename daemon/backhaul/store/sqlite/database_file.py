@@ -178,6 +178,7 @@ class SqliteDatabase(Database):
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
                     self._require_schema()
+                    raise  # a bug in a statement
                 raise file_backup.unread(self._path, error) from error
 
     def _require_schema(self) -> None:
