@@ -15,7 +15,7 @@ SQL = re.compile(
 )
 
 
-RAW = {"rows", "write", "opened"}
+RAW = {"rows", "rows_with_names", "write", "opened"}
 """What `scenes.databases` has for tests of the store: each takes SQL."""
 
 

@@ -5,9 +5,11 @@ Only this module knows how to write them. The names are those of docs/mirror.md.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from scenes.databases import write
+from backhaul.store.sqlite.connections import Connection
+from scenes.databases import rows_with_names, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,12 +25,27 @@ def overwrite(
     write(path, statement, *values.values(), *wanted.values())
 
 
+def overwrite_text(
+    path: Path, table: str, column: str, raw: bytes, **wanted: object
+) -> None:
+    """Overwrite a text with bytes that need not be UTF-8."""
+    change = f'"{column}" = CAST(? AS TEXT)'
+    statement = f"UPDATE {table} SET {change} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
+    write(path, statement, raw, *wanted.values())
+
+
 def insert(path: Path, table: str, **values: object) -> None:
     """Write a row by hand."""
     names = ", ".join(f'"{name}"' for name in values)
     places = ", ".join("?" for _ in values)
     statement = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608 - a test's own
     write(path, statement, *values.values())
+
+
+def copy(path: Path, table: str, **changed: object) -> None:
+    """Write a copy of the first row of a table, with other values in some columns."""
+    (row,) = rows_with_names(path, f"SELECT * FROM {table} LIMIT 1")  # noqa: S608 - a test's own
+    insert(path, table, **{**row, **changed})
 
 
 def lose(path: Path, table: str, **wanted: object) -> None:
@@ -50,3 +67,12 @@ def insert_command(
     empty = dict.fromkeys(("cause", "created_at", "due_at"), "")
     rest = {"store": "main", "lane": ordering_key, "payload": "{}"}
     insert(path, "commands", **known, **empty, **rest, **values)
+
+
+def leave_behind(path: Path, word: str) -> None:
+    """Leave a word in an unused part of the file, as SQLite may."""
+    with closing(Connection(path, isolation_level=None)) as careless:
+        careless.execute("PRAGMA secure_delete=OFF")
+        careless.execute("CREATE TABLE scratch (word)")
+        careless.execute("INSERT INTO scratch VALUES (?)", (word,))
+        careless.execute("DELETE FROM scratch")

@@ -39,6 +39,14 @@ def rows(path: Path, query: str, *values: object) -> list[Row]:
         return connection.execute(query, values).fetchall()
 
 
+def rows_with_names(path: Path, query: str) -> list[dict[str, Any]]:
+    """Read rows by the names of their columns."""
+    with closing(opened(path)) as connection:
+        cursor = connection.execute(query)
+        names = [entry[0] for entry in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
 def count(path: Path, table: str) -> int:
     return int(rows(path, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - ours
 
@@ -98,6 +106,16 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(Connection(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Keep a read open, so that the log cannot be emptied."""
+    with closing(Connection(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM orders").fetchone()
+        yield
         connection.execute("ROLLBACK")
 
 

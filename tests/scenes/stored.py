@@ -6,6 +6,7 @@ the tables behind docs/mirror.md change.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from backhaul.store.inbox import Arrival
+    from backhaul.store.mirror import Pass
     from backhaul.store.read_models import Reader
     from backhaul.store.read_records import (
         CommandCheck,
@@ -81,6 +84,11 @@ def count(path: Path, table: str, **wanted: object) -> int:
     return len(rows_of(path, table, **wanted))
 
 
+def documents(path: Path, table: str, **wanted: object) -> list[Any]:
+    """Return the decoded documents of `orders`, `products` or `customers`."""
+    return [json.loads(each) for each in values_of(path, table, "document", **wanted)]
+
+
 @contextmanager
 def lists(path: Path) -> Iterator[Reader]:
     """Open the lists for people, as the terminal does."""
@@ -135,7 +143,21 @@ def job_state(path: Path, job: str, store: str = "") -> JobStatus:
         return reader.jobs()[job, store]
 
 
-def bodies(path: Path) -> list[bytes]:
-    """Return the events exactly as they arrived, in order of arrival."""
+def passes(path: Path) -> list[Pass]:
+    """Return the passes over the platform's lists, the oldest first."""
+    with lists(path) as reader:
+        return reader.passes(ALL)[::-1]
+
+
+def arrivals(path: Path) -> list[Arrival]:
+    """Return the events exactly as they arrived, in order of arrival.
+
+    Events that retention erased are left out.
+    """
     with database_at(path).inbox_export() as inbox:
-        return [arrival.body for arrival in inbox.arrivals(EventFilter())]
+        return list(inbox.arrivals(EventFilter()))
+
+
+def bodies(path: Path) -> list[bytes]:
+    """Return the bodies of the events, in order of arrival."""
+    return [arrival.body for arrival in arrivals(path)]

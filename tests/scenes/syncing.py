@@ -10,7 +10,7 @@ import httpx
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.demo.books import read_books
 from backhaul.demo.mirror_checks import check_mirror
-from scenes.stored import rows_of
+from scenes.stored import passes, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,12 @@ async def reconcile(
     assert answer.status_code == 200, answer.text
     lines = [json.loads(line) for line in answer.text.splitlines()]
     return [line for line in lines if "job" in line]
+
+
+def full_syncs(database: Path) -> int:
+    """Return how many passes of full syncs have ended; each list has its own."""
+    ended = [one for one in passes(database) if one.job == "full" and one.ended_at]
+    return len(ended)
 
 
 def drift(walks: list[dict[str, Any]]) -> Found:

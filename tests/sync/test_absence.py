@@ -12,8 +12,9 @@ from backhaul.platform.client import ReadRefused
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun
 from scenes import payloads
-from scenes.databases import fold_all, rows
+from scenes.databases import fold_all
 from scenes.scripted_platform import Connection, Request, document, message, problem
+from scenes.stored import bodies, rows_of
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
@@ -143,13 +144,12 @@ async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("backfill", ["levels"])
     assert asked_for[0] == "1"
-    query = "SELECT variant_id, stock FROM inventory_levels WHERE variant_id = 'var_1'"
-    assert rows(place.store.path, query) == [("var_1", 12)]
+    assert stocks(place) == [("var_1", 12)]
 
 
 def stocks(place: Place) -> list[tuple[str, int]]:
-    query = "SELECT variant_id, stock FROM inventory_levels ORDER BY variant_id"
-    return [(str(id_), int(stock)) for id_, stock in rows(place.store.path, query)]
+    found = rows_of(place.store.path, "inventory_levels", "variant_id", "stock")
+    return [(str(id_), int(stock)) for id_, stock in found]
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,9 @@ async def test_a_level_that_its_list_leaves_out_is_compared_all_the_same(
     now = payloads.product("prod_1", variants=variants)
     place.platform.says("/inventory", listed())
     place.platform.says("/products/prod_1", document({"data": now}))
-    events = "SELECT count(*) FROM inbox"
-    before = rows(place.store.path, events)[0][0]
+    before = len(bodies(place.store.path))
     ended = await walk(place, "levels")
     assert (ended.deleted, ended.unrepaired) == (0, 0)
     assert stocks(place) == [("var_1", kept), ("var_2", 5)]
-    after = rows(place.store.path, events)[0][0]
+    after = len(bodies(place.store.path))
     assert after - before == (1 if shown == 7 else 0)

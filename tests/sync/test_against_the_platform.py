@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.core.webhook import TOPICS
 from scenes.daemon import NOBODY, Office, backhaul, running
-from scenes.databases import count, rows
+from scenes.damaged_rows import copy, overwrite
 from scenes.reference_shop import Shop, open_shop
-from scenes.syncing import ON_DEMAND, differences, drift, reconcile, untold
+from scenes.stored import count, passes, rows_of
+from scenes.syncing import (
+    ON_DEMAND,
+    differences,
+    drift,
+    full_syncs,
+    reconcile,
+    untold,
+)
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -61,8 +68,7 @@ async def twisted(shop: Shop, *quirks: str) -> None:
 
 
 async def walked(office: Office) -> None:
-    done = "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at IS NOT NULL"
-    await until(lambda: rows(office.database, done) == [(4,)], "the first full walk")
+    await until(lambda: full_syncs(office.database) == 4, "the first full walk")
     # Behind a look of its own there may be one more that waits: each list that was
     # read first calls for one.
     await reconcile(office, "incremental")
@@ -92,11 +98,11 @@ async def busy(shop: Shop, orders: int = 5) -> list[Any]:
 async def test_a_walk_finds_nothing_where_nothing_is_wrong(shop: Shop) -> None:
     await busy(shop)
     async with mirrored(shop) as office:
-        events = count(office.database, "inbox")
+        events = count(office.database, "events")
         walks = await reconcile(office, "full")
         assert drift(walks) == {}
         assert sorted(walk["read"] for walk in walks) == [1, 3, 3, 5]
-        assert count(office.database, "inbox") == events
+        assert count(office.database, "events") == events
 
 
 async def test_what_no_webhook_told_is_found_and_repaired(shop: Shop) -> None:
@@ -151,8 +157,9 @@ async def settled(shop: Shop, office: Office) -> None:
         if not await pending():
             break
         await reconcile(office, "incremental", ["customers"])
-    unfolded = "SELECT count(*) FROM events WHERE state = 'received'"
-    await until(lambda: rows(office.database, unfolded) == [(0,)], "all is folded")
+    await until(
+        lambda: count(office.database, "events", state="received") == 0, "all is folded"
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -230,11 +237,15 @@ async def test_a_deletion_that_nobody_told_is_found_by_the_next_look(
         path = f"/customers/{customer['id']}"
         assert (await shop.v1("DELETE", path)).status == 200
         await reconcile(office, "incremental")
-        gone = "SELECT kind, deleted FROM passes WHERE deleted > 0 ORDER BY kind"
-        await until(lambda: len(rows(office.database, gone)) == 2, "both are found")
-        assert rows(office.database, gone) == [("customers", 1), ("products", 1)]
+        await until(lambda: len(deletions(office)) == 2, "both are found")
+        assert deletions(office) == [("customers", 1), ("products", 1)]
         await reconcile(office, "full")
         assert await equal(shop, office) == []
+
+
+def deletions(office: Office) -> list[tuple[str, int]]:
+    found = passes(office.database)
+    return sorted((one.kind, one.deleted) for one in found if one.deleted)
 
 
 async def test_what_a_list_does_not_show_is_asked_for_before_it_goes(
@@ -243,23 +254,11 @@ async def test_what_a_list_does_not_show_is_asked_for_before_it_goes(
     await busy(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
-        copy(office, "orders", "ord_never")
+        copy(office.database, "orders", id="ord_never")
         walks = await reconcile(office, "full")
         assert drift(walks) == {"orders": {"foreign": 1}}
         assert [walk["unrepaired"] for walk in walks] == [0] * 4
         assert await equal(shop, office) == []
-
-
-def copy(office: Office, table: str, new_id: str) -> None:
-    """Put a row into the mirror that no platform ever had."""
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        names = [r[1] for r in connection.execute(f"PRAGMA table_info({table})")]
-        columns = ", ".join(name for name in names if name != "id")
-        connection.execute(
-            f"INSERT INTO {table} (id, {columns}) SELECT ?, {columns}"  # noqa: S608 - ours
-            f" FROM {table} LIMIT 1",
-            (new_id,),
-        )
 
 
 async def test_a_row_that_was_spoilt_is_repaired(shop: Shop) -> None:
@@ -267,9 +266,8 @@ async def test_a_row_that_was_spoilt_is_repaired(shop: Shop) -> None:
     await busy(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
-        with closing(sqlite3.connect(office.database)) as connection, connection:
-            spoil = "SET status = 'CANCELLED', document = '{}', digest = x'00'"
-            connection.execute(f"UPDATE orders {spoil} WHERE number = 1003")
+        spoilt = {"status": "CANCELLED", "document": "{}", "digest": b"\0"}
+        overwrite(office.database, "orders", spoilt, number=1003)
         walks = await reconcile(office, "full")
         assert drift(walks) == {"orders": {"stale": 1}}
         assert [walk["unrepaired"] for walk in walks] == [0] * 4
@@ -282,12 +280,12 @@ async def test_a_dry_run_shows_everything_and_changes_nothing(shop: Shop) -> Non
         await deaf(shop)
         order = await shop.order(products[0])
         await shop.v1("DELETE", f"/products/{products[1]['id']}")
-        copy(office, "orders", "ord_never")
-        before = await asyncio.to_thread(dump, office)
+        copy(office.database, "orders", id="ord_never")
+        before = stored(office)
         said = await asyncio.to_thread(
             backhaul, "reconcile", "--dry-run", "--json", config=office.config
         )
-        assert await asyncio.to_thread(dump, office) == before
+        assert stored(office) == before
         found = {(row["kind"], row["id"]): row["drift"] for row in said.json()}
         assert found["orders", order["id"]] == "missed"
         assert found["orders", "ord_never"] == "foreign"
@@ -301,9 +299,10 @@ async def test_a_dry_run_shows_everything_and_changes_nothing(shop: Shop) -> Non
         assert order["id"] in table.out.replace("\n", "")
 
 
-def dump(office: Office) -> list[Any]:
-    tables = rows(office.database, "SELECT name FROM sqlite_master WHERE type='table'")
-    return [rows(office.database, f"SELECT * FROM {name}") for (name,) in tables]  # noqa: S608 - ours
+def stored(office: Office) -> tuple[bytes, bytes]:
+    """Return the whole database, and its log if there is one."""
+    log = office.database.with_name(f"{office.database.name}-wal")
+    return office.database.read_bytes(), log.read_bytes() if log.exists() else b""
 
 
 QUIRKS = {
@@ -361,10 +360,11 @@ async def likeness(shop: Shop, office: Office) -> list[str]:
 
 
 def mirror_ids(office: Office) -> dict[str, list[Any]]:
-    queries = {
-        "orders": "SELECT id, status FROM orders",
-        "products": "SELECT id, title FROM products WHERE deleted_at IS NULL",
-        "customers": "SELECT id, name FROM customers",
-        "levels": "SELECT variant_id, stock FROM inventory_levels",
+    path = office.database
+    found = {
+        "orders": rows_of(path, "orders", "id", "status"),
+        "products": rows_of(path, "products", "id", "title", deleted_at=None),
+        "customers": rows_of(path, "customers", "id", "name"),
+        "levels": rows_of(path, "inventory_levels", "variant_id", "stock"),
     }
-    return {kind: sorted(rows(office.database, q)) for kind, q in queries.items()}
+    return {kind: sorted(rows) for kind, rows in found.items()}

@@ -11,8 +11,9 @@ from urllib.parse import parse_qs
 import pytest
 
 from scenes import payloads
-from scenes.databases import locked, rows
+from scenes.databases import locked
 from scenes.scripted_platform import Connection, Request, document, message, problem
+from scenes.stored import arrivals, bodies, count, passes, rows_of, values_of
 from scenes.waiting import until
 from sync.conftest import reconciling
 
@@ -64,8 +65,8 @@ def stocked(place: Place) -> Paged:
 
 
 def appended(place: Place) -> list[tuple[str, str]]:
-    found = rows(place.store.path, "SELECT topic, body FROM inbox ORDER BY id")
-    return sorted((topic, json.loads(body).get("id", "")) for topic, body in found)
+    found = arrivals(place.store.path)
+    return sorted((one.topic, json.loads(one.body).get("id", "")) for one in found)
 
 
 ALL = sorted(
@@ -81,10 +82,9 @@ async def test_everything_is_read_and_folded(place: Place) -> None:
     stocked(place)
     await backfill(place)
     assert appended(place) == ALL
-    mirrored = rows(place.store.path, "SELECT count(*) FROM orders")
-    assert mirrored == [(len(ORDERS),)]
-    assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(7,)]
-    assert rows(place.store.path, "SELECT id FROM customers") == [("cus_1",)]
+    assert count(place.store.path, "orders") == len(ORDERS)
+    assert values_of(place.store.path, "inventory_levels", "stock") == [7]
+    assert values_of(place.store.path, "customers", "id") == ["cus_1"]
 
 
 async def test_done_is_done(place: Place) -> None:
@@ -111,6 +111,11 @@ async def test_what_the_mirror_holds_is_not_read_in_again(place: Place) -> None:
     assert appended(place) == before
 
 
+def read(place: Place, kind: str) -> list[int]:
+    """Return how many rows each pass over a list has read."""
+    return [one.read for one in passes(place.store.path) if one.kind == kind]
+
+
 @pytest.mark.parametrize("pages", range(7))
 async def test_reading_that_was_broken_off_goes_on_there(
     pages: int, place: Place
@@ -119,8 +124,8 @@ async def test_reading_that_was_broken_off_goes_on_there(
     orders.pages_left = pages
     running = asyncio.ensure_future(backfill(place))
     await orders.stuck.wait()
-    query = "SELECT page FROM passes WHERE kind = 'orders'"
-    await until(lambda: rows(place.store.path, query) == [(pages,)], "the progress")
+    shown = len(ORDERS[: 2 * pages])
+    await until(lambda: read(place, "orders") == [shown], "the progress")
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -174,15 +179,15 @@ async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -
     place.platform.says("/customers", problem(status, "NO"))
     await backfill(place)
     assert appended(place) == [row for row in ALL if row[0] != "customers/read"]
-    noted = rows(place.store.path, "SELECT note FROM passes WHERE kind = 'customers'")
-    assert str(status) in noted[0][0]
+    (ended,) = [one for one in passes(place.store.path) if one.kind == "customers"]
+    assert str(status) in ended.note
 
 
 async def test_levels_come_from_products_where_there_is_no_list(place: Place) -> None:
     stocked(place)
     place.platform.says("/inventory", problem(404, "NOT_FOUND"))
     await backfill(place)
-    assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(12,)]
+    assert values_of(place.store.path, "inventory_levels", "stock") == [12]
 
 
 async def test_database_that_takes_no_writes_is_waited_for(place: Place) -> None:
@@ -202,14 +207,14 @@ async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) 
     row = b'{ "id":"ord_1",  "total":1.10 }'
     place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
     await backfill(place)
-    kept = rows(place.store.path, "SELECT body, state FROM events")
+    kept = rows_of(place.store.path, "events", "body", "state")
     assert kept == [(row, "quarantined")]
     async with reconciling(place) as reconciler:
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.read_lists("backfill", ["orders"])
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.read_lists("backfill", ["orders"])
-    assert len(rows(place.store.path, "SELECT body FROM inbox")) == 2
+    assert len(bodies(place.store.path)) == 2
 
 
 STRANGE: dict[str, payloads.Document] = {
@@ -239,7 +244,7 @@ async def test_what_cannot_be_taken_in_is_handed_in_once(
             assert ended.unrepaired == 1
         assert ended.missed == 0
         await reconciler.poll(["orders"])
-    assert len(rows(place.store.path, "SELECT id FROM inbox")) == 1
+    assert len(bodies(place.store.path)) == 1
 
 
 async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> None:

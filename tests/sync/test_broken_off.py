@@ -15,9 +15,9 @@ from backhaul.errors import Unusable
 from backhaul.sync import full_sync
 from backhaul.sync.list_pass import ListPage
 from scenes import payloads
-from scenes.databases import rows
 from scenes.pushing import killed
 from scenes.scripted_platform import document, message
+from scenes.stored import count
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def first_pages(place: Place) -> int:
 
 
 def quarantined(place: Place) -> int:
-    query = "SELECT count(*) FROM events WHERE state = 'quarantined'"
-    ((count,),) = rows(place.store.path, query)
-    return int(count)
+    return count(place.store.path, "events", state="quarantined")
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])
@@ -132,8 +130,8 @@ async def test_a_walk_that_finds_it_in_quarantine_calls_it_open_as_well(
 
 async def test_nothing_is_kept_of_a_walk_that_has_ended(place: Place) -> None:
     show(place, "cannot be folded")
-    await walk(place)
-    assert rows(place.store.path, "SELECT * FROM intake_repairs") == []
+    ended = await walk(place)
+    assert await place.store.mirror.repairs(ended.id, 0) == []
 
 
 async def test_more_rows_than_a_query_takes_are_looked_up(place: Place) -> None:

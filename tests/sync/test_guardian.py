@@ -11,10 +11,10 @@ import pytest
 
 from backhaul.core.webhook import TOPICS
 from scenes.daemon import Office, running
-from scenes.databases import count, rows
 from scenes.reference_shop import Shop, open_shop
 from scenes.scripted_platform import unused_url
-from scenes.syncing import ON_DEMAND
+from scenes.stored import count, passes
+from scenes.syncing import ON_DEMAND, full_syncs
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def office(shop: Shop) -> Iterator[Office]:
 async def guarded(office: Office) -> AsyncIterator[Daemon]:
     """Run the daemon until its guardian has looked and the first look is over."""
     async with running(office) as daemon:
-        ended = (
-            "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at IS NOT NULL"
-        )
-        await until(lambda: rows(office.database, ended) == [(4,)], "a full walk")
+        await until(lambda: full_syncs(office.database) == 4, "a full walk")
         yield daemon
 
 
@@ -81,10 +78,13 @@ def secret_file(office: Office) -> Path:
 
 async def arrives(shop: Shop, office: Office) -> None:
     """Show that a webhook is received and accepted."""
-    told = "SELECT count(*) FROM events WHERE source = 'delivery'"
-    before = rows(office.database, told)
-    await shop.product(sku=f"S{count(office.database, 'inbox')}")
-    await until(lambda: rows(office.database, told) > before, "a webhook")
+    before = webhooks(office)
+    await shop.product(sku=f"S{count(office.database, 'events')}")
+    await until(lambda: webhooks(office) > before, "a webhook")
+
+
+def webhooks(office: Office) -> int:
+    return count(office.database, "events", source="delivery")
 
 
 async def test_what_the_platform_says_of_its_deliveries_is_read(
@@ -253,8 +253,8 @@ async def test_it_subscribes_before_the_first_reading(
     forget_secret(office)
     async with guarded(office):
         (hook,) = await hooks(shop)
-        began = rows(office.database, "SELECT min(began_at) FROM passes")
-        assert [(hook["createdAt"],)] < began
+        began = min(one.began_at for one in passes(office.database))
+        assert hook["createdAt"] < began
 
 
 async def test_a_secret_that_nobody_has_any_more_is_replaced(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenes import payloads
-from scenes.databases import fold_all, rows, write
+from scenes.damaged_rows import lose, overwrite
+from scenes.databases import fold_all
 from scenes.scripted_platform import document
+from scenes.stored import rows_of, values_of
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
@@ -28,15 +30,14 @@ async def test_what_an_upgrade_found_to_lack_a_line_gets_it_back(place: Place) -
     """It is left equal to nothing that the platform shows."""
     await place.store.inbox.append(payloads.read("orders/read", ORDER))
     await fold_all(place.store)
-    write(place.store.path, "DELETE FROM order_items WHERE id = 'li_1'")
-    write(place.store.path, "UPDATE orders SET digest = x''")
+    lose(place.store.path, "order_items", id="li_1")
+    overwrite(place.store.path, "orders", {"digest": b""})
     await place.clock.sleep(60)
     place.platform.says("/orders", listed(ORDER))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.stale, ended.unrepaired) == (1, 0)
-    lines = rows(place.store.path, "SELECT id FROM order_items ORDER BY id")
-    assert lines == [("li_0",), ("li_1",)]
+    assert values_of(place.store.path, "order_items", "id") == ["li_0", "li_1"]
 
 
 async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
@@ -56,5 +57,5 @@ async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("full", ["products"])
         await reconciler.read_lists("full", ["levels"])
-    query = "SELECT product_id, sku, stock FROM stock"
-    assert rows(place.store.path, query) == [("prod_2", "LS-S", 12)]
+    found = rows_of(place.store.path, "stock", "product_id", "sku", "stock")
+    assert found == [("prod_2", "LS-S", 12)]

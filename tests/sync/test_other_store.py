@@ -11,9 +11,9 @@ from backhaul.app.offline import open_dry_run, open_sync
 from backhaul.errors import OtherStore
 from backhaul.settings import load_settings
 from scenes.daemon import Office, running
-from scenes.databases import count, rows
 from scenes.reference_shop import Shop, open_shop
-from scenes.syncing import ON_DEMAND
+from scenes.stored import count
+from scenes.syncing import ON_DEMAND, full_syncs
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ def office(shop: Shop) -> Iterator[Office]:
 async def mirrored(shop: Shop, office: Office) -> None:
     """Mirror a shop with an order, then let the configuration lead elsewhere."""
     await shop.order(await shop.product(stock=5))
-    walked = "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at > ''"
     async with running(office):
-        await until(lambda: rows(office.database, walked) == [(4,)], "a full walk")
+        await until(lambda: full_syncs(office.database) == 4, "a full walk")
     assert count(office.database, "orders") == 1
 
 
@@ -68,7 +67,7 @@ async def test_nothing_is_removed_and_a_person_is_told(
 ) -> None:
     await mirrored(shop, office)
     switch(office, other)
-    before = count(office.database, "inbox")
+    before = count(office.database, "events")
     async with running(office) as daemon:
         said = ""
         for _ in range(500):
@@ -78,7 +77,7 @@ async def test_nothing_is_removed_and_a_person_is_told(
         assert other.running.access.public_url in said
         assert str(office.database) in said
         assert "--config" in said
-    assert count(office.database, "inbox") == before
+    assert count(office.database, "events") == before
     assert count(office.database, "orders") == 1
 
 

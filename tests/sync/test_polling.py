@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from scenes import payloads
-from scenes.databases import rows
 from scenes.scripted_platform import document, message
+from scenes.stored import count, rows_of, value_of, values_of
 from sync.conftest import reconciling
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.poll(["orders"])
     assert ended.missed == 20
-    mirrored = rows(place.store.path, "SELECT id, updated_at FROM orders ORDER BY id")
+    mirrored = rows_of(place.store.path, "orders", "id", "updated_at")
     expected = sorted((row["id"], row["updatedAt"]) for row in orders.listed)
     assert mirrored == expected
 
@@ -111,8 +111,7 @@ def entry(number: int) -> payloads.Document:
 
 
 def quarantined(place: Place) -> list[Any]:
-    query = "SELECT topic FROM events WHERE state = 'quarantined'"
-    return [topic for (topic,) in rows(place.store.path, query)]
+    return values_of(place.store.path, "events", "topic", state="quarantined")
 
 
 async def history_marked(place: Place, *listed: Any) -> History:
@@ -137,8 +136,8 @@ async def test_a_strange_row_of_history_holds_up_no_other(
             newest = payloads.instant(100 * look + 99)
             assert await place.store.kv.get("polled:main:levels") == newest
     assert drift == [(1, 0), (0, 1), (0, 1)]
-    count = "SELECT count(*), min(stock_after) FROM stock_ledger"
-    assert rows(place.store.path, count) == [(302, 1_000 - 399)]
+    stocks = values_of(place.store.path, "stock_ledger", "stock_after")
+    assert (len(stocks), min(stocks)) == (302, 1_000 - 399)
     assert quarantined(place) == ["inventory/entry"]
 
 
@@ -166,9 +165,8 @@ async def test_a_row_of_history_that_tells_of_half_a_move_is_handed_in_once(
             found.append(ended.found)
             await place.clock.sleep(300)
     assert found == [1, 0, 0]
-    assert rows(place.store.path, "SELECT variant_id FROM stock_ledger") == [("var_1",)]
-    query = "SELECT detail FROM events WHERE state = 'quarantined'"
-    ((detail,),) = rows(place.store.path, query)
+    assert values_of(place.store.path, "stock_ledger", "variant_id") == ["var_1"]
+    detail = value_of(place.store.path, "events", "detail", state="quarantined")
     assert "missing or null" in detail
 
 
@@ -239,7 +237,7 @@ async def test_a_move_of_the_future_hides_none_that_comes_before_it(
         history.listed += [entry(n) for n in range(10, 310)]
         await place.clock.sleep(600)
         await reconciler.poll(["levels"])
-    assert rows(place.store.path, "SELECT count(*) FROM stock_ledger") == [(301,)]
+    assert count(place.store.path, "stock_ledger") == 301
     assert await place.store.kv.get("polled:main:levels") == payloads.instant(309)
 
 
@@ -307,6 +305,5 @@ async def test_an_order_of_two_products_moves_the_stock_of_each(place: Place) ->
     async with reconciling(place) as reconciler:
         await reconciler.poll(["levels"])
     for table in ("stock_ledger", "inventory_levels"):
-        query = f"SELECT product_id, variant_id FROM {table} ORDER BY 1"  # noqa: S608 - ours
-        found = rows(place.store.path, query)
-        assert found == [("prod_1", "var_1"), ("prod_2", "var_2")]
+        found = rows_of(place.store.path, table, "product_id", "variant_id")
+        assert sorted(found) == [("prod_1", "var_1"), ("prod_2", "var_2")]

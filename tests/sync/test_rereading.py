@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.errors import Busy
 from backhaul.runtime.signals import StoreContext
+from backhaul.store.inbox import LONGEST_REST_SECONDS
 from backhaul.sync.refetcher import Refetcher
 from scenes import payloads
-from scenes.databases import fold_all, rows
+from scenes.databases import fold_all, states
 from scenes.pushing import Answer, killed
 from scenes.scripted_platform import Connection, Request, document, message, problem
+from scenes.stored import arrivals, bodies, documents, lists, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -39,14 +42,26 @@ async def ask(place: Place, kind: str = "order", object_id: str = "ord_1") -> No
     await place.store.refetch_queue.enqueue("main", kind, object_id, "a tie")
 
 
-def queued(place: Place) -> list[Any]:
-    query = "SELECT kind, object_id, asks, failures FROM refetch_queue ORDER BY due_at"
-    return rows(place.store.path, query)
+async def queued(place: Place) -> list[Any]:
+    """Return the whole queue: every row is due when its longest rest is over."""
+    place.clock.set_back(-LONGEST_REST_SECONDS)
+    found = await place.store.refetch_queue.next("main", 99)
+    place.clock.set_back(LONGEST_REST_SECONDS)
+    return [(row.kind, row.object_id, row.asks, row.failures) for row in found]
+
+
+def queue_length(place: Place) -> int:
+    with lists(place.store.path) as reader:
+        return reader.counts().in_doubt
 
 
 def read(place: Place) -> list[str]:
-    found = rows(place.store.path, "SELECT topic FROM inbox ORDER BY id")
-    return [topic for (topic,) in found]
+    return [arrival.topic for arrival in arrivals(place.store.path)]
+
+
+def note(place: Place) -> str:
+    (order,) = documents(place.store.path, "orders")
+    return str(order["note"])
 
 
 LEVEL = {
@@ -79,7 +94,7 @@ async def test_each_kind_is_read_by_its_id(
     await ask(place, kind, object_id)
     arrived: list[None] = []
     assert await rereader(place, arrived).work_off() == 1
-    assert queued(place) == []
+    assert await queued(place) == []
     assert read(place) == topics
     assert arrived
     assert await fold_all(place.store) == []
@@ -93,8 +108,7 @@ async def test_the_answer_wins_over_what_is_held(place: Place) -> None:
     await ask(place)
     await rereader(place).work_off()
     await fold_all(place.store)
-    query = "SELECT json_extract(document, '$.note') FROM orders"
-    assert rows(place.store.path, query) == [("right",)]
+    assert note(place) == "right"
 
 
 async def test_it_goes_by_the_order_of_asking(place: Place) -> None:
@@ -116,7 +130,7 @@ async def test_what_is_not_there_is_gone_if_its_list_can_be_read(
     await ask(place, kind, object_id)
     await rereader(place).work_off()
     assert read(place) == [f"{path[1:]}/gone"]
-    assert queued(place) == []
+    assert await queued(place) == []
     assert await fold_all(place.store) == []
 
 
@@ -128,7 +142,7 @@ async def test_what_is_not_there_stays_in_doubt_if_the_list_is_not_there_either(
     await ask(place)
     await rereader(place).work_off()
     assert read(place) == []
-    assert queued(place) == [("order", "ord_1", 1, 1)]
+    assert await queued(place) == [("order", "ord_1", 1, 1)]
 
 
 async def test_a_platform_without_levels_shows_them_with_the_product(
@@ -140,7 +154,7 @@ async def test_a_platform_without_levels_shows_them_with_the_product(
     await rereader(place).work_off()
     assert read(place) == ["inventory/shown/reread"]
     await fold_all(place.store)
-    assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(12,)]
+    assert values_of(place.store.path, "inventory_levels", "stock") == [12]
 
 
 async def test_levels_of_a_product_that_is_gone_are_gone(place: Place) -> None:
@@ -175,9 +189,9 @@ async def test_an_answer_of_no_use_is_tried_again_and_again(
     for _ in range(40):
         await working.work_off()
         await place.clock.sleep(150)
-    assert queued(place) == []
-    kept = rows(place.store.path, "SELECT body ->> '$.id' FROM inbox")
-    assert kept == [("ord_1",)]
+    assert await queued(place) == []
+    kept = [json.loads(body)["id"] for body in bodies(place.store.path)]
+    assert kept == ["ord_1"]
 
 
 async def test_one_that_fails_does_not_keep_the_others(place: Place) -> None:
@@ -188,7 +202,7 @@ async def test_one_that_fails_does_not_keep_the_others(place: Place) -> None:
     await ask(place)
     await rereader(place).work_off()
     assert read(place) == ["orders/reread"]
-    assert [row[1] for row in queued(place)] == ["bad"]
+    assert [row[1] for row in await queued(place)] == ["bad"]
 
 
 ITS_OWN = {name: FAILURES[name] for name in ("html", "another", "no id", "a list")}
@@ -205,7 +219,7 @@ async def test_the_trouble_of_one_keeps_no_other_waiting(
     await ask(place)
     await rereader(place).work_off()
     assert read(place) == ["orders/reread"]
-    assert queued(place) == [("order", "bad", 1, 1)]
+    assert await queued(place) == [("order", "bad", 1, 1)]
     assert place.clock.slept == []
 
 
@@ -240,9 +254,9 @@ async def test_a_doubt_raised_during_the_read_is_read_again(place: Place) -> Non
     await ask(place)
     answered.set()
     await first
-    assert queued(place) == [("order", "ord_1", 2, 0)]
+    assert await queued(place) == [("order", "ord_1", 2, 0)]
     await working.work_off()
-    assert queued(place) == []
+    assert await queued(place) == []
     assert len(place.server.requests) == 2
 
 
@@ -264,9 +278,9 @@ async def test_the_row_stays_until_the_answer_is_durable(place: Place) -> None:
     await ask(place)
     with pytest.raises(Busy):
         await rereader(place, inbox=FullInbox()).work_off()
-    assert queued(place) == [("order", "ord_1", 1, 0)]
+    assert await queued(place) == [("order", "ord_1", 1, 0)]
     await rereader(place).work_off()
-    assert queued(place) == []
+    assert await queued(place) == []
 
 
 @pytest.mark.parametrize("object_id", ["../orders", "a/b", "a?limit=1", "é%2F", "#"])
@@ -286,7 +300,7 @@ async def test_it_runs_when_woken_and_when_due(place: Place) -> None:
     await ask(place)
     working.wake()
     await until(lambda: read(place) == ["orders/reread"], "the read")
-    await until(lambda: queued(place) == [], "an empty queue")
+    await until(lambda: queue_length(place) == 0, "an empty queue")
     await killed(running)
 
 
@@ -325,9 +339,8 @@ async def test_seen_by_a_clock_that_was_set_back_since_it_is_settled_at_once(
     place.platform.says("/orders/ord_1", document(payloads.order(note="right")))
     await rereader(place).work_off()
     await fold_all(place.store)
-    assert queued(place) == []
-    query = "SELECT json_extract(document, '$.note') FROM orders"
-    assert rows(place.store.path, query) == [("right",)]
+    assert await queued(place) == []
+    assert note(place) == "right"
 
 
 async def test_what_was_put_to_rest_by_a_later_clock_does_not_wait_for_it(
@@ -338,7 +351,7 @@ async def test_what_was_put_to_rest_by_a_later_clock_does_not_wait_for_it(
     (row,) = await place.store.refetch_queue.next("main", 1)
     await place.store.refetch_queue.postpone(row, payloads.instant(AHEAD_SECONDS))
     assert await rereader(place).work_off() == 1
-    assert queued(place) == []
+    assert await queued(place) == []
 
 
 UNREADABLE: dict[str, Any] = {
@@ -363,13 +376,12 @@ async def test_an_answer_that_cannot_be_read_is_quarantined_once(
         await again.work_off()
         await fold_all(place.store)
         await place.clock.sleep(400)
-    states = rows(place.store.path, "SELECT state FROM events ORDER BY id")
-    assert states.count(("quarantined",)) == 1
-    assert [(row[0], row[3]) for row in queued(place)] == [(kind, 4)]
+    assert states(place.store.path).count("quarantined") == 1
+    assert [(row[0], row[3]) for row in await queued(place)] == [(kind, 4)]
     place.platform.says(f"{path}/{object_id}", document({"data": shown}))
     await again.work_off()
     await fold_all(place.store)
-    assert queued(place) == []
+    assert await queued(place) == []
     assert read(place)[-len(topics) :] == topics
 
 
@@ -378,8 +390,12 @@ async def test_a_refetch_lets_the_commands_of_its_order_go(place: Place) -> None
     event = payloads.envelope("orders/updated", payloads.order(status=None))
     await place.store.inbox.append(payloads.arrival(event))
     await fold_all(place.store)
-    held = "SELECT order_id FROM unreadable_orders"
-    assert rows(place.store.path, held) == [("ord_1",)]
+    assert unreadable(place) == ["ord_1"]
     assert await rereader(place).work_off() == 1
     await fold_all(place.store)
-    assert rows(place.store.path, held) == []
+    assert unreadable(place) == []
+
+
+def unreadable(place: Place) -> list[str]:
+    with lists(place.store.path) as reader:
+        return [order.order_id for order in reader.counts().unreadable_orders]

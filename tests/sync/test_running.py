@@ -16,9 +16,9 @@ from backhaul.core.rate_limit import Priority
 from backhaul.platform.transport import ResponseTooLong
 from scenes import payloads
 from scenes.clock import PacedClock
-from scenes.databases import rows
 from scenes.pushing import killed
 from scenes.scripted_platform import Connection, Request, document, message
+from scenes.stored import count, passes, values_of
 from scenes.waiting import until
 from sync.conftest import opened, reconciling
 
@@ -41,8 +41,8 @@ async def running(place: Place) -> AsyncIterator[Reconciler]:
 
 
 def ended(place: Place, job: str) -> set[str]:
-    query = "SELECT job, kind FROM passes WHERE ended_at IS NOT NULL"
-    return {kind for its, kind in rows(place.store.path, query) if its == job}
+    found = passes(place.store.path)
+    return {one.kind for one in found if one.job == job and one.ended_at}
 
 
 @pytest.fixture
@@ -79,8 +79,7 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
         await until(lambda: guarded, "the guard")
         place.platform.says("/products", document({"data": [payloads.product()]}))
         reconciler.request_poll()
-        products = "SELECT id FROM products"
-        await until(lambda: rows(place.store.path, products), "a look")
+        await until(lambda: count(place.store.path, "products"), "a look")
         reconciler.request_full_sync()
         await until(lambda: ended(place, "full") == OTHERS, "the other walks")
         reconciler.request_full_sync()
@@ -163,8 +162,7 @@ async def test_a_list_of_which_new_pages_come_is_waited_for(paced: Paced) -> Non
     paced.says(orders)
     async with reconciling(paced.place) as reconciler:
         assert await paced.held_up(reconciler) > LATE
-    path = paced.place.store.path
-    assert rows(path, "SELECT count(*) FROM orders") == [(9,)]
+    assert count(paced.place.store.path, "orders") == 9
 
 
 async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
@@ -235,8 +233,7 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
     place.platform.says("/orders", wide)
     async with reconciling(place) as reconciler:
         (walk,) = await reconciler.read_lists("backfill", ["orders"])
-    held = rows(place.store.path, "SELECT id FROM orders ORDER BY id")
-    assert [id_ for (id_,) in held] == ids(wide.listed)
+    assert values_of(place.store.path, "orders", "id") == ids(wide.listed)
     assert walk.read == 130
     # What was too long once is not asked for as it was.
     assert wide.limits[:3] == [100, 50, 25]

@@ -12,9 +12,9 @@ from loguru import logger
 from backhaul.platform.client import PlatformClient
 from backhaul.sync.stock_reader import StockReader
 from scenes import payloads
-from scenes.databases import rows
 from scenes.scripted_platform import Connection, Request, document
 from scenes.stock_history import HISTORY, move
+from scenes.stored import count, rows_of
 from scenes.waiting import until
 from sync.conftest import reconciling
 from sync.test_running import ended, running
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from loguru import Message, Record
 
     from backhaul.sync.sync_scheduler import Reconciler
-    from scenes.databases import Row
+    from scenes.stored import Row
     from sync.conftest import Place
 
 ORDERS = [payloads.order(f"ord_{n}", number=n) for n in range(3)]
@@ -37,7 +37,7 @@ async def test_a_total_that_is_no_count_ends_nothing(place: Place, total: int) -
     place.platform.says("/orders", document({"data": ORDERS, "meta": meta}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
-    assert rows(place.store.path, "SELECT count(*) FROM orders") == [(3,)]
+    assert count(place.store.path, "orders") == 3
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_a_date_that_is_none_ends_nothing(place: Place, date: str) -> None
         reconciler.request_poll()
         reconciler.request_full_sync()
         await until(lambda: "orders" in ended(place, "full"), "the walk")
-    assert rows(place.store.path, "SELECT count(*) FROM orders") == [(3,)]
+    assert count(place.store.path, "orders") == 3
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_what_nobody_foresaw_is_told_and_tried_again(
     place.platform.says("/orders", document({"data": ORDERS}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
-    assert rows(place.store.path, "SELECT count(*) FROM orders") == [(3,)]
+    assert count(place.store.path, "orders") == 3
     (record,) = told
     assert record["level"].name == "ERROR"
     assert (
@@ -147,8 +147,7 @@ async def no_orders() -> None:
 
 
 def moves_known(place: Place) -> int:
-    ((known,),) = rows(place.store.path, "SELECT count(*) FROM stock_ledger")
-    return int(known)
+    return count(place.store.path, "stock_ledger")
 
 
 FUTURE = "9999-01-01T00:00:00.000Z"
@@ -194,5 +193,4 @@ async def walked(place: Place, reconciler: Reconciler) -> None:
 
 
 def levels(place: Place) -> list[Row]:
-    query = "SELECT variant_id, stock FROM inventory_levels ORDER BY variant_id"
-    return rows(place.store.path, query)
+    return rows_of(place.store.path, "inventory_levels", "variant_id", "stock")

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from backhaul.sync.list_pass import MOST_STALE_PAGES, ListPage, ListPass
 from backhaul.sync.resource_types import ListRow
 from scenes import payloads
-from scenes.databases import rows
 from scenes.scripted_platform import Connection, Request, document
+from scenes.stored import values_of
 from sync.conftest import reconciling
 from sync.test_walking import List, ids, walk_over
 
@@ -67,8 +67,7 @@ async def test_a_deletion_on_a_later_page_ends_no_walk(place: Place, job: str) -
     async with reconciling(place) as reconciler:
         await reconciler.read_lists(job, ["products"])
         await reconciler.repair.caught_up()
-    query = "SELECT id FROM products WHERE deleted_at IS NULL"
-    held = {id_ for (id_,) in rows(place.store.path, query)}
+    held = set(values_of(place.store.path, "products", "id", deleted_at=None))
     assert {row["id"] for row in products.listed} <= held
 
 
