@@ -17,11 +17,11 @@ from scenes.databases import (
     count,
     fold_all,
     mirror_of,
-    rows,
     started_store,
     states,
 )
 from scenes.payloads import envelope
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +47,8 @@ async def mirrored(path: Path, bodies: Sequence[bytes]) -> dict[str, list[Row]]:
             await store.inbox.fold(fold, 1.0)
         while (await store.inbox.fold(fold, 1.0)).more:
             pass
-    problems = rows(path, "SELECT state, detail FROM events WHERE detail IS NOT NULL")
-    assert problems == []
+    outcomes = rows_of(path, "events", "state", "detail")
+    assert [(state, detail) for state, detail in outcomes if detail is not None] == []
     return mirror_of(path)
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from backhaul.store.sql.inbox.refetch_queue import PARENTS_BATCH
 from scenes import payloads
-from scenes.databases import arrive, count, fold_all, rows, started_store, take
+from scenes.databases import arrive, count, fold_all, started_store, take
 from scenes.payloads import arrival, envelope, read
-from scenes.stored import rows_of
+from scenes.stored import documents, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from backhaul.store.inbox import Arrival
@@ -26,8 +27,7 @@ async def asked(store: SqliteStore) -> list[tuple[str, str]]:
 
 
 def state(store: SqliteStore) -> Any:
-    query = "SELECT state, detail FROM events ORDER BY id DESC LIMIT 1"
-    return rows(store.path, query)[0]
+    return rows_of(store.path, "events", "state", "detail")[-1]
 
 
 def order(note: str, at: int = 0, sequence: int = 0, **members: Any) -> Arrival:
@@ -36,8 +36,8 @@ def order(note: str, at: int = 0, sequence: int = 0, **members: Any) -> Arrival:
 
 
 def noted(store: SqliteStore) -> str:
-    query = "SELECT json_extract(document, '$.note') FROM orders"
-    return str(rows(store.path, query)[0][0])
+    (order,) = documents(store.path, "orders")
+    return str(order["note"])
 
 
 DELIVERED = [order("a", sequence=3), order("b", sequence=5)]
@@ -51,8 +51,8 @@ async def test_content_that_came_twice_keeps_its_higher_version(
     """Same second: A (3), B (5), and B read back without a sequence."""
     arrivals = [*DELIVERED, AGAIN]
     await arrive(store, *(arrivals[index] for index in order))
-    query = "SELECT json_extract(document, '$.note'), sequence FROM orders"
-    assert rows(store.path, query) == [("b", 5)]
+    versions = await store.mirror.versions("order", "main", ["ord_1"])
+    assert (noted(store), versions["ord_1"].sequence) == ("b", 5)
 
 
 @pytest.mark.parametrize("notes", ["ab", "ba"])
@@ -188,7 +188,11 @@ def level(value: int, at: int = 1) -> dict[str, Any]:
     }
 
 
-STOCK = "SELECT stock, updated_at FROM inventory_levels"
+def held(store: SqliteStore) -> tuple[int, str]:
+    """Return the stock of the only variant, and since when it is so."""
+    (found,) = rows_of(store.path, "inventory_levels", "stock", "updated_at")
+    stock, since = found
+    return stock, since
 
 
 async def test_a_tie_of_stock_asks_for_the_levels_of_the_product(
@@ -198,7 +202,7 @@ async def test_a_tie_of_stock_asks_for_the_levels_of_the_product(
     assert await asked(store) == [("level", "prod_1")]
     assert count(store.path, "stock_ledger") == 2
     await arrive(store, read("inventory/reread", level(9), at=31))
-    assert rows(store.path, STOCK) == [(9, payloads.instant(1))]
+    assert held(store) == (9, payloads.instant(1))
 
 
 async def test_a_product_that_shows_another_stock_asks_for_its_levels(
@@ -210,9 +214,9 @@ async def test_a_product_that_shows_another_stock_asks_for_its_levels(
     assert await asked(store) == []  # it was read before the stock moved
     await arrive(store, read("products/read", shown, at=31))
     assert await asked(store) == [("level", "prod_1")]
-    assert rows(store.path, STOCK) == [(10, payloads.instant(1))]
+    assert held(store) == (10, payloads.instant(1))
     await arrive(store, read("inventory/shown/reread", shown, at=32))
-    assert rows(store.path, STOCK) == [(7, payloads.instant(1))]
+    assert held(store) == (7, payloads.instant(1))
 
 
 async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
@@ -235,7 +239,9 @@ async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> N
     assert await store.refetch_queue.next_due("main") is not None
 
 
-OVERTAKEN: dict[str, tuple[dict[str, Arrival], str, object]] = {
+OVERTAKEN: dict[
+    str, tuple[dict[str, Arrival], Callable[[SqliteStore], object], object]
+] = {
     "order": (
         {
             "x": order("forged", at=3_000),
@@ -244,7 +250,7 @@ OVERTAKEN: dict[str, tuple[dict[str, Arrival], str, object]] = {
                 envelope("orders/updated", payloads.order(note="true")), at=33
             ),
         },
-        "SELECT json_extract(document, '$.note') FROM orders",
+        noted,
         "true",
     ),
     "level": (
@@ -255,7 +261,7 @@ OVERTAKEN: dict[str, tuple[dict[str, Arrival], str, object]] = {
                 envelope("inventory/level_update", payloads.stock_change(1, 5)), at=33
             ),
         },
-        "SELECT stock FROM inventory_levels",
+        lambda store: value_of(store.path, "inventory_levels", "stock"),
         5,
     ),
 }
@@ -267,9 +273,9 @@ async def test_a_confirming_read_counts_whenever_it_comes(
     sequence: str, case: str, store: SqliteStore
 ) -> None:
     """What was seen before it never wins, even where the read changes nothing."""
-    arrivals, held, expected = OVERTAKEN[case]
+    arrivals, shown, expected = OVERTAKEN[case]
     await arrive(store, *(arrivals[name] for name in sequence))
-    assert rows(store.path, held) == [(expected,)]
+    assert shown(store) == expected
 
 
 async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) -> None:
@@ -354,5 +360,6 @@ async def test_a_doubt_and_what_raised_it_are_one_transaction(tmp_path: Path) ->
     async with started_store(tmp_path / "b.db") as store:
         await arrive(store, order("a"), order("b"))
     async with started_store(tmp_path / "b.db") as store:
-        assert await asked(store) == [("order", "ord_1")]
-        assert rows(store.path, "SELECT event FROM refetch_queue") == [(2,)]
+        (row,) = await store.refetch_queue.next("main", 99)
+        assert (row.kind, row.object_id, row.asks) == ("order", "ord_1", 1)
+        assert row.reason in values_of(store.path, "events", "detail")[1]

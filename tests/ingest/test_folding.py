@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +11,10 @@ from backhaul.core.webhook import TOPICS as SUBSCRIBED
 from backhaul.ingest.topics import TOPICS
 from backhaul_reference.platform.state.events import TOPICS as PROMISED
 from scenes import payloads
-from scenes.databases import count, fold_all, rows, states, take
+from scenes.damaged_rows import insert_command
+from scenes.databases import count, fold_all, states, take
 from scenes.payloads import arrival, envelope, instant
-from scenes.stored import rows_of
+from scenes.stored import documents, rows_of, values_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +22,13 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 
-def one(path: Path, query: str) -> Any:
-    (row,) = rows(path, query)
+def one(path: Path, table: str, *columns: str) -> Any:
+    (row,) = rows_of(path, table, *columns)
     return row
+
+
+def levels(store: SqliteStore) -> list[tuple[Any, ...]]:
+    return rows_of(store.path, "inventory_levels", "variant_id", "stock")
 
 
 async def test_an_order_is_mirrored_with_lines_and_parcels(store: SqliteStore) -> None:
@@ -39,43 +42,36 @@ async def test_an_order_is_mirrored_with_lines_and_parcels(store: SqliteStore) -
     await take(store, envelope("orders/create", order))
     assert one(
         store.path,
-        "SELECT store, id, number, name, external_id, awaiting_confirmation, status,"
-        " financial_status, fulfillment_status, total_minor, currency, customer_id"
-        " FROM orders",
+        "orders",
+        *("store", "id", "number", "name", "external_id", "awaiting_confirmation"),
+        *("status", "financial_status", "fulfillment_status"),
+        *("total_minor", "currency", "customer_id"),
     ) == (
         *("main", "ord_1", 1001, "#1001", "POS-9", 1, "CONFIRMED", "PENDING"),
         *("UNFULFILLED", 277820, "INR", "cus_1"),
     )
     assert one(
         store.path,
-        "SELECT id, order_id, product_id, variant_id, sku, quantity,"
-        " fulfilled_quantity, unit_price_minor FROM order_items",
+        "order_items",
+        *("id", "order_id", "product_id", "variant_id", "sku", "quantity"),
+        *("fulfilled_quantity", "unit_price_minor"),
     ) == ("li_1", "ord_1", "prod_1", "var_1", "LS-S", 2, 0, 149900)
     assert one(
         store.path,
-        "SELECT id, order_id, tracking_company, tracking_number,"
-        " shipped_at FROM shipments",
+        "shipments",
+        *("id", "order_id", "tracking_company", "tracking_number", "shipped_at"),
     ) == ("shp_1", "ord_1", "BlueDart", "BD1", instant(5))
 
 
-async def test_a_changed_order_keeps_its_place_and_only_lines_that_stay(
+async def test_a_changed_order_keeps_only_lines_that_stay(
     store: SqliteStore,
 ) -> None:
     lines = [payloads.item(f"li_{number}") for number in range(3)]
     await take(store, envelope("orders/create", payloads.order(items=lines)))
     await take(store, envelope("orders/create", payloads.order("ord_9")))
-    orders = rows(store.path, "SELECT rowid, id FROM orders")
-    placed = rows(store.path, "SELECT rowid, id FROM order_items WHERE id < 'li_2'")
     left = [lines[0], {**lines[1], "quantity": 7}]
     await take(store, envelope("orders/updated", payloads.order(at=1, items=left)))
-    assert rows(store.path, "SELECT rowid, id FROM orders") == orders
-    assert (
-        rows(
-            store.path,
-            "SELECT rowid, id FROM order_items WHERE order_id = 'ord_1'",
-        )
-        == placed
-    )
+    assert values_of(store.path, "orders", "id") == ["ord_1", "ord_9"]
     assert rows_of(store.path, "order_items", "id", "quantity", order_id="ord_1") == [
         ("li_0", 2),
         ("li_1", 7),
@@ -109,8 +105,8 @@ async def test_the_fields_of_an_order_count_and_not_the_topic(
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await take(store, envelope(topic, payloads.order(at=8, **members)))
-    query = "SELECT status, financial_status, cancelled_at FROM orders"
-    assert one(store.path, query) == expected
+    columns = ("status", "financial_status", "cancelled_at")
+    assert one(store.path, "orders", *columns) == expected
 
 
 @pytest.mark.parametrize("topic", ["products/create", "products/update"])
@@ -120,7 +116,7 @@ async def test_a_product_is_mirrored_with_variants_and_levels(
     variants = [payloads.variant(), payloads.variant("var_2", 3, sku=None, price="0.5")]
     await take(store, envelope(topic, payloads.product(variants=variants)))
     assert one(
-        store.path, "SELECT id, handle, title, status, deleted_at FROM products"
+        store.path, "products", "id", "handle", "title", "status", "deleted_at"
     ) == ("prod_1", "linen-shirt", "Linen shirt", "active", None)
     assert rows_of(
         store.path, "variants", "id", "product_id", "sku", "price_minor", "currency"
@@ -128,16 +124,13 @@ async def test_a_product_is_mirrored_with_variants_and_levels(
         ("var_1", "prod_1", "LS-S", 149900, "INR"),
         ("var_2", "prod_1", None, 50, "INR"),
     ]
-    assert rows(store.path, LEVELS) == [("var_1", 12), ("var_2", 3)]
-
-
-LEVELS = "SELECT variant_id, stock FROM inventory_levels ORDER BY 1"
+    assert levels(store) == [("var_1", 12), ("var_2", 3)]
 
 
 async def test_stock_stands_in_the_levels_only(store: SqliteStore) -> None:
     await take(store, envelope("products/create", payloads.product()))
-    (document,) = one(store.path, "SELECT document FROM products")
-    assert "stock" not in json.loads(document)["variants"][0]
+    (document,) = documents(store.path, "products")
+    assert "stock" not in document["variants"][0]
 
 
 async def test_a_stock_change_moves_the_level_and_the_ledger(
@@ -145,11 +138,12 @@ async def test_a_stock_change_moves_the_level_and_the_ledger(
 ) -> None:
     await take(store, envelope("products/create", payloads.product()))
     await take(store, envelope("inventory/level_update", payloads.stock_change()))
-    assert rows(store.path, LEVELS) == [("var_1", 10)]
+    assert levels(store) == [("var_1", 10)]
     assert one(
         store.path,
-        "SELECT product_id, variant_id, adjustment, stock_after, reason,"
-        " cause, at FROM stock_ledger",
+        "stock_ledger",
+        *("product_id", "variant_id", "adjustment", "stock_after", "reason"),
+        *("cause", "at"),
     ) == ("prod_1", "var_1", -2, 10, "MANUAL_ADJUSTMENT", "adj_1", instant(1))
 
 
@@ -162,13 +156,13 @@ async def test_the_ledger_has_an_adjustment_once(store: SqliteStore) -> None:
     await take(store, envelope("inventory/level_update", late))
     assert count(store.path, "stock_ledger") == 2
     assert states(store.path) == ["folded", "duplicate", "duplicate", "stale"]
-    assert rows(store.path, LEVELS) == [("var_1", 10)]
+    assert levels(store) == [("var_1", 10)]
 
 
 async def test_a_customer_is_mirrored(store: SqliteStore) -> None:
     await take(store, envelope("customers/create", payloads.customer()))
-    query = "SELECT id, name, email, phone FROM customers"
-    assert one(store.path, query) == ("cus_1", "Asha Rao", "asha@example.com", None)
+    found = one(store.path, "customers", "id", "name", "email", "phone")
+    assert found == ("cus_1", "Asha Rao", "asha@example.com", None)
 
 
 async def test_a_deleted_product_leaves_a_tombstone_only(store: SqliteStore) -> None:
@@ -177,8 +171,8 @@ async def test_a_deleted_product_leaves_a_tombstone_only(store: SqliteStore) -> 
         envelope("products/create", payloads.product()),
         envelope("products/delete", payloads.deletion()),
     )
-    query = "SELECT id, handle, title, status, deleted_at FROM products"
-    assert one(store.path, query) == (
+    columns = ("id", "handle", "title", "status", "deleted_at")
+    assert one(store.path, "products", *columns) == (
         *("prod_1", "linen-shirt", "Linen shirt", "deleted", instant(9)),
     )
     assert count(store.path, "variants") == 0
@@ -193,7 +187,7 @@ async def test_what_comes_late_does_not_raise_the_dead(store: SqliteStore) -> No
         envelope("products/update", payloads.product(at=7)),
         envelope("products/create", payloads.product(at=0)),
     )
-    assert one(store.path, "SELECT status FROM products") == ("deleted",)
+    assert one(store.path, "products", "status") == ("deleted",)
     assert count(store.path, "variants") == 0
     assert count(store.path, "inventory_levels") == 0
 
@@ -209,7 +203,7 @@ async def test_a_level_of_a_variant_that_is_gone_stays_away(
         ),
         envelope("inventory/level_update", payloads.stock_change(at=3)),
     )
-    assert rows(store.path, LEVELS) == [("var_2", 4)]
+    assert levels(store) == [("var_2", 4)]
 
 
 @pytest.mark.parametrize("older_first", [True, False])
@@ -219,8 +213,8 @@ async def test_older_never_overwrites_newer(
     old = envelope("orders/create", payloads.order(at=1))
     new = envelope("orders/updated", payloads.order(at=2, financialStatus="PAID"))
     await take(store, *((old, new) if older_first else (new, old)))
-    query = "SELECT financial_status, updated_at FROM orders"
-    assert one(store.path, query) == ("PAID", instant(2))
+    found = one(store.path, "orders", "financial_status", "updated_at")
+    assert found == ("PAID", instant(2))
     assert states(store.path)[1] == ("folded" if older_first else "stale")
 
 
@@ -231,7 +225,7 @@ async def test_within_one_time_the_sequence_decides(store: SqliteStore) -> None:
         envelope("orders/updated", paid, sequence=9_002),
         envelope("orders/create", payloads.order(at=1), sequence=9_001),
     )
-    assert one(store.path, "SELECT financial_status FROM orders") == ("PAID",)
+    assert one(store.path, "orders", "financial_status") == ("PAID",)
 
 
 async def test_unknown_members_are_kept_and_transient_ones_not(
@@ -243,8 +237,7 @@ async def test_unknown_members_are_kept_and_transient_ones_not(
     }
     extra |= {"changes": {"status": {"from": "A", "to": "B"}}, "trigger": "CANCEL"}
     await take(store, envelope("orders/updated", payloads.order(**extra)))
-    (text,) = one(store.path, "SELECT document FROM orders")
-    document = json.loads(text)
+    (document,) = documents(store.path, "orders")
     assert document["loyalty"] == {"points": 12, "rate": 0.1}
     assert document.keys() & {"shipment", "changes", "trigger"} == set()
 
@@ -298,24 +291,14 @@ async def test_an_order_that_changes_wakes_what_waits_for_it(
     store: SqliteStore,
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
-    for lane in ("order:ord_1", "order:ord_2"):
-        hold(store.path, lane)
+    for id_ in ("ord_1", "ord_2"):
+        held = {"held": 1, "instance": "courier"}
+        insert_command(store.path, id_, "fulfill", id_, "planned", **held)
     await take(store, envelope("orders/updated", payloads.order(at=2)))
     assert sorted(rows_of(store.path, "commands", "lane", "hold_reason")) == [
         ("order:ord_1", None),
         ("order:ord_2", "order"),
     ]
-
-
-def hold(path: Path, lane: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(
-            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-            " cause, instance, hold_reason, created_at, due_at) VALUES"
-            " (?1, 'main', 'fulfill', ?1, ?1, 'planned', '{}', 'x', 'x', 'order', 'x',"
-            " 'x')",
-            (lane,),
-        )
 
 
 async def test_what_was_read_fills_gaps_of_stock_and_no_more(
@@ -324,12 +307,12 @@ async def test_what_was_read_fills_gaps_of_stock_and_no_more(
     shown = json.dumps(payloads.product(variants=[payloads.variant(stock=99)])).encode()
     await store.inbox.append(arrival(shown, "products/read", kind="read"))
     await fold_all(store)
-    assert rows(store.path, LEVELS) == [("var_1", 99)]
+    assert levels(store) == [("var_1", 99)]
     await take(store, envelope("inventory/level_update", payloads.stock_change()))
     later = json.dumps(payloads.product(at=20)).encode()
     await store.inbox.append(arrival(later, "products/read", kind="read"))
     await fold_all(store)
-    assert rows(store.path, LEVELS) == [("var_1", 10)]
+    assert levels(store) == [("var_1", 10)]
 
 
 def test_every_topic_of_the_specification_is_known() -> None:

@@ -6,30 +6,43 @@ was missed by nobody: walks compare whole objects.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.store import database_at
-from backhaul.store.sql.mirror.lookup import MirrorReader
+from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
-from scenes.databases import opened, rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.payloads import Document
+    from scenes.stored import Row
 
-LINES = "SELECT order_id, id FROM order_items ORDER BY 1, 2"
-PARCELS = "SELECT order_id, id, tracking_number FROM shipments ORDER BY 1, 2"
-VARIANTS = "SELECT product_id, id FROM variants ORDER BY 1, 2"
-LEVELS = "SELECT product_id, variant_id FROM inventory_levels ORDER BY 1, 2"
 BARCODES = {"0": "4006381333931", "1": "96385074"}
 WAYS = ("both again left moved", "both moved again left", "moved left again both")
+
+
+def lines(store: SqliteStore) -> list[Row]:
+    return rows_of(store.path, "order_items", "order_id", "id")
+
+
+def parcels(store: SqliteStore) -> list[Row]:
+    return rows_of(store.path, "shipments", "order_id", "id", "tracking_number")
+
+
+def variants(store: SqliteStore) -> list[Row]:
+    return rows_of(store.path, "variants", "product_id", "id")
+
+
+def levels(store: SqliteStore) -> list[Row]:
+    return sorted(rows_of(store.path, "inventory_levels", "product_id", "variant_id"))
 
 
 def order(id_: str, at: int, parts: Iterable[str], **members: Any) -> Document:
@@ -45,11 +58,11 @@ def order(id_: str, at: int, parts: Iterable[str], **members: Any) -> Document:
 
 
 def product(id_: str, at: int, parts: Iterable[str], **members: Any) -> Document:
-    variants = [
+    shown = [
         payloads.variant(f"var_{part}", sku=f"SKU-{part}", barcode=BARCODES[part])
         for part in parts
     ]
-    return payloads.product(id_, at, variants=variants, **members)
+    return payloads.product(id_, at, variants=shown, **members)
 
 
 ORDERS = {
@@ -83,8 +96,8 @@ async def test_what_moves_to_another_order_is_there(
     way: str, store: SqliteStore
 ) -> None:
     await hear(store, "orders/updated", ORDERS, way)
-    assert rows(store.path, LINES) == [("ord_1", "li_0"), ("ord_2", "li_1")]
-    assert rows(store.path, PARCELS) == [
+    assert lines(store) == [("ord_1", "li_0"), ("ord_2", "li_1")]
+    assert parcels(store) == [
         ("ord_1", "shp_0", "BD1"),
         ("ord_2", "shp_1", "BD1"),
     ]
@@ -101,8 +114,8 @@ async def test_ids_may_begin_anew_in_each_order(store: SqliteStore) -> None:
         for id_ in ("ord_1", "ord_2")
     }
     await hear(store, "orders/updated", numbered, "ord_1 ord_2")
-    assert rows(store.path, LINES) == [("ord_1", "1"), ("ord_2", "1")]
-    assert rows(store.path, PARCELS) == [
+    assert lines(store) == [("ord_1", "1"), ("ord_2", "1")]
+    assert parcels(store) == [
         ("ord_1", "1", "T-ord_1"),
         ("ord_2", "1", "T-ord_2"),
     ]
@@ -116,8 +129,8 @@ async def test_a_variant_that_moves_to_another_product_is_there(
 ) -> None:
     await hear(store, "products/update", PRODUCTS, way)
     kept = [("prod_1", "var_0"), ("prod_2", "var_1")]
-    assert rows(store.path, VARIANTS) == kept
-    assert rows(store.path, LEVELS) == kept
+    assert variants(store) == kept
+    assert levels(store) == kept
 
 
 async def test_late_news_of_its_stock_brings_no_variant_back(
@@ -132,7 +145,7 @@ async def test_late_news_of_its_stock_brings_no_variant_back(
     await hear(store, "products/update", told, "moved left")
     late = payloads.stock_change(2, productId="prod_1")
     await take(store, payloads.envelope("inventory/level_update", late))
-    assert rows(store.path, LEVELS) == []
+    assert levels(store) == []
 
 
 async def test_a_variant_that_two_products_show_is_one_article(
@@ -140,15 +153,12 @@ async def test_a_variant_that_two_products_show_is_one_article(
 ) -> None:
     """It is of the product that changed last, wherever one asks for it."""
     await hear(store, "products/update", PRODUCTS, "both moved")
-    assert rows(store.path, VARIANTS) == [
+    assert variants(store) == [
         *(("prod_1", "var_0"), ("prod_1", "var_1"), ("prod_2", "var_1")),
     ]
     stock = rows_of(store.path, "stock", "product_id", "stock", sku="SKU-1")
     assert stock == [("prod_2", 12)]
-    with closing(opened(store.path)) as connection:
-        for name in ("SKU-1", BARCODES["1"]):
-            found = MirrorReader(connection).variants_with_sku("main", name)
-            assert found == [("prod_2", "var_1")]
+    assert await matched(store, "SKU-1", BARCODES["1"]) == [[("prod_2", "var_1")]] * 2
     with database_at(store.path).reader() as known:
         meant = [
             *known.find_objects("sku", "SKU-1"),
@@ -158,6 +168,19 @@ async def test_a_variant_that_two_products_show_is_one_article(
     assert [(one.id, one.facts["product_id"]) for one in meant] == 3 * [
         ("var_1", "prod_2")
     ]
+
+
+async def matched(store: SqliteStore, *names: str) -> list[list[tuple[str, str]]]:
+    """Return the variants that a record with each of these SKUs would match."""
+    found: list[list[tuple[str, str]]] = []
+
+    def look_up(record: WaitingRecord, mirror: MatchReader) -> Unmatched:
+        found.extend(mirror.variants_with_sku(record.store, name) for name in names)
+        return Unmatched("only looked up", final=True)
+
+    record = NewRecord("k", b"null", "raw", "", "file:1")
+    await store.records.accept("erp", "main", [record], None, look_up)
+    return found
 
 
 async def test_a_part_of_another_parent_is_a_difference(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from backhaul.ingest.webhook_secrets import (
 )
 from backhaul.store.operations import AuditEntry
 from scenes.clock import VirtualClock
-from scenes.databases import locked, rows
+from scenes.databases import locked
+from scenes.stored import lists
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -44,8 +45,8 @@ def accepts(signers: SecretRegistry, secret: bytes, now: str = EARLY) -> bool:
 
 
 def uses(store: SqliteStore) -> dict[str, str | None]:
-    query = "SELECT fingerprint, last_used_at FROM webhook_secrets"
-    return dict(rows(store.path, query))
+    with lists(store.path) as reader:
+        return {one.fingerprint: one.last_used_at for one in reader.webhook_secrets()}
 
 
 async def test_each_says_when_it_last_signed(

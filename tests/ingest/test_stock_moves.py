@@ -6,36 +6,34 @@ A platform may tell of a move without its `adjustmentId`: its history has the id
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from msgspec import structs
 
-from backhaul.core.resources import Level, StockChange, StockMove
-from backhaul.store.sql.mirror import stock_ledger
-from backhaul.store.sqlite.connections import Connection
+from backhaul.store import database_at
+from backhaul.store.read_records import FoundObject
 from scenes import payloads
-from scenes.databases import arrive, make_database, rows, states, take
+from scenes.damaged_rows import insert
+from scenes.databases import arrive, make_database, states, take
 from scenes.payloads import envelope, read
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
+    from scenes.stored import Row
 
 TOPIC = "inventory/level_update"
-LEDGER = (
-    "SELECT adjustment, stock_after, reason, cause, adjustment_id FROM stock_ledger"
-    " ORDER BY adjustment_id, id"
-)
 KNOWN = (-2, 10, "MANUAL_ADJUSTMENT", "adj_1", "adj_1")
 NAMELESS = (-2, 10, "MANUAL_ADJUSTMENT", None, None)
+
+
+def ledger(store: SqliteStore) -> list[Row]:
+    """Return the moves, those without an id first."""
+    columns = ("adjustment", "stock_after", "reason", "cause", "adjustment_id")
+    found = rows_of(store.path, "stock_ledger", *columns)
+    return sorted(found, key=lambda row: row[-1] or "")
 
 
 def nameless(**members: Any) -> payloads.Document:
@@ -61,7 +59,7 @@ async def test_the_history_tells_of_the_move_that_a_webhook_did_not_name(
     told = {name: v for name, v in nameless(**sold).items() if name not in silent}
     arrivals = [payloads.arrival(envelope(TOPIC, told)), history(**sold)]
     await arrive(store, *(arrivals if told_first == "webhook" else arrivals[::-1]))
-    assert rows(store.path, LEDGER) == [(-2, 10, "ORDER_PLACED", "ord_1", "adj_1")]
+    assert ledger(store) == [(-2, 10, "ORDER_PLACED", "ord_1", "adj_1")]
     assert states(store.path) == ["folded", "duplicate"]
     assert len(rows_of(store.path, "changes")) == 1
 
@@ -73,7 +71,7 @@ async def test_a_change_that_was_not_told_is_learnt_of_the_history(
     told["levels"] = [{"variantId": "var_1", "stock": 10}]
     await take(store, envelope(TOPIC, told))
     await arrive(store, history())
-    assert rows(store.path, LEDGER) == [KNOWN]
+    assert ledger(store) == [KNOWN]
 
 
 @pytest.mark.parametrize("body", [envelope(TOPIC, nameless()), bare(nameless())])
@@ -82,7 +80,7 @@ async def test_the_same_webhook_in_other_bytes_moves_nothing_again(
 ) -> None:
     for bytes_ in (body, json.dumps(json.loads(body), indent=1).encode()):
         await arrive(store, payloads.arrival(bytes_, TOPIC))
-    assert rows(store.path, LEDGER) == [NAMELESS]
+    assert ledger(store) == [NAMELESS]
     assert states(store.path) == ["folded", "duplicate"]
 
 
@@ -92,19 +90,19 @@ async def test_an_event_that_is_given_a_new_id_is_known_by_its_millisecond(
     at = {"updatedAt": "2026-03-01T12:00:01.234Z"}
     for number in range(3):
         await take(store, envelope(TOPIC, nameless(**at), id=f"evt_{number}"))
-    assert rows(store.path, LEDGER) == [NAMELESS]
+    assert ledger(store) == [NAMELESS]
 
 
 async def test_two_events_of_one_second_are_two_moves(store: SqliteStore) -> None:
     """It went, came back and went again within one second, told in whole ones."""
     for number in range(2):
         await take(store, envelope(TOPIC, nameless(), id=f"evt_{number}"))
-    assert rows(store.path, LEDGER) == [NAMELESS] * 2
+    assert ledger(store) == [NAMELESS] * 2
     await arrive(store, history())
-    assert rows(store.path, LEDGER) == [NAMELESS, KNOWN]
+    assert ledger(store) == [NAMELESS, KNOWN]
     await arrive(store, history(adjustment_id="adj_2"))
     named = (*KNOWN[:3], "adj_2", "adj_2")
-    assert rows(store.path, LEDGER) == [KNOWN, named]
+    assert ledger(store) == [KNOWN, named]
 
 
 @pytest.mark.parametrize(
@@ -127,163 +125,21 @@ async def test_what_differs_in_anything_that_is_told_is_another_move(
     assert len(rows_of(store.path, "stock_ledger")) == 2
 
 
-@dataclass(frozen=True)
-class Real:
-    """A move as it was; `told` by which of the two."""
-
-    change: StockChange
-    event: str
-    by_webhook: bool
-    by_history: bool
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How a platform tells of moves: its clock, and what its webhooks leave out.
-
-    Whoever tells orders tells reasons too: else a delivery without an order might be
-    silent, or mean that there is none.
-    """
-
-    whole_seconds: bool
-    has_events: bool
-    has_orders: bool
-    has_reasons: bool
-    has_changes: bool
-
-    def webhook(self, real: Real) -> tuple[StockChange, str]:
-        """Return what the webhook says, and the event's id."""
-        (move,) = real.change.moves
-        left = structs.replace(
-            move,
-            reason=move.reason if self.has_reasons or self.has_orders else "",
-            adjustment=move.adjustment if self.has_changes else 0,
-        )
-        order = real.change.order_id if self.has_orders else None
-        told = structs.replace(
-            real.change, adjustment_id=None, order_id=order, moves=(left,)
-        )
-        return told, real.event if self.has_events else ""
-
-
-CAUSES = [("ORDER_PLACED", "ord_1"), ("ORDER_PLACED", "ord_2"), ("CORRECTION", None)]
-
-
-@st.composite
-def trade(draw: st.DrawFn) -> tuple[Manner, list[Real]]:
-    """Let two variants go up and down; many moves look alike in whole seconds."""
-    manner = Manner(*(draw(st.booleans()) for _ in range(5)))
-    stock = {"var_1": 5, "var_2": 5}
-    real: list[Real] = []
-    for number in range(draw(st.integers(1, 9))):
-        variant = draw(st.sampled_from(sorted(stock)))
-        delta = draw(st.sampled_from((-1, 1)))
-        stock[variant] += delta
-        reason, order = draw(st.sampled_from(CAUSES))
-        step = draw(st.integers(0, 1))
-        second, milli = (step, 0) if manner.whole_seconds else (0, number + 1)
-        change = StockChange(
-            adjustment_id=f"adj_{number}",
-            product_id="prod_1",
-            order_id=order,
-            updated_at=f"2026-03-01T12:00:0{second}.{milli:03}Z",
-            moves=(StockMove(Level("prod_1", variant, stock[variant]), delta, reason),),
-        )
-        told = draw(st.sampled_from([(True, True), (True, False), (False, True)]))
-        real.append(Real(change, f"evt_{number}", *told))
-    return manner, real
-
-
-Told = tuple[StockChange, str]
-
-
-def tellings(manner: Manner, real: Sequence[Real]) -> list[Told]:
-    webhooks = [manner.webhook(one) for one in real if one.by_webhook]
-    return webhooks + [(one.change, "") for one in real if one.by_history]
-
-
-@pytest.fixture(scope="module")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("schema") / "backhaul.db"
+async def test_why_says_which_may_have_been_told_twice(tmp_path: Path) -> None:
+    """Two deliveries of one second, one of which the history has named."""
+    path = tmp_path / "backhaul.db"
     make_database(path)
-    query = "SELECT sql FROM sqlite_master WHERE tbl_name = 'stock_ledger' AND sql > ''"
-    return ";".join(sql for (sql,) in rows(path, query))
-
-
-def ledger_of(schema: str, told: Sequence[Told]) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
-        connection.executescript(schema)
-        for change, event in told:
-            stock_ledger.add(connection, "main", change, event)
-        return connection.execute(
-            "SELECT variant_id, at, adjustment, stock_after, reason, cause,"
-            " adjustment_id FROM stock_ledger ORDER BY 1, 2, 3, 4, 5, 6, 7"
-        ).fetchall()
-
-
-def row_of(change: StockChange) -> tuple[Any, ...]:
-    (move,) = change.moves
-    return (
-        *(move.level.variant_id, change.updated_at, move.adjustment, move.level.stock),
-        *(move.reason, change.order_id or change.adjustment_id, change.adjustment_id),
-    )
-
-
-@pytest.mark.parametrize("id_", [None, "adj_1"])
-def test_a_move_is_looked_up_by_its_moment_however_many_there_are(
-    id_: str | None, schema: str
-) -> None:
-    move = StockMove(Level("prod_1", "var_1", 5), -1, "CORRECTION")
-    times = [
-        f"2026-03-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}.500Z"
-        for n in range(5_000)
-    ]
-    changes = [StockChange(None, "prod_1", None, at, (move,)) for at in times]
-    steps: list[None] = []
-    with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
-        connection.executescript(schema)
-        for change in changes:
-            stock_ledger.add(connection, "main", change, "")
-        connection.set_progress_handler(lambda: steps.append(None), 10)
-        stock_ledger.add(
-            connection, "main", structs.replace(changes[-1], adjustment_id=id_), ""
-        )
-    assert len(steps) < 20
-
-
-@given(shop=trade(), data=st.data())
-@settings(max_examples=100, deadline=None)
-def test_in_any_order_and_repetition_it_is_the_same_ledger(
-    schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
-) -> None:
-    told = tellings(*shop)
-    again = data.draw(st.lists(st.sampled_from(told), max_size=6))
-    shuffled = data.draw(st.permutations(told + again))
-    assert ledger_of(schema, shuffled) == ledger_of(schema, told)
-
-
-@given(shop=trade(), data=st.data())
-@settings(max_examples=100, deadline=None)
-def test_what_the_history_tells_whole_is_the_ledger(
-    schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
-) -> None:
-    manner, real = shop
-    real = [replace(one, by_history=True) for one in real]
-    told = tellings(manner, real)
-    again = data.draw(st.lists(st.sampled_from(told), max_size=6))
-    shuffled = data.draw(st.permutations(told + again))
-    assert ledger_of(schema, shuffled) == sorted(row_of(one.change) for one in real)
-
-
-@given(shop=trade(), data=st.data())
-@settings(max_examples=100, deadline=None)
-def test_webhooks_alone_merge_no_two_moves_that_can_be_told_apart(
-    schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
-) -> None:
-    manner, real = shop
-    manner = replace(manner, has_events=manner.has_events or manner.whole_seconds)
-    real = [replace(one, by_webhook=True, by_history=False) for one in real]
-    told = tellings(manner, real)
-    again = data.draw(st.lists(st.sampled_from(told), max_size=6))
-    shuffled = data.draw(st.permutations(told + again))
-    assert len(ledger_of(schema, shuffled)) == len(real)
+    sold = {"store": "main", "product_id": "prod_1", "variant_id": "var_1"}
+    sold |= {"reason": "ORDER_PLACED", "cause": "ord_1"}
+    units = {"adjustment": -2, "stock_after": 10}
+    moments = (("adj_1", 0), (None, 0), (None, 3_599))
+    for id_, second in moments:
+        told = {"adjustment_id": id_, "at": payloads.instant(second)}
+        insert(path, "stock_ledger", **sold, **units, **told)
+    found = FoundObject("", "main", "var_1", {"product_id": "prod_1"})
+    with database_at(path).reader() as known:
+        shown = [one.detail for one in known.timeline("sku", found)]
+    move = "now 10, ORDER_PLACED by ord_1"
+    twice = ", reported without an id: it may be another movement of the same time"
+    twice += ", reported twice"
+    assert shown == [move, move + twice, f"{move}, reported without an id"]

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scenes import payloads
-from scenes.databases import count, rows, started_store, states, take
+from scenes.databases import count, started_store, states, take
 from scenes.payloads import Document, envelope
-from scenes.stored import rows_of
+from scenes.stored import bodies, rows_of, values_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,7 @@ async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
     ((name, document),) = rows_of(store.path, "orders", "name", "document")
     assert name == "#1001 \N{REPLACEMENT CHARACTER}"
     assert json.loads(document)["note"] == "tea \N{REPLACEMENT CHARACTER}"
-    assert rows(store.path, "SELECT body FROM inbox WHERE id = 1") == [(body,)]
+    assert bodies(store.path)[0] == body
 
 
 async def test_a_huge_sequence_does_not_matter(store: SqliteStore) -> None:
@@ -227,14 +227,14 @@ def disturbed(draw: st.DrawFn) -> bytes:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(bodies=st.lists(disturbed(), min_size=20, max_size=40))
+@given(told=st.lists(disturbed(), min_size=20, max_size=40))
 async def test_disturbed_deliveries_never_stop_the_fold(
-    bodies: list[bytes], tmp_path_factory: pytest.TempPathFactory
+    told: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path: Path = tmp_path_factory.mktemp("f") / "b.db"
     async with started_store(path) as store:
-        await take(store, *bodies, envelope("orders/create", payloads.order("ord_ok")))
+        await take(store, *told, envelope("orders/create", payloads.order("ord_ok")))
     found = states(path)
-    assert len(found) == len(bodies) + 1
+    assert len(found) == len(told) + 1
     assert set(found) <= {"folded", "stale", "duplicate", "unhandled", "quarantined"}
-    assert rows(path, "SELECT 1 FROM orders WHERE id = 'ord_ok'") == [(1,)]
+    assert values_of(path, "orders", "id", id="ord_ok") == ["ord_ok"]

@@ -74,6 +74,22 @@ def test_only_what_changed_is_written(connection: sqlite3.Connection) -> None:
     assert written(connection, note="two", items=[sent | {"id": "li_1"}]) == []
 
 
+def test_a_changed_order_keeps_the_rows_of_itself_and_of_its_lines(
+    connection: sqlite3.Connection,
+) -> None:
+    """A row that is deleted and written again costs every index of it two writes."""
+    lines = [payloads.item(f"li_{number}") for number in range(3)]
+    written(connection, items=lines)
+    # Behind another order's rows, a row that is written again gets another place.
+    written(connection, id_="ord_9", items=[payloads.item("li_9")])
+    places = "SELECT 'order', rowid, id FROM orders UNION ALL SELECT 'line', rowid, id"
+    places += " FROM order_items WHERE id < 'li_2'"
+    before = connection.execute(places).fetchall()
+    assert len(before) == 4
+    written(connection, note="new", items=[lines[0], {**lines[1], "quantity": 7}])
+    assert connection.execute(places).fetchall() == before
+
+
 LINES = st.dictionaries(
     st.sampled_from("abcd"),
     st.tuples(st.sampled_from("xy"), st.integers(0, 2), st.none() | st.just("z")),
