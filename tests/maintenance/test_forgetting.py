@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,10 +30,13 @@ from scenes.customers import (
     forget,
     index,
     match_none,
+    named_in_events,
     order,
     told_in,
 )
-from scenes.databases import fold_all, fold_as_demo, rows, started_store, take
+from scenes.damaged_rows import insert, insert_command, leave_behind
+from scenes.databases import fold_all, fold_as_demo, reading, started_store, take
+from scenes.stored import checks, command, documents, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,20 +65,22 @@ async def know(store: SqliteStore) -> None:
 
 
 SUMS = {
-    "orders": "SELECT id, number, status, total_minor, currency, customer_id, placed_at"
-    " FROM orders",
-    "items": "SELECT * FROM order_items",
-    "shipments": "SELECT * FROM shipments",
-    "ledger": "SELECT * FROM stock_ledger",
-    "outcomes": "SELECT id, state, kind, object_id FROM event_outcomes",
-    "commands": "SELECT id, kind, target, state, payload FROM commands",
-    "changes": "SELECT * FROM changes",
+    "orders": (
+        *("id", "number", "status", "total_minor", "currency", "customer_id"),
+        "placed_at",
+    ),
+    "order_items": (),
+    "shipments": (),
+    "stock_ledger": (),
+    "events": ("id", "state", "kind", "object_id"),
+    "commands": ("id", "kind", "target", "state", "payload"),
+    "changes": (),
 }
+"""The columns of each table that no sum may lose; all of them where none is named."""
 
 
 def sums(store: SqliteStore) -> dict[str, list[tuple[Any, ...]]]:
-    queries = {name: f"{query} ORDER BY 1, 2" for name, query in SUMS.items()}
-    return {name: rows(store.path, query) for name, query in queries.items()}
+    return {name: rows_of(store.path, name, *columns) for name, columns in SUMS.items()}
 
 
 async def test_the_bytes_are_gone_from_the_files(store: SqliteStore) -> None:
@@ -94,11 +97,7 @@ async def test_what_the_database_left_behind_in_the_file_goes_too(
     word: str, store: SqliteStore
 ) -> None:
     await take(store, delivery("orders/create", order(1)))
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as careless:
-        careless.execute("PRAGMA secure_delete=OFF")
-        careless.execute("CREATE TABLE scratch (word)")
-        careless.execute("INSERT INTO scratch VALUES (?)", (word,))
-        careless.execute("DELETE FROM scratch")
+    leave_behind(store.path, word)
     await forget(store)
     assert told_in(store) == []
 
@@ -111,12 +110,11 @@ async def test_every_sum_comes_out_the_same(store: SqliteStore) -> None:
     assert done["erased"] == {
         "customers": 1, "orders": 40, "events": 203, "records": 0, "in quarantine": 1,
     }  # fmt: skip
-    query = "SELECT name, email, phone FROM customers"
-    assert rows(store.path, query) == [(None, None, None)]
-    left = "SELECT json_extract(document, '$.customer.name') FROM orders WHERE id = ?"
-    assert rows(store.path, left, "ord_99") == [("Bela Other",)]
-    audit = "SELECT who, action, detail FROM audit"
-    ((who, action, detail),) = rows(store.path, audit)
+    erased = rows_of(store.path, "customers", "name", "email", "phone")
+    assert erased == [(None, None, None)]
+    (left,) = documents(store.path, "orders", id="ord_99")
+    assert left["customer"]["name"] == "Bela Other"
+    ((who, action, detail),) = rows_of(store.path, "audit", "who", "action", "detail")
     assert (who, action) == ("eve", "forget")
     assert "cus_1 of main: 1 customers, 40 orders" in detail
 
@@ -151,10 +149,14 @@ async def test_what_comes_later_is_redacted(
     await index(store)
     await store.erasure.empty_log()
     assert told_in(store) == []
-    query = "SELECT fulfillment_status, updated_at FROM orders WHERE id = 'ord_1'"
-    assert rows(store.path, query) == [("UNFULFILLED", payloads.instant(9))]
-    marks = "SELECT count(*) FROM events WHERE erased_by = 'forget' AND id > 205"
-    assert rows(store.path, marks) == [(3,)]
+    columns = ("fulfillment_status", "updated_at")
+    (changed,) = rows_of(store.path, "orders", *columns, id="ord_1")
+    assert changed == ("UNFULFILLED", payloads.instant(9))
+    assert len([event for event in erased_events(store) if event > 205]) == 3
+
+
+def erased_events(store: SqliteStore) -> list[int]:
+    return values_of(store.path, "events", "id", erased_by="forget")
 
 
 async def test_events_without_the_erased_customer_are_no_damage(
@@ -169,20 +171,19 @@ async def test_events_without_the_erased_customer_are_no_damage(
         fold_as_demo, Selection(), 0, 9.0, confirming=False
     )
     assert report.problems == ()
-    assert rows(store.path, "SELECT 1 FROM events WHERE erased_by = 'forget'") != []
+    assert erased_events(store) != []
 
 
 async def test_a_sweep_sees_no_difference(store: SqliteStore) -> None:
     await know(store)
     await forget(store)
-    before = rows(store.path, "SELECT * FROM changes")
+    before = rows_of(store.path, "changes")
     body = json.dumps(order(1, at=4)).encode()
     arrival = Arrival("main", "read", "orders/read", payloads.instant(50), b"{}", body)
     await store.inbox.append(arrival)
     await fold_all(store)
-    (last,) = rows(store.path, "SELECT state FROM events ORDER BY id DESC LIMIT 1")
-    assert last == ("duplicate",)
-    assert rows(store.path, "SELECT * FROM changes") == before
+    assert values_of(store.path, "events", "state")[-1] == "duplicate"
+    assert rows_of(store.path, "changes") == before
 
 
 async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
@@ -194,7 +195,7 @@ async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
     await forget(store)
     await take(store, first)
     await store.erasure.empty_log()
-    states = rows(store.path, "SELECT state, erased_by FROM events ORDER BY id")
+    states = rows_of(store.path, "events", "state", "erased_by")
     assert states == [("folded", "forget"), ("duplicate", "forget")]
     assert told_in(store) == []
 
@@ -207,33 +208,23 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
     record = NewRecord("k", json.dumps({"name": NAME}).encode(), raw, "", "f.csv:2")
     bad = NewRecord("bad", None, f"?,{PHONE}", "no order", "f.csv:3")
     await store.records.accept("courier", "main", [record, bad], None, match_none)
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute(
-            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-            " cause, instance, created_at, due_at) VALUES ('c1', 'main', 'fulfill',"
-            " 'ord_1', 'order:ord_1', 'applied', '{}', 'x', 'courier', 'a', 'b')"
-        )
-        connection.execute(
-            "INSERT INTO attempts (command_id, number, started_at, response)"
-            " VALUES ('c1', 1, 'a', ?)",
-            (json.dumps({"data": order(1)}).encode(),),
-        )
-        # As a look kept it that was answered under the same key.
-        answered = {"status": 200, "body": json.dumps({"data": order(1)})}
-        connection.execute(
-            "INSERT INTO resolution_checks"
-            " (command_id, number, at, found, reason, read)"
-            " VALUES ('c1', 1, 'a', 'applied', 'r', ?)",
-            (json.dumps(answered),),
-        )
+    insert_command(store.path, "c1", "fulfill", "ord_1", "applied", instance="courier")
+    first = {"command_id": "c1", "number": 1}
+    shown = json.dumps({"data": order(1)})
+    attempt = {"started_at": "a", "response": shown.encode()}
+    insert(store.path, "attempts", **first, **attempt)
+    # A check that was answered under the same key keeps the whole response.
+    answered = json.dumps({"status": 200, "body": shown})
+    check = {"at": "a", "found": "applied", "reason": "r", "read": answered}
+    insert(store.path, "resolution_checks", **first, **check)
     await forget(store)
     assert told_in(store) == []
-    ((kept,),) = rows(store.path, "SELECT raw FROM records WHERE key = 'k'")
+    kept = value_of(store.path, "records", "raw", key="k")
     assert kept == "1,DHL,T-7,[erased],[erased]"
-    ((answer,),) = rows(store.path, "SELECT response FROM attempts")
-    assert json.loads(answer)["data"]["totals"]["total"] == "2998.00"
-    ((read,),) = rows(store.path, "SELECT read FROM resolution_checks")
-    again = json.loads(json.loads(read)["body"])
+    (attempted,) = command(store.path, "c1").attempts
+    assert json.loads(attempted.response or b"")["data"]["totals"]["total"] == "2998.00"
+    (checked,) = checks(store.path, "c1")
+    again = json.loads(json.loads(checked.read or "")["body"])
     assert again["data"]["totals"]["total"] == "2998.00"
 
 
@@ -242,8 +233,11 @@ async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
     at = await store.passes.begin("main", "full", "customers")
     await store.passes.advance(at, ["cus_1", "cus_2"], {})
     await forget(store)
-    seen = rows(store.path, "SELECT object_id FROM pass_seen")
-    assert seen == [("cus_2",)]
+    seen = [
+        await store.mirror.all_seen("customers", "main", at.pass_id, [id_])
+        for id_ in ("cus_1", "cus_2")
+    ]
+    assert seen == [False, True]
 
 
 async def test_twice_is_once_and_nobody_is_said(store: SqliteStore) -> None:
@@ -266,13 +260,10 @@ async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
 
     async with started_store(tmp_path / "backhaul.db") as store:
         await take(store, delivery("orders/create", order(1)))
-        with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM orders").fetchone()
+        with reading(store.path):
             forgetter = CustomerErasure(store.erasure, Impatient())
             done = await forgetter.erase("main", "cus_1", "eve")
             assert done["left_behind"] == "log"
-            reader.execute("ROLLBACK")
 
 
 def test_to_redact_again_changes_nothing() -> None:
@@ -291,5 +282,4 @@ async def test_somebody_else_who_names_the_person_keeps_an_own_order(
     bodies = [delivery("orders/create", order(1)), delivery("orders/create", theirs)]
     await take(store, *bodies)
     await forget(store)
-    body = "SELECT json_extract(body, '$.data.customer.name') FROM inbox ORDER BY id"
-    assert rows(store.path, body) == [(None,), ("Bela Other",)]
+    assert named_in_events(store) == [None, "Bela Other"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -16,8 +14,10 @@ from backhaul.store.records import NewRecord
 from backhaul.store.sql.operations.retention import COUNT_BATCH
 from backhaul_sdk import Fulfillment, StockLevel
 from scenes.clock import START, VirtualClock
-from scenes.databases import rows, started_store
+from scenes.damaged_rows import insert
+from scenes.databases import started_store
 from scenes.stock_counts import ERP, STORE, House, house, now
+from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 _KEYS = count(1)
-RECORDS = "SELECT key FROM records ORDER BY id"
+
+
+def keys(path: Path) -> list[str]:
+    """Return the keys of the records, in order of arrival."""
+    return values_of(path, "records", "key")
 
 
 async def prune(store: SqliteStore, before: str, slice_seconds: float = 1.0) -> int:
@@ -82,14 +86,10 @@ class Shelf:
 
     def kept(self, *levels: StockLevel) -> list[bool]:
         """Tell of each count whether it is there, the record and all that is of it."""
-        found = {key for (key,) in rows(self.at.path, RECORDS)}
-        orphans = (
-            "SELECT count(*) FROM stock_targets t"
-            " LEFT JOIN records r ON r.command_id = t.id WHERE r.id IS NULL"
-        )
-        assert rows(self.at.path, orphans) == [(0,)]
-        (targets,) = rows(self.at.path, "SELECT count(*) FROM stock_targets")
-        assert targets == (len(found),)
+        found = {*keys(self.at.path)}
+        targets = values_of(self.at.path, "stock_targets", "id")
+        assert {*targets} <= {*values_of(self.at.path, "records", "command_id")}
+        assert len(targets) == len(found)
         return [level.key in found for level in levels]
 
 
@@ -232,12 +232,13 @@ async def test_after_a_restore_nothing_goes_by_which_steps_are_known(
         await shelf.count(10)
         await shelf.count(7)
         await shelf.count(7)
-        with closing(sqlite3.connect(at.path)) as connection, connection:
-            connection.execute(
-                "INSERT INTO adopted_effects"
-                " SELECT store, adjustment_id, 'of before', '{}', at"
-                " FROM stock_ledger WHERE adjustment = -3"
-            )
+        columns = ("store", "adjustment_id", "at")
+        ((name, id_, moment),) = rows_of(
+            at.path, "stock_ledger", *columns, adjustment=-3
+        )
+        adopted = {"store": name, "adjustment_id": id_, "at": moment}
+        made_by = {"command_id": "of before", "evidence": "{}"}
+        insert(at.path, "adopted_effects", **adopted, **made_by)
         assert await prune(at.store, later()) == 0
 
 
@@ -264,7 +265,7 @@ async def test_of_an_unknown_article_only_the_newest_stays(
         assert await prune(store, to_text(START), slice_seconds) == 0
         old = to_text(clock.now() + timedelta(days=1))
         assert await prune(store, old, slice_seconds) == 149
-        assert rows(store.path, RECORDS) == [("parcel",), ("k149",)]
+        assert keys(store.path) == ["parcel", "k149"]
 
 
 async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
@@ -292,7 +293,7 @@ async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
         again = [record("other", other)]
         await store.records.accept("erp", "main", again, None, matcher)
         assert await prune(store, old) == 2
-        assert rows(store.path, RECORDS) == [("other",), ("k2",)]
+        assert keys(store.path) == ["other", "k2"]
 
 
 async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
@@ -312,4 +313,4 @@ async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
             clock.set_back(ahead_seconds)
         await clock.advance(60)
         assert await prune(store, to_text(clock.now())) == 3
-        assert rows(store.path, RECORDS) == [("k3",)]
+        assert keys(store.path) == ["k3"]

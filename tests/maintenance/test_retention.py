@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,19 +15,21 @@ from backhaul.store.inbox import Arrival
 from backhaul.store.operations import Pruned
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down
-from scenes.databases import fold_all, mirror_of, rows, started_store
+from scenes.damaged_rows import overwrite
+from scenes.databases import fold_all, mirror_of, started_store, states
+from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
+    from scenes.stored import Row
 
 
 DAYS = 30
 BEFORE = to_text(START - timedelta(days=DAYS))
 OLD, NEW = timedelta(days=31), timedelta(days=29)
-BODIES = "SELECT id, body != x'', headers != x'', erased_by FROM events ORDER BY id"
 
 
 @pytest.fixture
@@ -58,22 +58,29 @@ async def prune(store: SqliteStore) -> int:
 
 
 def kept(store: SqliteStore) -> dict[int, bool]:
-    return {row[0]: bool(row[1]) for row in rows(store.path, BODIES)}
+    return {
+        id_: body != b"" for id_, body in rows_of(store.path, "events", "id", "body")
+    }
+
+
+def outcomes(store: SqliteStore) -> list[Row]:
+    columns = ("id", "state", "topic", "event_id", "kind", "object_id", "detail")
+    return rows_of(store.path, "events", *columns, "folded_at")
 
 
 async def test_what_is_old_goes_and_what_is_young_stays(store: SqliteStore) -> None:
     await arrive(store, OLD, order(1), order(1), b"{}")
     await arrive(store, NEW, order(2))
     await fold_all(store)
-    before = mirror_of(store.path), rows(store.path, "SELECT * FROM event_outcomes")
+    before = mirror_of(store.path), outcomes(store)
     # The second says nothing new, the third is of no known topic.
     assert await prune(store) == 3
-    assert rows(store.path, BODIES) == [
-        *((id_, 0, 0, "retention") for id_ in (1, 2, 3)),
-        (4, 1, 1, None),
-    ]
-    after = mirror_of(store.path), rows(store.path, "SELECT * FROM event_outcomes")
-    assert after == before
+    *old, young = rows_of(store.path, "events", "id", "body", "headers", "erased_by")
+    assert old == [(id_, b"", b"", "retention") for id_ in (1, 2, 3)]
+    assert young[0] == 4
+    assert b"ord_2" in young[1]
+    assert young[2:] == (b"{}", None)
+    assert (mirror_of(store.path), outcomes(store)) == before
     assert await prune(store) == 0
 
 
@@ -84,8 +91,7 @@ async def test_a_pruned_delivery_that_comes_again_is_known(store: SqliteStore) -
     await prune(store)
     await arrive(store, NEW, body)
     await fold_all(store)
-    states = rows(store.path, "SELECT state FROM events ORDER BY id")
-    assert states == [("folded",), ("duplicate",)]
+    assert states(store.path) == ["folded", "duplicate"]
 
 
 async def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
@@ -99,8 +105,7 @@ async def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
 async def test_what_waits_is_never_pruned(store: SqliteStore) -> None:
     await arrive(store, OLD, order(1), order(2), order(3))
     await fold_all(store)
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE event_outcomes SET state = 'waiting' WHERE id = 2")
+    overwrite(store.path, "event_outcomes", {"state": "waiting"}, id=2)
     assert await prune(store) == 1
     assert kept(store) == {1: False, 2: True, 3: True}
 
@@ -112,13 +117,11 @@ async def test_open_quarantine_keeps_its_body_until_it_is_settled(
     await fold_all(store)
     assert await prune(store) == 199
     assert [id_ for id_, there in kept(store).items() if there] == [2]
-    raw = "SELECT raw FROM quarantine"
-    assert rows(store.path, raw) == [(b"no json",)]
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE quarantine SET state = 'dropped'")
+    assert values_of(store.path, "quarantine", "raw") == [b"no json"]
+    await store.quarantine.drop(1, "kim", "a test of the platform")
     assert await prune(store) == 1
     assert not any(kept(store).values())
-    assert rows(store.path, raw) == [(b"",)]
+    assert values_of(store.path, "quarantine", "raw") == [b""]
 
 
 async def test_a_stretch_of_what_must_stay_does_not_end_it(store: SqliteStore) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +18,9 @@ from backhaul.store.sqlite.full_text import SqliteErasure
 from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none
-from scenes.databases import rows, started_store, take
+from scenes.damaged_rows import leave_behind
+from scenes.databases import started_store, take
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -93,15 +94,6 @@ async def forget(
     return str(done["left_behind"])
 
 
-def leave_behind(path: Path, word: str = NAME) -> None:
-    """Leave a word in an unused part of the file, as SQLite may."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as careless:
-        careless.execute("PRAGMA secure_delete=OFF")
-        careless.execute("CREATE TABLE scratch (word)")
-        careless.execute("INSERT INTO scratch VALUES (?)", (word,))
-        careless.execute("DELETE FROM scratch")
-
-
 def is_told(store: SqliteStore) -> bool:
     kept = b"".join(p.read_bytes() for p in store.path.parent.glob("backhaul.db*"))
     return NAME.encode() in kept or EMAIL.encode() in kept
@@ -111,7 +103,7 @@ def is_told(store: SqliteStore) -> bool:
 async def test_broken_off_anywhere_it_is_finished_when_said_again(
     at: str, store: SqliteStore
 ) -> None:
-    leave_behind(store.path)
+    leave_behind(store.path, NAME)
     async with breaking(store, at) as broken:
         with pytest.raises(Busy):
             await CustomerErasure(broken, SystemClock()).erase("main", "cus_1", "eve")
@@ -121,7 +113,7 @@ async def test_broken_off_anywhere_it_is_finished_when_said_again(
 
 
 async def test_a_large_file_is_written_anew_when_told_to(store: SqliteStore) -> None:
-    leave_behind(store.path)
+    leave_behind(store.path, NAME)
     assert await forget(store, largest_bytes=0) == "file"
     assert await forget(store, largest_bytes=0) == "file"
     assert is_told(store)
@@ -144,11 +136,11 @@ async def test_told_to_write_anew_it_does_not_ask_what_is_left(
 async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
     store: SqliteStore,
 ) -> None:
-    leave_behind(store.path)
+    leave_behind(store.path, NAME)
     async with breaking(store, "rewrite") as full:
         done = await CustomerErasure(full, SystemClock()).erase("main", "cus_1", "eve")
     assert (done["left_behind"], done["texts"]) == ("room", [NAME, EMAIL])
-    assert rows(store.path, "SELECT who, action FROM audit") == [("eve", "forget")]
+    assert rows_of(store.path, "audit", "who", "action") == [("eve", "forget")]
     assert is_told(store)
     assert await forget(store) == ""
     assert not is_told(store)
@@ -157,19 +149,18 @@ async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
 async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
     store: SqliteStore,
 ) -> None:
-    leave_behind(store.path)
+    leave_behind(store.path, NAME)
     async with breaking(store, "stop") as ended:
         with pytest.raises(asyncio.CancelledError):
             await CustomerErasure(ended, SystemClock()).erase("main", "cus_1", "eve")
-    assert rows(store.path, "SELECT who, action FROM audit") == [("eve", "forget")]
+    assert rows_of(store.path, "audit", "who", "action") == [("eve", "forget")]
     assert await forget(store) == ""
     assert not is_told(store)
 
 
 async def test_nothing_is_noted_once_it_is_finished(store: SqliteStore) -> None:
-    query = "SELECT name FROM kv WHERE name LIKE 'forgetting%'"
-    leave_behind(store.path)
+    leave_behind(store.path, NAME)
     await forget(store, largest_bytes=0)
-    assert rows(store.path, query) == [("forgetting main cus_1",)]
+    assert await store.kv.get("forgetting main cus_1") is not None
     await forget(store, rewrite=True)
-    assert rows(store.path, query) == []
+    assert await store.kv.get("forgetting main cus_1") is None

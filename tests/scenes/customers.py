@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
@@ -9,6 +10,7 @@ from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.maintenance.search_indexer import describe
 from backhaul.store.records import Unmatched
 from scenes import payloads
+from scenes.stored import bodies, documents
 
 if TYPE_CHECKING:
     from backhaul.store.matching import MatchReader, WaitingRecord
@@ -78,6 +80,21 @@ def bytes_of(store: SqliteStore) -> bytes:
 def told_in(store: SqliteStore) -> list[str]:
     kept = bytes_of(store)
     return [secret for secret in SECRETS if secret.lower().encode() in kept]
+
+
+def named_in_orders(store: SqliteStore) -> list[str | None]:
+    """Return the customer's name in each order of the mirror."""
+    return [_name(order) for order in documents(store.path, "orders")]
+
+
+def named_in_events(store: SqliteStore) -> list[str | None]:
+    """Return the customer's name in the order of each event."""
+    return [_name(json.loads(body)["data"]) for body in bodies(store.path)]
+
+
+def _name(order: payloads.Document) -> str | None:
+    name: str | None = order["customer"].get("name")
+    return name
 
 
 def match_none(record: WaitingRecord, mirror: MatchReader) -> Unmatched:
