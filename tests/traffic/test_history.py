@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.store import database_at
+from backhaul.store.inbox import Arrival
 from backhaul.store.read_models import EventFilter
 from backhaul.store.sql.inbox.export import WINDOW
 from backhaul.traffic import capture_files
@@ -55,16 +54,9 @@ async def test_what_was_pruned_is_left_out_and_counted(
 
 async def test_what_is_wanted_is_found_however_far_apart(store: SqliteStore) -> None:
     await append(store, [order(1)])
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
-        connection.execute(
-            """
-            WITH RECURSIVE n(i) AS (
-                VALUES (2) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-            INSERT INTO inbox (id, store, kind, topic, received_at, headers, body)
-            SELECT i, 'other', 'delivery', 't', 't', '{}', 'b' FROM n
-            """,
-            (2 * WINDOW,),
-        )
+    other = Arrival("other", "delivery", "t", "t", b"{}", b"b")
+    for future in [store.inbox.append(other) for _ in range(2 * WINDOW - 1)]:
+        await future
     await append(store, [order(2)])
     with database_at(store.path).inbox_export() as history:
         found = list(history.arrivals(EventFilter(store="main")))
@@ -89,9 +81,7 @@ async def test_no_checkpoint_waits_for_whoever_takes_his_time(
     with database_at(store.path).inbox_export() as history:
         arrivals = history.arrivals(EventFilter())
         next(arrivals)
-        with closing(sqlite3.connect(store.path)) as other:
-            (busy, *_) = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    assert not busy
+        assert await store.erasure.empty_log()
 
 
 NAMES = {

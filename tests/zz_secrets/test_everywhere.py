@@ -29,9 +29,9 @@ from scenes.daemon import (
     connected_process,
     in_process,
 )
-from scenes.databases import rows
 from scenes.payloads import envelope, order, signed
 from scenes.reference_process import reference
+from scenes.stored import count
 from scenes.waiting import await_true
 from zz_secrets import planted
 
@@ -136,8 +136,7 @@ def work(scene: Scene, secrets: dict[str, str]) -> None:
         "everybody was refused",
         60,
     )
-    query = "SELECT count(*) FROM events"
-    await_true(lambda: rows(scene.office.database, query)[0][0] > 0, "an event")
+    await_true(lambda: count(scene.office.database, "events"), "an event")
 
 
 def test_every_secret_that_can_be_set_is_a_canary(tmp_path: Path) -> None:
