@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from http.client import HTTPConnection, HTTPException
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from backhaul.store.sqlite.connections import open_writer
+from backhaul.core.clock import SystemClock
+from backhaul.store import open_store
 from bench import machine
 from bench.orders import SECRET, STORE
 from bench.peers import free_port
@@ -91,12 +93,8 @@ class Daemon:
                 secret=SECRET.decode(),
             )
         )
-        if self._platform != ABSENT:
-            return
-        # It met the platform before: only the first start waits for it.
-        with closing(open_writer(self.database)) as connection:
-            mark = (f"facts:{STORE}", _KNOWN)
-            connection.execute("INSERT OR REPLACE INTO kv VALUES (?, ?)", mark)
+        if self._platform == ABSENT:
+            asyncio.run(_remember_platform(self.database))
 
     def _await_ready(self, until: float) -> None:
         rest = threading.Event()
@@ -114,3 +112,11 @@ class Daemon:
             asked.request("GET", "/readyz")
             return asked.getresponse().status == 200
         return False
+
+
+async def _remember_platform(database: Path) -> None:
+    """Store the platform's facts: a daemon that has none waits for the platform."""
+    store = open_store(database, SystemClock())
+    store.start()
+    await store.kv.put(f"facts:{STORE}", _KNOWN)
+    await store.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +11,13 @@ import typer
 import uvloop
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.sqlite.connections import open_reader
+from backhaul.store import database_at
 from backhaul.store.sqlite.opening import open_store
 from bench import machine, orders
 from bench.draining import append, fold_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_LAST = "SELECT max(number) FROM orders"
-_CHANGES = "SELECT count(*) FROM changes"
 
 
 class FoldedMore(msgspec.Struct):
@@ -36,31 +32,26 @@ class FoldedMore(msgspec.Struct):
 
 
 async def _fold(database: Path, count: int, changed: Iterable[int]) -> FoldedMore:
-    last, noted = _asked(database, _LAST), _asked(database, _CHANGES)
-    held = last - orders.FIRST + 1
+    before = database_at(database).row_counts()
+    held = before["orders"]
     store = open_store(database, SystemClock())
     store.start()
     try:
-        await append(store, "orders/create", orders.bodies(count, last + 1))
+        await append(store, "orders/create", orders.bodies(count, orders.FIRST + held))
         new = await fold_all(store)
         await append(store, "orders/updated", orders.changes(changed))
         old = await fold_all(store)
     finally:
         await store.stop()
+    after = database_at(database).row_counts()
     return FoldedMore(
         held,
         new,
         old,
-        _asked(database, _CHANGES) - noted,
-        _asked(database, _LAST) - last,
+        after["changes"] - before["changes"],
+        after["orders"] - held,
         machine.peak_resident_bytes(os.getpid()),
     )
-
-
-def _asked(database: Path, question: str) -> int:
-    with closing(open_reader(database)) as connection:
-        answer: int = connection.execute(question).fetchone()[0]
-    return answer
 
 
 def main(database: str, count: int, first: int, step: int) -> None:

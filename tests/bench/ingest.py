@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from backhaul.store.sqlite.connections import open_reader
+from backhaul.core.clock import from_text
+from backhaul.store import database_at
 from bench import load, machine, orders, servers
 from bench.load import Loaded
 from bench.results import CountsDisagreeError, Rounds, agree
 from bench.serving import Kind
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,15 +31,6 @@ WARMING_SHARE = 10
 """One request in so many more is sent before the clock starts."""
 POLL_SECONDS = 0.05
 STALL_SECONDS = 30
-_COUNTS = """
-    SELECT (SELECT count(*) FROM inbox),
-           (SELECT count(*) FROM event_outcomes WHERE state = 'folded'),
-           (SELECT count(*) FROM orders)
-"""
-_LONGEST_LAG = """
-    SELECT 86400 * max(julianday(o.folded_at) - julianday(i.received_at))
-    FROM inbox i JOIN event_outcomes o ON o.id = i.id
-"""
 
 
 @dataclass(slots=True)
@@ -164,27 +157,25 @@ def _add(rounds: Rounds, before: _Server, ours: _Server, after: _Server) -> None
 def _check(ours: _Server) -> None:
     """Hold the database to what was answered; the server has closed it by now."""
     folded = ours.accepted if ours.kind is Kind.FOLDING else 0
-    kept, outcomes, mirrored = _counts(ours.database)
-    agree("rows in the inbox", ours.accepted, kept)
-    agree("events folded", folded, outcomes)
-    agree("orders in the mirror", folded, mirrored)
-
-
-def _counts(database: Path) -> tuple[int, int, int]:
-    with closing(open_reader(database)) as connection:
-        kept, outcomes, mirrored = connection.execute(_COUNTS).fetchone()
-    return kept, outcomes, mirrored
+    database = database_at(ours.database)
+    kept = database.row_counts()
+    with database.inbox_export() as inbox:
+        outcomes = inbox.outcomes()
+    agree("rows in the inbox", ours.accepted, kept["inbox"])
+    agree("events folded", folded, outcomes.get("folded", 0))
+    agree("orders in the mirror", folded, kept["orders"])
 
 
 def _longest_lag(database: Path) -> float:
-    with closing(open_reader(database)) as connection:
-        seconds: float = connection.execute(_LONGEST_LAG).fetchone()[0]
-    return seconds
+    """Return the most seconds from the arrival of an event to its fold."""
+    times = rows_of(database, "events", "received_at", "folded_at")
+    lags = (from_text(folded) - from_text(arrived) for arrived, folded in times)
+    return max(lags).total_seconds()
 
 
 def _behind(database: Path) -> int:
-    kept, folded, _ = _counts(database)
-    return kept - folded
+    with database_at(database).reader() as reader:
+        return reader.counts().to_fold
 
 
 async def _until_folded(database: Path) -> tuple[int, float]:

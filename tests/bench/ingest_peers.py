@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backhaul.store.sqlite.connections import open_reader
+from backhaul.store import database_at
 from bench import orders, servers
 from bench.peers import MissingError
 from bench.results import agree
@@ -73,9 +73,7 @@ def _database(folder: Path, name: str) -> Path:
 
 
 def _kept(folder: Path) -> int:
-    with closing(open_reader(_database(folder, "ours"))) as connection:
-        rows: int = connection.execute("SELECT count(*) FROM inbox").fetchone()[0]
-    return rows
+    return database_at(_database(folder, "ours")).row_counts()["inbox"]
 
 
 def _requests(name: str, scale: Scale) -> Iterator[bytes]:

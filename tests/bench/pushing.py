@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Annotated
@@ -27,11 +28,12 @@ from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Push
 from backhaul.store.commands import Attempt, Sendable, Transition
 from backhaul.store.matching import Command, NewCommand
+from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.sqlite.opening import open_store
 from bench import machine
-from scenes.databases import rows
 from scenes.processes import memory_bytes
+from scenes.stored import lists
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -126,6 +128,8 @@ async def dispatch(
     await block(store, range(planned, planned + blocked))
     await plan(store, range(planned))
     context = StoreContext(STORE, CLOCK, lambda: 0.5)
+    reached: Counter[str] = Counter()
+    context.signals.state_reached.connect(lambda _, state: reached.update([state]))
     limits, signals = Limits(5.0, 30.0, 5_000_000), context.signals
     transport = Transport(url, KEY, limits, CLOCK, None, signals)
     client = PlatformClient(transport)
@@ -138,16 +142,16 @@ async def dispatch(
         Push(),
         SendSwitch(context, client),
     )
-    done = "SELECT count(*) FROM commands WHERE effect_id IS NOT NULL"
     watch = Stopwatch()
     sending = asyncio.ensure_future(dispatcher.run())
-    await until(lambda: rows(path, done)[0][0] >= wanted, "they are applied", 600)
+    await until(lambda: reached["applied"] >= wanted, "they are applied", 600)
     took = watch.took()
     dispatcher.stop()
     await sending
     await transport.close()
     await store.stop()
-    return took, rows(path, done)[0][0]
+    with lists(path) as reader:
+        return took, reader.count_commands(CommandFilter(state="applied"))
 
 
 async def post(url: str, count: int, limits: httpx.Limits) -> Took:
@@ -190,7 +194,7 @@ async def measure(url: str, directory: str, commands: int, backlog: int) -> Push
     bare = await post(url, commands, CLOSING)
     kept_alive = await post(url, commands, httpx.Limits())
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        push, applied = await dispatch(url, Path(folder, "p.db"), commands, commands)
+        push, of_all = await dispatch(url, Path(folder, "p.db"), commands, commands)
         waiting, of_backlog = await dispatch(
             url, Path(folder, "b.db"), backlog, commands
         )
@@ -199,7 +203,7 @@ async def measure(url: str, directory: str, commands: int, backlog: int) -> Push
             url, Path(folder, "l.db"), commands, commands, backlog // 2
         )
     return Pushed(
-        bare, kept_alive, push, waiting, beside, memory, applied, of_backlog, of_beside
+        bare, kept_alive, push, waiting, beside, memory, of_all, of_backlog, of_beside
     )
 
 

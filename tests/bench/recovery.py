@@ -16,16 +16,15 @@ from bench.daemon import Daemon
 from bench.orders import STORE
 from bench.pushing import plan
 from bench.results import Rounds, agree
-from scenes.databases import rows
+from scenes.stored import lists
 
 if TYPE_CHECKING:
     from bench.results import Scale
 
 SHARE = 2
 """Open commands: so much less than the orders of a fold."""
-OPEN = """
-    SELECT count(*) FROM commands WHERE state IN ('planned', 'sending', 'uncertain')
-"""
+OPEN = ("planned", "sending", "uncertain")
+"""The states of commands that are not resolved."""
 GATES = {"adjust": "9999"}
 
 
@@ -45,8 +44,14 @@ def recovery(scale: Scale) -> Rounds:
             rounds.add("kill to ready", "s", seconds)
             rounds.add("kill to ready, processor time", "s", busy)
             rounds.add("memory when ready", "MB", resident / 1e6)
-            agree("open commands", wanted, rows(daemon.database, OPEN)[0][0])
+            agree("open commands", wanted, _open(daemon.database))
     return rounds
+
+
+def _open(database: Path) -> int:
+    with lists(database) as reader:
+        states = reader.counts().commands
+    return sum(states.get(state, 0) for state in OPEN)
 
 
 async def _plan(database: Path, count: int) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import tempfile
-from contextlib import closing
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -21,6 +19,7 @@ from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
 from backhaul.runtime.signals import StoreContext
+from backhaul.store import database_at
 from backhaul.store.sqlite.opening import open_store
 from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.settings import Settings
@@ -117,8 +116,7 @@ def main(directory: str, count: int) -> None:
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         database = Path(folder, "scans.db")
         ours = uvloop.run(_ours(database, count))
-        with closing(sqlite3.connect(database)) as connection:
-            (kept,) = connection.execute("SELECT count(*) FROM records").fetchone()
+        kept = database_at(database).row_counts()["records"]
     bare = uvloop.run(_bare(count))
     typer.echo(msgspec.json.encode(Scanned(*ours, *bare, kept)).decode())
 
