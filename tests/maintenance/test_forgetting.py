@@ -76,7 +76,7 @@ SUMS = {
     "commands": ("id", "kind", "target", "state", "payload"),
     "changes": (),
 }
-"""The columns of each table that no sum may lose; all of them where none is named."""
+"""The columns of each table that must stay as they are; `()` is all of them."""
 
 
 def sums(store: SqliteStore) -> dict[str, list[tuple[Any, ...]]]:

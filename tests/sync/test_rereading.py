@@ -47,6 +47,7 @@ async def queued(place: Place) -> list[Any]:
     place.clock.set_back(-LONGEST_REST_SECONDS)
     found = await place.store.refetch_queue.next("main", 99)
     place.clock.set_back(LONGEST_REST_SECONDS)
+    assert len(found) == queue_length(place)
     return [(row.kind, row.object_id, row.asks, row.failures) for row in found]
 
 
