@@ -292,7 +292,7 @@ async def test_an_order_that_changes_wakes_what_waits_for_it(
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     for id_ in ("ord_1", "ord_2"):
-        held = {"held": 1, "instance": "courier"}
+        held = {"hold_reason": "order", "instance": "courier"}
         insert_command(store.path, id_, "fulfill", id_, "planned", **held)
     await take(store, envelope("orders/updated", payloads.order(at=2)))
     assert sorted(rows_of(store.path, "commands", "lane", "hold_reason")) == [
