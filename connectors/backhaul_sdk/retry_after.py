@@ -12,7 +12,7 @@ import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from backhaul_sdk.times import parse_time
+from backhaul_sdk.fields import parse_time
 
 LONGEST_PLAUSIBLE_SECONDS = 86_400.0
 """A longer wait is taken for a mistake."""

@@ -258,6 +258,40 @@ async def test_a_bad_event_of_a_message_stops_no_good_one() -> None:
     assert kept == [odd, "odd"], "each alone, and once"
 
 
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [
+        ("2025-12-31T08:00:00+01:00", "2025-12-31T07:00:00Z"),
+        ("31-12-2025 08:00:00", None),
+        ("2025-12-31", None),
+        (None, None),
+    ],
+)
+async def test_a_listed_parcel_has_its_exact_time_or_none(
+    written: str | None, at: str | None
+) -> None:
+    message = sendcloud(1, date_updated=written)
+    del message["timestamp"], message["carrier_status_change_timestamp"]
+    desk = Desk("sendcloud")
+    await desk.send(message)
+    (record,) = desk.records()
+    assert isinstance(record, Tracking)
+    assert record.at == at
+
+
+@pytest.mark.parametrize("vendor", MESSAGES)
+async def test_a_field_that_cannot_be_read_sets_the_event_aside(vendor: str) -> None:
+    desk, message = Desk(vendor), MESSAGES[vendor](1)
+    parcel = message.get("result") or message.get("msg") or message.get("parcel")
+    names = ("tracking_code", "tracking_number")
+    told = message if parcel is None else parcel
+    name = next(each for each in names if each in told)
+    told[name] = "7.94658E+11"
+    await desk.send(message)
+    assert desk.records() == []
+    assert ["digits are lost" in reason for reason in desk.reasons()] == [True]
+
+
 async def test_what_was_not_kept_is_not_acknowledged() -> None:
     async def full(record: Record | Bad) -> Receipt:
         raise OSError("the disk is full")

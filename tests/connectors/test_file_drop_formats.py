@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.cells import whole_number
 from backhaul_sdk import Cancellation, Fulfillment, StockAdjustment, StockLevel
-from backhaul_sdk.fields import Unusable
+from backhaul_sdk.fields import Unusable, whole_number
 from connectors.dropping import CANCELLATIONS, FULFILLMENTS, STOCK_DELTAS, Drop
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ async def test_a_stock_level_row(drop: Drop) -> None:
             "LS-S,1.000,",
             'separates thousands, the number is 1000: set decimal = ","',
         ),
-        ("LS-S,1,soon", "as of is not a date: 'soon'"),
+        ("LS-S,1,soon", "as of is not a time: 'soon'"),
         (",1,", "the sku is empty"),
     ],
 )

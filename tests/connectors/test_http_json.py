@@ -150,9 +150,9 @@ def test_each_kind_of_record_is_made() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "item", "said"),
     [
-        ("fulfillment", {"order": "o"}, {"id": 1}, "no order"),
-        ("fulfillment", {"order": "o"}, {"o": 1}, "no key"),
-        ("fulfillment", {"order": "o"}, "text", "no key"),
+        ("fulfillment", {"order": "o"}, {"id": 1}, "the order is empty"),
+        ("fulfillment", {"order": "o"}, {"o": 1}, "the key is empty"),
+        ("fulfillment", {"order": "o"}, "text", "the key is empty"),
         ("fulfillment", {"order": "o"}, {"id": 1, "o": 4.5}, "text or a whole"),
         ("fulfillment", {"order": "o"}, {"id": 1, "o": "a\0b"}, "control"),
         ("fulfillment", {"order": "abs(o)"}, {"id": 1, "o": "x"}, "cannot be applied"),

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.courier.parsing import TrackingEvent
-from backhaul_connectors.courier.records import records_of
-from backhaul_connectors.courier.settings import Settings as Couriers
 from backhaul_connectors.scanner.actions import normalized
 from backhaul_connectors.scanner.scan import scan_of
-from backhaul_connectors.tryton.reader import _carrier, _tracking_number
 from backhaul_sdk import Bad, Fulfillment, StockLevel, Tracking
 from connectors.dropping import FULFILLMENTS, Drop
+from connectors.reading_paths import courier_event, tryton_shipment
 from connectors.spreadsheets import workbook
 from connectors.test_values import document, row
 
@@ -145,21 +142,16 @@ def test_a_scan_and_a_shipment_of_tryton_leave_without_it(word: str) -> None:
     told = {"code": "1", "trackingCompany": word, "trackingNumber": word}
     scan = normalized(scan_of(told, "dock", ""))
     assert (scan.tracking_company, scan.tracking_number) == (None, None)
-    assert _carrier({"carrier.": {"party.": {"name": word}}}) is None
-    assert _tracking_number(word) is None
+    shipment = tryton_shipment(carrier=word, tracking=word)
+    assert isinstance(shipment, Fulfillment)
+    assert (shipment.tracking_company, shipment.tracking_number) == (None, None)
 
 
 @pytest.mark.parametrize("word", NOTHING)
 def test_news_of_a_courier_name_no_placeholder(word: str) -> None:
-    told = {"vendor": "generic", "ship": "order", "secrets": ["s" * 16]}
-    settings = Couriers.model_validate(told)
-    known = TrackingEvent(
-        key="", tracking_number="JD1", word="in_transit", company=word
-    )
-    (tracking,) = records_of(settings, known, "{}")
+    (tracking,) = courier_event(carrier=word, order=word)
     assert isinstance(tracking, Tracking)
     assert tracking.tracking_company is None
-    event = TrackingEvent(key="", tracking_number=word, word="in_transit", order="1")
-    (bad,) = records_of(settings, event, "{}")
+    (bad,) = courier_event(tracking_number=word, order="1")
     assert isinstance(bad, Bad)
     assert "the tracking number is empty" in bad.reason

@@ -109,7 +109,7 @@ async def test_receive_adds_to_stock(
         ({"mode": "pack", "code": "1", "sequence": True}, "sequence must be"),
         ({"mode": "pack", "code": "1", "sequence": [1]}, "sequence must be"),
         ({"mode": "pack", "code": "1", "at": "yesterday"}, "at is not a time"),
-        ({"mode": "pack", "code": "1", "at": "2026-03-31T14:05"}, "its time zone"),
+        ({"mode": "pack", "code": "1", "at": "2026-03-31T14:05"}, "no time zone"),
         (
             {"mode": "pack", "code": "1", "device": "belt"},
             "this device is dock, not belt",

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import from_text
-from backhaul_connectors.courier.parsing import moment as courier_moment
-from backhaul_connectors.http_json.parsing import moment as document_moment
-from backhaul_connectors.scanner.scan import ScanRefused, scan_of
-from backhaul_connectors.sql.values import earlier, is_long_before
-from backhaul_connectors.sql.values import moment as table_moment
+from backhaul_connectors.sql.values import earlier, is_long_before, latest
 from backhaul_sdk import StockLevel
 from backhaul_sdk.fields import Unusable
+from connectors import reading_paths as paths
 from connectors.dropping import Drop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Any
 
 WRITTEN = [
     ("2026-03-31t14:05:06z", "2026-03-31T14:05:06.000Z"),
@@ -47,23 +45,20 @@ NO_TIMES = [
 ]
 
 
-def of_a_scan(text: str) -> str:
-    found = scan_of({"code": "1", "at": text}, "dock", "").at
-    assert found is not None
-    return found
+def of_a_cursor(_: str, text: str) -> str | paths.Refused:
+    """Return the time of a row in the order in which tables are read."""
+    try:
+        return latest(text, UTC, "changed_at").isoformat()
+    except Unusable as error:
+        return paths.Refused(str(error))
 
 
-def of_a_courier(text: str) -> str:
-    if (found := courier_moment(text)) is None:
-        raise Unusable(f"{text!r} is not a time")
-    return found
-
-
-READERS: dict[str, Callable[[str], str]] = {
-    "http_json": lambda text: document_moment(text, "at"),
-    "sql": lambda text: table_moment(text, UTC, "at").isoformat(),
-    "scanner": of_a_scan,
-    "courier": of_a_courier,
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "http_json": paths.of_page,
+    "sql": paths.of_table,
+    "sql cursor": of_a_cursor,
+    "scanner": paths.of_scan,
+    "courier": paths.of_courier,
 }
 
 
@@ -75,14 +70,15 @@ def same_moment(found: str, moment: str) -> bool:
 @pytest.mark.parametrize("connector", READERS)
 @pytest.mark.parametrize(("text", "moment"), WRITTEN)
 def test_a_connector_reads_the_time(connector: str, text: str, moment: str) -> None:
-    assert same_moment(READERS[connector](text), moment)
+    assert same_moment(READERS[connector]("as_of", text), moment)
 
 
 @pytest.mark.parametrize("connector", READERS)
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_a_connector_refuses_what_is_no_time(connector: str, text: str) -> None:
-    with pytest.raises((Unusable, ScanRefused), match="is not a time"):
-        READERS[connector](text)
+    refused = READERS[connector]("as_of", text)
+    assert isinstance(refused, paths.Refused)
+    assert "is not a time" in refused.reason
 
 
 async def test_a_file_has_times_of_every_spelling(tmp_path: Path) -> None:

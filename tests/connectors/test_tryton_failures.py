@@ -173,7 +173,7 @@ async def test_after_too_many_logins_none_is_tried_for_a_while(
 
 
 @pytest.mark.parametrize(
-    "quantity", [0.5, 1e999, float("nan"), True, "x", Decimal("0.5")]
+    "quantity", [None, 0.5, 1e999, float("nan"), True, "x", Decimal("0.5")]
 )
 def test_what_is_no_number_of_pieces_is_set_aside(quantity: Any) -> None:
     row = {"id": 1, "code": "LS-S", "quantity": quantity}

@@ -12,9 +12,9 @@ import pytest
 from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.sql.parsing import ParsingRules, RowOrigin, record_of
-from backhaul_connectors.sql.settings import zone
 from backhaul_connectors.tryton.reader import _level
 from backhaul_sdk import Bad, Fulfillment, StockAdjustment, StockLevel
+from backhaul_sdk.fields import zone_named
 from connectors.dropping import STOCK_DELTAS, Drop
 from connectors.spreadsheets import workbook
 
@@ -203,7 +203,7 @@ def test_a_reason_map_names_reasons_of_the_platform(drop: Drop) -> None:
 
 def row(kind: str, rules: ParsingRules | None = None, **values: Any) -> Record | Bad:
     """Return what a row of a table becomes."""
-    berlin = zone("Europe/Berlin")
+    berlin = zone_named("Europe/Berlin")
     changed = datetime(2026, 4, 1, tzinfo=UTC)
     return record_of(
         kind, values, RowOrigin("t", 1, changed, berlin, NOW, rules or ParsingRules())
@@ -343,3 +343,12 @@ def test_reasons_of_a_table_or_document_are_mapped() -> None:
     unknown = row("stock_deltas", adjustment=-1, **members)
     assert isinstance(unknown, Bad)
     assert "use CORRECTION" in unknown.reason
+
+
+def test_a_journal_of_counts_has_no_other_time_than_its_own() -> None:
+    told = {"sku": "A", "quantity": 1, "as_of": None}
+    id_ = 1_767_225_600
+    origin = RowOrigin("t", id_, id_, zone_named("UTC"), NOW, in_order=True)
+    found = record_of("stock_levels", told, origin)
+    assert isinstance(found, Bad)
+    assert found.reason.startswith("as of is empty")

@@ -50,9 +50,8 @@ from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
 from backhaul_sdk.contract import nothing_known
-from backhaul_sdk.fields import Unusable, reason_of
+from backhaul_sdk.fields import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
-from backhaul_sdk.times import rfc3339
 from connectors import couriers
 from fuzzing.targets import Target, as_json, as_text, lines_of
 

@@ -1,12 +1,10 @@
-"""Fields as people and programs write them: identifiers, numbers, words and times."""
+"""Fields as people and programs write them: identifiers, keys, numbers and words."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -15,19 +13,18 @@ from hypothesis import strategies as st
 from backhaul_sdk.fields import (
     Unusable,
     identifier,
+    key,
     label,
     plain,
     reason,
+    whole_number,
+    word,
     yes_or_no,
 )
-from backhaul_sdk.quantities import whole_number
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
-from backhaul_sdk.times import day_alone, day_start, in_zone
 
 NUMBER = "794658123456"
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u202a\u2066\u034f\ufe0f\u3164"
-EARLIEST = datetime.fromisoformat("2020-01-01")
-BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +218,7 @@ def test_lost_digits_are_named_for_what_they_are(
         (True, "must be a text or a whole number"),
         (2.5, "must be a text or a whole number, not 2.5"),
         (float("inf"), "must be a text or a whole number"),
-        (b"JD", "must be a text or a whole number"),
+        (b"JD", "the tracking number holds bytes that are not UTF-8 text: x'4a44'"),
         ({"a": 1}, "must be a text or a whole number"),
     ],
 )
@@ -375,48 +372,38 @@ def test_a_reason_is_mapped_or_refused_with_the_valid_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("local", "said"),
+    ("value", "text"),
     [
-        ("2026-10-25T02:00", "exists twice"),
-        ("2026-10-25T02:30", "exists twice"),
-        ("2026-10-25T02:59:59", "exists twice"),
-        ("2026-03-29T02:00", "does not exist"),
-        ("2026-03-29T02:30", "does not exist"),
-        ("2026-03-29T02:59:59", "does not exist"),
+        *((7, "7"), (7.0, "7"), (" a-1\u200b", "a-1"), ("10.0", "10.0")),
+        *(("'5", "'5"), ("", ""), (None, ""), ("n/a", ""), ("1234567890123450",) * 2),
     ],
 )
-def test_a_time_of_the_hour_when_clocks_change_is_refused(
-    local: str, said: str
-) -> None:
-    with pytest.raises(Unusable, match=f"as of .* {said} in Europe/Berlin"):
-        in_zone(datetime.fromisoformat(local), BERLIN, "as of")
+def test_a_key_is_kept_as_written(value: object, text: str) -> None:
+    assert key(value) == text
 
 
-@given(
-    st.datetimes(EARLIEST, EARLIEST.replace(year=2035)),
-    st.sampled_from(
-        ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"]
-    ),
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("NULL", "the key is empty: 'NULL' stands for no value"),
+        (None, "the key is empty"),
+        (0.5, "the key must be a text or a whole number, not 0.5"),
+        (True, "the key must be a text or a whole number"),
+        (1e20, "digits are lost"),
+        ("1.2E+20", "digits are lost"),
+        ("a\nb", "control character"),
+    ],
 )
-def test_a_local_time_is_exact_or_refused(local: datetime, name: str) -> None:
-    zone = ZoneInfo(name)
-    moments = {local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
-    try:
-        found = in_zone(local, zone, "as of")
-    except Unusable:
-        assert len(moments) == 2
-        return
-    assert moments == {found.astimezone(UTC)}
-    assert found.replace(tzinfo=None) == local
+def test_a_key_that_several_rows_may_have_is_refused(value: object, said: str) -> None:
+    with pytest.raises(Unusable, match=re.escape(said)):
+        key(value, required=True)
 
 
-def test_a_day_alone_and_its_first_moment() -> None:
-    assert day_alone("2026-03-31") == date(2026, 3, 31) == day_alone(date(2026, 3, 31))
-    midnight = datetime.fromisoformat("2026-03-31")
-    assert day_alone("2026-03-31T00:00") is day_alone(midnight) is None
-    assert day_alone(20260331) is day_alone("today") is None
-    assert day_start(date(2026, 3, 31), BERLIN).isoformat() == (
-        "2026-03-31T00:00:00+02:00"
+def test_a_word_is_kept_and_may_be_a_placeholder() -> None:
+    assert (word(" In transit ", "status"), word("n/a", "status")) == (
+        "In transit",
+        "n/a",
     )
-    cairo = day_start(date(2024, 4, 26), ZoneInfo("Africa/Cairo"))
-    assert cairo.astimezone(UTC) == datetime(2024, 4, 25, 22, tzinfo=UTC)
+    for nothing in (None, "", " "):
+        with pytest.raises(Unusable, match="the status is empty"):
+            word(nothing, "status")

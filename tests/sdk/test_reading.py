@@ -14,9 +14,8 @@ from backhaul_connectors.file_drop.cursor import FileCursor as Files
 from backhaul_connectors.http_json.pagination import positions_of
 from backhaul_connectors.sql.cursor import SqlCursor as Tables
 from backhaul_connectors.tryton.reader import TrytonCursor as Shipments
-from backhaul_sdk.fields import Unusable, reason_of
+from backhaul_sdk.fields import Unusable, parse_time, reason_of, rfc3339
 from backhaul_sdk.records import STOCK_REASONS
-from backhaul_sdk.times import parse_time, rfc3339
 
 
 @pytest.mark.parametrize("text", ["STOCK_COUNT", "stock count", "Stock-Count"])

@@ -17,7 +17,6 @@ from backhaul_connectors.courier.parsing import (
     digest_of,
     event_of,
     events_of,
-    find,
 )
 from backhaul_connectors.courier.polling import SeenStatuses, pages, read
 from backhaul_connectors.courier.records import bad, raw_of, records_of
@@ -34,6 +33,7 @@ from backhaul_sdk import (
 from backhaul_sdk.calls import Caller, CallFailed, NotJson, read_json
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.fields import Unusable
+from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import jmespath
-from jmespath.exceptions import JMESPathError
 from msgspec import Struct
-from msgspec.structs import replace
 
-from backhaul_sdk.fields import Unusable, plain
-from backhaul_sdk.times import parse_time, rfc3339
+from backhaul_sdk import fields
+from backhaul_sdk.fields import Unusable
+from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from backhaul_connectors.courier.settings import Settings
 
-MILLISECONDS_SINCE = 100_000_000_000
-"""A larger number of seconds is in milliseconds."""
+SENDCLOUD_TIME = "%d-%m-%Y %H:%M:%S"
+"""How Sendcloud writes the times of its list, without a zone."""
 
 
 class TrackingEvent(Struct, frozen=True, kw_only=True):
@@ -71,24 +67,24 @@ def event_of(settings: Settings, row: Any) -> TrackingEvent | UnreadableEvent:
 
 def _easypost(settings: Settings, message: Any) -> list[TrackingEvent]:
     result = _member(message, "result")
-    kind = _text(message, "description") or ""
+    kind = str(_member(message, "description"))
     if not isinstance(result, dict) or not kind.startswith(("tracker.", "shipment.")):
         return []
-    return [easypost_row(settings, result, _text(message, "id") or "")]
+    return [easypost_row(settings, result, _member(message, "id"))]
 
 
-def easypost_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
+def easypost_row(settings: Settings, row: Any, key: Any = None) -> TrackingEvent:
     """Parse a Tracker or a Shipment."""
     details = _member(row, "tracking_details")
     last = details[-1] if isinstance(details, list) and details else {}
     rate = _member(row, "selected_rate")
-    return TrackingEvent(
+    return _event(
         key=key,
-        tracking_number=_required(row, "tracking_code"),
-        word=_required(row, "status"),
-        at=moment(_member(last, "datetime") or _member(row, "updated_at")),
-        company=_text(row, "carrier") or _text(rate, "carrier"),
-        order=_text(row, "reference"),
+        number=_member(row, "tracking_code"),
+        word=_member(row, "status"),
+        times=[_member(last, "datetime"), _member(row, "updated_at")],
+        company=_member(row, "carrier") or _member(rate, "carrier"),
+        order=_member(row, "reference"),
     )
 
 
@@ -96,22 +92,20 @@ def _aftership(settings: Settings, message: Any) -> list[TrackingEvent]:
     row = _member(message, "msg")
     if _member(message, "event") != "tracking_update" or not isinstance(row, dict):
         return []
-    event = aftership_row(settings, row, _text(message, "event_id") or "")
-    return [event]
+    return [aftership_row(settings, row, _member(message, "event_id"))]
 
 
-def aftership_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
+def aftership_row(settings: Settings, row: Any, key: Any = None) -> TrackingEvent:
     """Parse a tracking."""
     points = _member(row, "checkpoints")
     last = points[-1] if isinstance(points, list) and points else {}
-    checked = moment(_member(last, "checkpoint_time"))
-    return TrackingEvent(
+    return _event(
         key=key,
-        tracking_number=_required(row, "tracking_number"),
-        word=_required(row, "tag"),
-        at=checked or moment(_member(row, "updated_at")),
-        company=_text(row, "slug"),
-        order=_text(row, "order_number") or _text(row, "order_id"),
+        number=_member(row, "tracking_number"),
+        word=_member(row, "tag"),
+        times=[_member(last, "checkpoint_time"), _member(row, "updated_at")],
+        company=_member(row, "slug"),
+        order=_member(row, "order_number") or _member(row, "order_id"),
         comes_back=_member(row, "return_to_sender") is True,
     )
 
@@ -120,23 +114,25 @@ def _sendcloud(settings: Settings, message: Any) -> list[TrackingEvent]:
     parcel = _member(message, "parcel")
     if _member(message, "action") != "parcel_status_changed" or not parcel:
         return []
-    time = _text(message, "timestamp") or ""
-    said = _text(_member(parcel, "status"), "message") or ""
-    key = ":".join([_text(parcel, "id") or "", said, time])
-    row = sendcloud_row(settings, parcel, key if time else "")
+    sent, status = _member(message, "timestamp"), _member(parcel, "status")
+    parts = (_member(parcel, "id"), _member(status, "message"), sent)
+    key = ":".join(map(fields.key, parts)) if sent else None
     changed = _member(message, "carrier_status_change_timestamp")
-    return [_at(row, moment(changed) or moment(_member(message, "timestamp")))]
+    return [sendcloud_row(settings, parcel, key, changed, sent)]
 
 
-def sendcloud_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
-    """Parse a parcel."""
-    return TrackingEvent(
+def sendcloud_row(
+    settings: Settings, row: Any, key: Any = None, *times: Any
+) -> TrackingEvent:
+    """Parse a parcel; `times` come before its own."""
+    return _event(
         key=key,
-        tracking_number=_required(row, "tracking_number"),
-        word=_required(_member(row, "status"), "message"),
-        at=moment(_member(row, "date_updated")),
-        company=_text(_member(row, "carrier"), "code"),
-        order=_text(row, "order_number"),
+        number=_member(row, "tracking_number"),
+        word=_member(_member(row, "status"), "message"),
+        times=[*times, _member(row, "date_updated")],
+        date_format=SENDCLOUD_TIME,
+        company=_member(_member(row, "carrier"), "code"),
+        order=_member(row, "order_number"),
         lines=_member(row, "parcel_items") or None,
         comes_back=_member(row, "is_return") is True,
     )
@@ -151,23 +147,47 @@ def _generic(settings: Settings, message: Any) -> list[TrackingEvent | Unreadabl
     return [event_of(settings, row) for row in rows]
 
 
-def generic_row(settings: Settings, row: Any, key: str = "") -> TrackingEvent:
+def generic_row(settings: Settings, row: Any) -> TrackingEvent:
     """Parse an event whose members the settings locate."""
     where = settings.events
-    found = {
-        name: _plain(find(getattr(where, name), row))
-        for name in ("key", "tracking_number", "status", "tracking_company", "order")
-    }
-    if not found["tracking_number"] or not found["status"]:
-        raise Unusable("an event has no tracking number, or no status")
-    return TrackingEvent(
-        key=found["key"] or key,
-        tracking_number=found["tracking_number"],
-        word=found["status"],
-        at=moment(find(where.at, row)),
-        company=found["tracking_company"],
-        order=found["order"],
+    return _event(
+        key=find(where.key, row),
+        number=find(where.tracking_number, row),
+        word=find(where.status, row),
+        times=[find(where.at, row)],
+        company=find(where.tracking_company, row),
+        order=find(where.order, row),
         lines=find(where.lines, row),
+    )
+
+
+def _event(
+    *,
+    key: Any,
+    number: Any,
+    word: Any,
+    times: Sequence[Any],
+    company: Any,
+    order: Any,
+    date_format: str | None = None,
+    lines: Any = None,
+    comes_back: bool = False,
+) -> TrackingEvent:
+    """Return the event of these members; the first exact one of `times` counts."""
+    exact = (
+        fields.moment_if_exact(each, "at", date_format=date_format) for each in times
+    )
+    return TrackingEvent(
+        key=fields.key(key),
+        tracking_number=fields.identifier(
+            number, "tracking number", is_text=True, required=True
+        ),
+        word=fields.word(word, "status"),
+        at=next(filter(None, exact), None),
+        company=fields.label(company, "tracking company") or None,
+        order=fields.identifier(order, "order", is_text=True) or None,
+        lines=lines,
+        comes_back=comes_back,
     )
 
 
@@ -187,66 +207,11 @@ ROWS: Mapping[str, Callable[[Settings, Any], TrackingEvent]] = {
 }
 
 
-def find(expression: str, document: Any) -> Any:
-    """Return the value at a path of a document. Raises Unusable."""
-    try:
-        return _compiled(expression)(document)
-    except JMESPathError as error:
-        raise Unusable(
-            f"the expression {expression} cannot be applied: {error}"
-        ) from None
-
-
-@lru_cache(maxsize=64)
-def _compiled(expression: str) -> Any:
-    return jmespath.compile(expression).search
-
-
-def moment(value: Any) -> str | None:
-    """Return a time in UTC; None for no time, and for a time without a zone.
-
-    Seconds and milliseconds since 1970 are times too.
-    """
-    try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            seconds = value / 1000 if value >= MILLISECONDS_SINCE else value
-            found = datetime.fromtimestamp(seconds, UTC)
-        else:
-            found = parse_time(str(value))
-        if found.tzinfo is None:
-            return None
-        return rfc3339(found)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def digest_of(message: Any) -> str:
     """Return a short digest of a message, the same for equal messages."""
     text = json.dumps(message, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _at(event: TrackingEvent, at: str | None) -> TrackingEvent:
-    return replace(event, at=at or event.at)
-
-
 def _member(document: Any, name: str) -> Any:
     return document.get(name) if isinstance(document, dict) else None
-
-
-def _text(document: Any, name: str) -> str | None:
-    return _plain(_member(document, name))
-
-
-def _plain(value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
-    text = plain(str(value))
-    return text if text and len(text) <= 200 and text.isprintable() else None
-
-
-def _required(document: Any, name: str) -> str:
-    text = _text(document, name)
-    if text is None:
-        raise Unusable(f"{name} is missing or not a text")
-    return text

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from yarl import URL
 
-from backhaul_connectors.courier.parsing import find, moment
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.calls import CallFailed
-from backhaul_sdk.fields import UNREADABLE
+from backhaul_sdk.fields import UNREADABLE, rfc3339
+from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -141,7 +141,7 @@ def _first(
         since = now - LOOKING_BACK_SECONDS
     query = dict(listing.query)
     if listing.since:
-        query[listing.since] = moment(datetime.fromtimestamp(since, UTC)) or ""
+        query[listing.since] = rfc3339(datetime.fromtimestamp(since, UTC))
     return URL(settings.base_url + listing.path).update_query(query)
 
 

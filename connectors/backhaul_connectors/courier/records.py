@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from backhaul_connectors.courier.parsing import UnreadableEvent, digest_of
 from backhaul_sdk import Bad, Fulfillment, Line, Tracking
-from backhaul_sdk.fields import Unusable, is_placeholder, missing, plain
-from backhaul_sdk.quantities import shipped_units
+from backhaul_sdk.fields import Unusable, article, shipped_units
 from backhaul_sdk.records import TRACKING_STATUSES
 
 if TYPE_CHECKING:
@@ -112,10 +109,6 @@ def records_of(
         name = digest_of(event.row)
         return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
     locator = f"{settings.vendor} {event.tracking_number}"
-    if is_placeholder(event.tracking_number):
-        said = missing(event.tracking_number, "tracking number")
-        return [bad(raw, said, digest_of(raw), locator)]
-    event = replace(event, company=_named(event.company), order=_named(event.order))
     status = _status(settings, event)
     if status is None:
         return [
@@ -140,10 +133,6 @@ def records_of(
         raw=raw[:MOST_RAW],
     )
     return [*_shipment(settings, event, status, raw, locator), tracking]
-
-
-def _named(text: str | None) -> str | None:
-    return None if text is None or is_placeholder(text) else text
 
 
 def bad(raw: str, reason: str, name: str, locator: str) -> Bad:
@@ -207,14 +196,14 @@ def _lines(found: Any) -> tuple[Line, ...]:
 
 
 def _line(found: Any) -> Line:
-    sku = found.get("sku") if isinstance(found, dict) else None
-    is_named = isinstance(sku, str | int) and not isinstance(sku, bool)
-    if not is_named or is_placeholder(plain(str(sku))):
+    line = found if isinstance(found, dict) else {}
+    sku = article(line.get("sku"), is_text=True)
+    if not sku:
         raise Unusable(
             "a line of the parcel has no sku, so it is unknown what was shipped"
         )
-    quantity = shipped_units(found.get("quantity", 1), decimal="system")
-    return Line(sku=str(sku).strip(), quantity=quantity)
+    quantity = shipped_units(line.get("quantity", 1), decimal="system")
+    return Line(sku=sku, quantity=quantity)
 
 
 def raw_of(message: Any) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-import jmespath
-from jmespath.exceptions import JMESPathError
 from pydantic import (
-    AfterValidator,
     BaseModel,
     Field,
     SecretStr,
@@ -17,6 +14,7 @@ from pydantic import (
 
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import STRICT
+from backhaul_sdk.json_paths import Expression
 from backhaul_sdk.records import TRACKING_STATUSES
 
 FEWEST_CHARACTERS = 8
@@ -26,17 +24,6 @@ API_URLS = {
     "sendcloud": "https://panel.sendcloud.sc",
     "generic": "",
 }
-
-
-def _expression(text: str) -> str:
-    try:
-        jmespath.compile(text)
-    except JMESPathError:
-        raise ValueError(f"{text!r} is not a JMESPath expression") from None
-    return text
-
-
-Expression = Annotated[str, AfterValidator(_expression)]
 
 
 class Signature(BaseModel):

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
 from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from backhaul_connectors.file_drop.cells import yes_or_no
 from backhaul_sdk.contract import STRICT
-from backhaul_sdk.fields import Unusable, reason_of
+from backhaul_sdk.fields import Unusable, reason_of, yes_or_no
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -386,7 +385,7 @@ class StockLevelColumns(Columns):
 
 def _restock(text: str) -> str:
     try:
-        yes_or_no(text or "no")
+        yes_or_no(text or "no", "restock")
     except Unusable as error:
         raise ValueError(str(error)) from None
     return text

@@ -43,8 +43,8 @@ from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings, meanings
 from backhaul_sdk import Bad, Batch, Capability, Connector, FullList, Rejected, Spec
 from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.fields import rfc3339
 from backhaul_sdk.files import in_thread
-from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

@@ -15,7 +15,7 @@ from msgspec import Struct
 from backhaul_connectors.file_drop.csv_reader import shown
 from backhaul_connectors.file_drop.shipments import OrderIndex
 from backhaul_sdk import CheckFailed
-from backhaul_sdk.times import rfc3339
+from backhaul_sdk.fields import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from backhaul_connectors.file_drop.cells import (
-    day,
-    identifier,
-    key_of,
-    moment,
-    number,
-    same,
-    whole_number,
-    yes_or_no,
-)
+from backhaul_connectors.file_drop.cells import identifier, key_of, number, same
 from backhaul_connectors.file_drop.columns import SYNONYMS, column_of
-from backhaul_connectors.file_drop.settings import zone
 from backhaul_connectors.file_drop.shipments import ShipmentRow
 from backhaul_connectors.file_drop.stock_list import LevelRow, article_of
-from backhaul_sdk import Cancellation, Line, StockAdjustment
-from backhaul_sdk.fields import Unusable, reason, without_text_mark
-from backhaul_sdk.quantities import shipped_units, stock_change, stock_of
+from backhaul_sdk import Cancellation, Line, StockAdjustment, fields
+from backhaul_sdk.fields import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -36,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.columns import Column, RowFilter
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
-    from backhaul_sdk.quantities import DecimalSign
+    from backhaul_sdk.fields import DecimalSign
 
 NO_ARTICLE_NAMED = (
     "the sku is {!r}, which stands for no value, so it is unknown what was shipped; "
@@ -91,7 +80,7 @@ def file_kinds(settings: Settings) -> tuple[FileKind, ...]:
         for number, name in enumerate(settings.key_columns)
     }
     conventions = Conventions(
-        zone=zone(settings.timezone),
+        zone=fields.zone_named(settings.timezone),
         date_format=settings.date_format,
         decimal=settings.decimal,
         named=tuple(keys),
@@ -200,7 +189,7 @@ def fulfillment(how: Conventions, cells: Cells) -> ShipmentRow:
         tracking_company=identifier(cells, "tracking_company", required=False) or None,
         tracking_number=identifier(cells, "tracking_number", required=False) or None,
         line=_line(how, cells),
-        shipped_at=moment(cells, "shipped_at", how.zone, how.date_format),
+        shipped_at=_moment(how, cells, "shipped_at"),
         named=tuple(*_named(how, cells)),
     )
 
@@ -208,7 +197,7 @@ def fulfillment(how: Conventions, cells: Cells) -> ShipmentRow:
 def _line(how: Conventions, cells: Cells) -> Line | None:
     sku = identifier(cells, "sku", required=False)
     quantity = cells.get("quantity", "")
-    if not sku and (written := without_text_mark(cells.get("sku", ""))):
+    if not sku and (written := fields.without_text_mark(cells.get("sku", ""))):
         raise Unusable(NO_ARTICLE_NAMED.format(written[:60]))
     if not sku and quantity:
         raise Unusable(
@@ -217,15 +206,15 @@ def _line(how: Conventions, cells: Cells) -> Line | None:
         )
     if not sku:
         return None
-    units = shipped_units(number(quantity or "1"), decimal=how.decimal)
+    units = fields.shipped_units(number(quantity or "1"), decimal=how.decimal)
     return Line(sku=sku, quantity=units)
 
 
 def cancellation(how: Conventions, cells: Cells) -> Make:
     """Parse a cancellation; its key is its content."""
     order = identifier(cells, "order")
-    restock = yes_or_no(cells["restock"])
-    why = reason(cells["reason"], CANCEL_REASONS, "OTHER", how.reason_map)
+    restock = fields.yes_or_no(cells["restock"], "restock")
+    why = fields.reason(cells["reason"], CANCEL_REASONS, "OTHER", how.reason_map)
     content = [same(order).lstrip("#"), restock, why, *_named(how, cells)]
     return lambda origin: Cancellation(
         key=key_of("cancellation", content),
@@ -246,8 +235,11 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
     """
     sku = identifier(cells, "sku")
     named = [same(identifier(cells, column)) for column in how.named]
-    delta = stock_change(number(cells["adjustment"]), "adjustment", how.decimal)
-    why = reason(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT", how.reason_map)
+    change = number(cells["adjustment"])
+    delta = fields.stock_change(change, "adjustment", how.decimal)
+    why = fields.reason(
+        cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT", how.reason_map
+    )
     return lambda origin: StockAdjustment(
         key=key_of("stock delta", named or [origin.file, origin.row]),
         sku=sku,
@@ -261,13 +253,13 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
 def stock_level(how: Conventions, cells: Cells) -> LevelRow:
     """Parse a stock count; the same number at another time is a new record."""
     sku = identifier(cells, "sku")
-    level = whole_number(cells["quantity"], "quantity", how.decimal)
-    stock_of(level, negative_is_zero=how.negative_is_zero)
+    level = fields.whole_number(number(cells["quantity"]), "quantity", how.decimal)
+    fields.stock_of(level, negative_is_zero=how.negative_is_zero)
     return LevelRow(
         sku=sku,
         number=level,
-        counted_at=moment(cells, "as_of", how.zone, how.date_format),
-        counted_on=day(cells, "as_of", how.date_format),
+        counted_at=_moment(how, cells, "as_of"),
+        counted_on=fields.day_alone(cells.get("as_of"), how.date_format),
         zone=how.zone,
         negative_is_zero=how.negative_is_zero,
         named=tuple(_named(how, cells)),
@@ -278,10 +270,19 @@ def stock_level(how: Conventions, cells: Cells) -> LevelRow:
 def article_in(how: Conventions, cells: Cells) -> int:
     """Return the article of a stock row, 0 if unknown."""
     try:
-        counted_at = moment(cells, "as_of", how.zone, how.date_format)
-        return article_of(identifier(cells, "sku"), counted_at)
+        return article_of(identifier(cells, "sku"), _moment(how, cells, "as_of"))
     except Unusable:
         return 0
+
+
+def _moment(how: Conventions, cells: Cells, column: str) -> str | None:
+    return fields.moment(
+        cells.get(column),
+        column.replace("_", " "),
+        how.zone,
+        date_format=how.date_format,
+        day_begins=True,
+    )
 
 
 def _named(how: Conventions, cells: Cells) -> list[Any]:

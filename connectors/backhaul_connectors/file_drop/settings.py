@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -28,7 +26,7 @@ from backhaul_connectors.file_drop.columns import (
     StockLevelColumns,
 )
 from backhaul_sdk.contract import STRICT
-from backhaul_sdk.fields import checked_reason_map
+from backhaul_sdk.fields import checked_reason_map, zone_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -295,7 +293,7 @@ class Settings(BaseModel):
     @classmethod
     def _is_known(cls, name: str) -> str:
         try:
-            zone(name)
+            zone_named(name)
         except (ValueError, OSError):
             problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
             raise ValueError(problem) from None
@@ -360,14 +358,6 @@ class Settings(BaseModel):
         if not self.sftp_password and not self.sftp_key:
             raise ValueError("sftp_password or sftp_key is missing")
         return self
-
-
-def zone(name: str) -> tzinfo:
-    """Return the time zone. Raises ValueError or OSError for an unknown one."""
-    try:
-        return UTC if name == "UTC" else ZoneInfo(name)
-    except KeyError:
-        raise ValueError(name) from None
 
 
 def codec_name(name: str) -> str:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.cells import key_of, same
 from backhaul_sdk import StockLevel
-from backhaul_sdk.fields import Unusable
-from backhaul_sdk.quantities import stock_of
+from backhaul_sdk.fields import Unusable, stock_of
 
 if TYPE_CHECKING:
     from datetime import date, tzinfo

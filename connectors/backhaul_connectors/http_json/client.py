@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from backhaul_connectors.http_json.parsing import find
 from backhaul_sdk import (
     Absent,
     Applied,
@@ -21,6 +20,7 @@ from backhaul_sdk import (
 )
 from backhaul_sdk.calls import Caller, NeverSent, NoAnswer, NotJson, outcome_of
 from backhaul_sdk.fields import Unusable
+from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

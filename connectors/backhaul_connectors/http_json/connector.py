@@ -25,7 +25,6 @@ from backhaul_connectors.http_json.pagination import (
 from backhaul_connectors.http_json.parsing import (
     ItemParser,
     digest_of,
-    find,
     moment,
     text_of,
 )
@@ -45,8 +44,8 @@ from backhaul_sdk import (
 from backhaul_sdk.calls import LateArrivals
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.contract import TOPICS
-from backhaul_sdk.fields import Unusable
-from backhaul_sdk.quantities import stock_of
+from backhaul_sdk.fields import Unusable, rfc3339, stock_of
+from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -206,9 +205,9 @@ class ListPass(Struct):
         try:
             changed = moment(find(self.settings.since, item), "since")
         except Unusable:
-            # An item without a time comes again; the host knows its key.
-            return True
-        if changed > self.latest:
+            changed = None
+        # An item without a time comes again; the host knows its key.
+        if changed is None or changed > self.latest:
             return True
         digest = digest_of(text)
         self._seen[digest] = changed
@@ -279,9 +278,9 @@ class HttpJson(Connector["Settings"]):
     def _read_list(self, name: str, places: dict[str, ListPosition]) -> ListPass:
         settings = self.settings.lists[name]
         now = datetime.fromtimestamp(self._now(), UTC)
-        latest = moment(now + AHEAD, "now")
+        latest = rfc3339(now + AHEAD, "milliseconds")
         place = places.get(name, ListPosition()).trusted(latest)
-        reader = ItemParser(name, settings, moment(now, "now"))
+        reader = ItemParser(name, settings, rfc3339(now, "milliseconds"))
         return ListPass(name, settings, place, reader, latest)
 
     def topics(self) -> frozenset[str]:

@@ -11,9 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 from yarl import URL
 
-from backhaul_connectors.http_json.parsing import digest_of, find, moment
+from backhaul_connectors.http_json.parsing import digest_of
 from backhaul_sdk import CheckFailed
-from backhaul_sdk.fields import UNREADABLE, Unusable
+from backhaul_sdk.fields import UNREADABLE, Unusable, rfc3339
+from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +87,8 @@ def cursor_of(places: Mapping[str, ListPosition]) -> str:
 
 def _earlier(time: str, seconds: float) -> str:
     try:
-        return moment(datetime.fromisoformat(time) - timedelta(seconds=seconds), "time")
+        at = datetime.fromisoformat(time) - timedelta(seconds=seconds)
+        return rfc3339(at, "milliseconds")
     except (ValueError, OverflowError):
         return time
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import jmespath
-from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -17,6 +15,7 @@ from pydantic import (
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import STRICT, TOPICS
 from backhaul_sdk.fields import checked_reason_map
+from backhaul_sdk.json_paths import Expression
 from backhaul_sdk.records import TRACKING_STATUSES
 
 PLACES = ("{id}", "{object_id}")
@@ -33,21 +32,12 @@ FIELDS = {
 """The required and the optional fields of each kind of record."""
 
 
-def _expression(text: str) -> str:
-    try:
-        jmespath.compile(text)
-    except JMESPathError:
-        raise ValueError(f"{text!r} is not a JMESPath expression") from None
-    return text
-
-
 def _path(text: str) -> str:
     if not text.startswith("/") or text.startswith("//") or "#" in text:
         raise ValueError(f"{text!r} must be a path such as /orders below base_url")
     return text
 
 
-Expression = Annotated[str, AfterValidator(_expression)]
 UrlPath = Annotated[str, AfterValidator(_path)]
 ReasonMap = Annotated[dict[str, str], AfterValidator(checked_reason_map)]
 

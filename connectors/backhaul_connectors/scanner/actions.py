@@ -21,7 +21,7 @@ from backhaul_connectors.scanner.order_validation import (
 )
 from backhaul_connectors.scanner.scan import MODES, SEPARATOR, ScanRefused, bare
 from backhaul_sdk import Fulfillment, Line, Record, StockAdjustment
-from backhaul_sdk.fields import Unusable, identifier, is_placeholder
+from backhaul_sdk.fields import Unusable, identifier, label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,24 +53,15 @@ def normalized(scan: Scan) -> Scan:
     """
     if (command := keyboard_layouts.command_in(scan.code, COMMANDS)) is not None:
         return scan._replace(code=command)
-    number = scan.tracking_number
-    return scan._replace(
-        order=order_of(scan.order) if scan.order else None,
-        tracking_number=_cleaned(number) if number else None,
-        tracking_company=_carrier(scan.tracking_company),
-    )
-
-
-def _cleaned(number: str) -> str | None:
+    number = tracking_number(scan.tracking_number) if scan.tracking_number else None
     try:
-        found = identifier(tracking_number(number), "tracking number", is_text=True)
+        return scan._replace(
+            order=order_of(scan.order) if scan.order else None,
+            tracking_number=identifier(number, "tracking number", is_text=True) or None,
+            tracking_company=label(scan.tracking_company, "tracking company") or None,
+        )
     except Unusable as error:
         raise ScanRefused(422, str(error)) from None
-    return found or None
-
-
-def _carrier(name: str | None) -> str | None:
-    return None if name is None or is_placeholder(name) else name
 
 
 def action_of(scan: Scan, shop: StoreLookup, *, numeric_skus: bool) -> ScanAction:

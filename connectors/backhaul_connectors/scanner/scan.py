@@ -6,9 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_sdk.fields import Unusable
-from backhaul_sdk.quantities import shipped_units
-from backhaul_sdk.times import parse_time, rfc3339
+from backhaul_sdk.fields import Unusable, key, moment, shipped_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,18 +124,24 @@ def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
         raise ScanRefused(422, f"mode must be one of: {', '.join(MODES)}")
     if code is None:
         raise ScanRefused(422, "code is missing: it is what was scanned")
-    return Scan(
-        device=device,
-        sequence=_sequence(document),
-        mode=mode,
-        code=code,
-        order=_text(document, "order"),
-        quantity=_quantity(document),
-        tracking_company=_text(document, "trackingCompany"),
-        tracking_number=_text(document, "trackingNumber"),
-        at=_moment(document),
-        raw=raw,
-    )
+    quantity = document.get("quantity")
+    try:
+        return Scan(
+            device=device,
+            sequence=_sequence(document),
+            mode=mode,
+            code=code,
+            order=_text(document, "order"),
+            quantity=None
+            if quantity is None
+            else shipped_units(quantity, decimal="system"),
+            tracking_company=_text(document, "trackingCompany"),
+            tracking_number=_text(document, "trackingNumber"),
+            at=moment(document.get("at"), "at"),
+            raw=raw,
+        )
+    except Unusable as error:
+        raise ScanRefused(422, str(error)) from None
 
 
 def _refuse_spellings(document: Mapping[str, Any]) -> None:
@@ -169,36 +173,7 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
 
 
 def _sequence(document: Mapping[str, Any]) -> str | None:
+    """Return the device's number of the scan; a placeholder would equal others."""
     value = document.get("sequence")
-    if isinstance(value, int) and not isinstance(value, bool) and value < 10**18:
-        return str(value)
-    if value is not None and not isinstance(value, str):
-        raise ScanRefused(422, "sequence must be a whole number or text")
-    return _text(document, "sequence")
-
-
-def _quantity(document: Mapping[str, Any]) -> int | None:
-    value = document.get("quantity")
-    if value is None:
-        return None
-    try:
-        return shipped_units(value, decimal="system")
-    except Unusable as error:
-        raise ScanRefused(422, str(error)) from None
-
-
-def _moment(document: Mapping[str, Any]) -> str | None:
-    text = _text(document, "at")
-    if text is None:
-        return None
-    try:
-        moment = parse_time(text)
-        if moment.tzinfo is None:
-            raise ScanRefused(
-                422, "at needs its time zone, such as 2026-03-31T14:05:00Z"
-            )
-        return rfc3339(moment)
-    except (ValueError, OverflowError):
-        raise ScanRefused(
-            422, "at is not a time such as 2026-03-31T14:05:00Z"
-        ) from None
+    is_given = value is not None and (not isinstance(value, str) or value.strip())
+    return key(value, "sequence", required=True) if is_given else None

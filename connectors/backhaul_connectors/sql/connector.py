@@ -14,10 +14,11 @@ from backhaul_connectors.sql.cursor import OverlapWindow, SqlCursor
 from backhaul_connectors.sql.database import Database, words
 from backhaul_connectors.sql.parsing import ParsingRules
 from backhaul_connectors.sql.reader import SourceReader
-from backhaul_connectors.sql.settings import TOPICS, Settings, zone
+from backhaul_connectors.sql.settings import TOPICS, Settings
 from backhaul_connectors.sql.stock_list import ListProgress
 from backhaul_connectors.sql.writer import TableWriter
 from backhaul_sdk import Batch, Capability, CheckFailed, Connector, Spec, Uncertain
+from backhaul_sdk.fields import zone_named
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -79,7 +80,7 @@ class Sql(Connector["Settings"]):
         super().__init__(instance, settings)
         self._database = Database(instance, settings)
         family = self._database.family
-        own = zone(settings.timezone), settings.batch_rows
+        own = zone_named(settings.timezone), settings.batch_rows
         rules = self._rules = ParsingRules(
             settings.negative_is_zero,
             settings.reason_map,

@@ -38,8 +38,7 @@ from backhaul_connectors.sql.values import (
     to_json,
 )
 from backhaul_sdk import Bad
-from backhaul_sdk.fields import Unusable
-from backhaul_sdk.times import rfc3339
+from backhaul_sdk.fields import Unusable, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, tzinfo
 from typing import Annotated, Any, Literal, TypeAlias
-from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +16,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from backhaul_sdk.contract import STRICT
-from backhaul_sdk.fields import checked_reason_map
+from backhaul_sdk.fields import checked_reason_map, zone_named
 
 DRIVERS = {
     "postgresql": "postgresql+psycopg",
@@ -380,7 +378,7 @@ class Settings(BaseModel):
     @classmethod
     def _is_known(cls, name: str) -> str:
         try:
-            zone(name)
+            zone_named(name)
         except (ValueError, OSError):
             problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
             raise ValueError(problem) from None
@@ -444,14 +442,6 @@ def parsed(text: str) -> URL:
     if family == "sqlite" and not url.database:
         raise ValueError("url must name a file; write sqlite:////srv/erp.db")
     return url.set(drivername=DRIVERS[family])
-
-
-def zone(name: str) -> tzinfo:
-    """Return the time zone. Raises ValueError or OSError for an unknown one."""
-    try:
-        return UTC if name == "UTC" else ZoneInfo(name)
-    except KeyError:
-        raise ValueError(name) from None
 
 
 def columns_of(source: Any) -> dict[str, str]:

@@ -10,9 +10,7 @@ from sqlalchemy import func, select
 
 from backhaul_connectors.sql.values import shown
 from backhaul_sdk import Bad, FullList, StockLevel
-from backhaul_sdk.fields import Unusable, article
-from backhaul_sdk.quantities import stock_of, whole_number
-from backhaul_sdk.times import rfc3339
+from backhaul_sdk.fields import Unusable, article, rfc3339, stock_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

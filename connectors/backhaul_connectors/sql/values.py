@@ -10,14 +10,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from backhaul_sdk.fields import Unusable
-from backhaul_sdk.times import in_zone, parse_time
+from backhaul_sdk.fields import Unusable, parse_time
+from backhaul_sdk.fields.times import MILLISECONDS_FROM, NOT_A_TIME, since_1970
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-MILLISECONDS_FROM = 1e11
-"""A number above this is in milliseconds: in seconds it would be the year 5138."""
 _DAY = timedelta(days=1)
 _SORTABLE = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d)?|$)")
 """Text forms of times that sort like the times."""
@@ -92,24 +90,18 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def moment(value: object, zone: tzinfo, name: str) -> datetime:
-    """Return a time in UTC; a number is in seconds or milliseconds since 1970.
-
-    Raises Unusable for a local time in the hour that clock changes skip or repeat.
-    """
-    try:
-        found = _moment(value, zone)
-        return (found if found.tzinfo else in_zone(found, zone, name)).astimezone(UTC)
-    except (ValueError, OverflowError, OSError, ArithmeticError):
-        raise Unusable(f"{name} is not a time: {shown(value)!r}") from None
-
-
 def latest(value: object, zone: tzinfo, name: str) -> datetime:
-    """Return the latest time in UTC that a local time can mean.
+    """Return the latest time in UTC that a value of `changed_at` can mean.
 
     When the clock is set back an hour comes twice; this is the second one.
     """
-    return max(_moments(value, zone, name))
+    try:
+        found = _moment(value, zone)
+        if found.tzinfo is not None:
+            return found.astimezone(UTC)
+        return max(found.replace(tzinfo=zone, fold=n).astimezone(UTC) for n in (0, 1))
+    except NOT_A_TIME:
+        raise Unusable(f"{name} is not a time: {shown(value)!r}") from None
 
 
 def earlier(value: object, seconds: float) -> Any:
@@ -161,25 +153,11 @@ def is_long_before(value: object, moment: datetime) -> bool:
     return own < moment - _DAY
 
 
-def _moments(value: object, zone: tzinfo, name: str) -> tuple[datetime, datetime]:
-    """Return the possible times in UTC: two that differ only on clock changes."""
-    try:
-        found = _moment(value, zone)
-        if found.tzinfo:
-            return (found.astimezone(UTC),) * 2
-        first, second = (found.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-        return first.astimezone(UTC), second.astimezone(UTC)
-    except (ValueError, OverflowError, OSError, ArithmeticError):
-        raise Unusable(f"{name} is not a time: {shown(value)!r}") from None
-
-
 def _moment(value: object, zone: tzinfo) -> datetime:
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=zone)
     if isinstance(value, int | float | Decimal):
-        seconds = float(value)
-        milliseconds = abs(seconds) >= MILLISECONDS_FROM
-        return datetime.fromtimestamp(seconds / 1e3 if milliseconds else seconds, UTC)
+        return since_1970(value)
     return parse_time(str(value))

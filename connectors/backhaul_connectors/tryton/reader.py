@@ -11,9 +11,17 @@ from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import RequestRefused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
-from backhaul_sdk.fields import UNREADABLE, Unusable, is_placeholder
-from backhaul_sdk.quantities import shipped_units, stock_of, whole_number
-from backhaul_sdk.times import rfc3339
+from backhaul_sdk.fields import (
+    UNREADABLE,
+    Unusable,
+    article,
+    identifier,
+    label,
+    rfc3339,
+    shipped_units,
+    stock_of,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +108,7 @@ class TrytonReader:
         )
         return RecordPage(records, place, len(rows) == size)
 
-    async def _carriers(self, shipments: list[int]) -> dict[int, str]:
+    async def _carriers(self, shipments: list[int]) -> dict[int, Any]:
         """Return the carrier of each shipment, if Tryton knows it.
 
         It does with the module stock_shipment_cost; a user without access to carriers
@@ -114,7 +122,7 @@ class TrytonReader:
             rows = await self._server.call(f"{model}.read", shipments, name)
         except RequestRefused:
             return {}
-        return {row["id"]: said for row in rows if (said := _carrier(row))}
+        return {row["id"]: _carrier(row) for row in rows}
 
     def is_stock_due(self, cursor: TrytonCursor) -> bool:
         """Return True if a stock reading is due, or has not ended."""
@@ -233,10 +241,9 @@ def _behind(cursor: TrytonCursor) -> list[Any]:
     return [["OR", [["write_date", ">", at]], same]]
 
 
-def _carrier(row: Mapping[str, Any]) -> str | None:
+def _carrier(row: Mapping[str, Any]) -> Any:
     party = (row.get("carrier.") or {}).get("party.") or {}
-    name = (party.get("name") or "").strip()
-    return None if is_placeholder(name) else name
+    return party.get("name")
 
 
 def _fulfillment(
@@ -253,48 +260,44 @@ def _fulfillment(
     ]
     raw = json.dumps({"order": reference, "goods": goods}, default=str)
     try:
-        lines = tuple(map(_line, goods))
+        return Fulfillment(
+            key=key,
+            order=identifier(reference, "order", is_text=True, required=True),
+            tracking_company=label(row["carrier"], "tracking company") or None,
+            tracking_number=identifier(tracking, "tracking number", is_text=True)
+            or None,
+            lines=tuple(map(_line, goods)),
+            shipped_at=rfc3339(row["write_date"]),
+            locator=locator,
+            raw=raw,
+        )
     except Unusable as error:
         return Bad(key=key, raw=raw, reason=str(error), locator=locator)
-    return Fulfillment(
-        key=key,
-        order=reference,
-        tracking_company=row["carrier"],
-        tracking_number=_tracking_number(tracking),
-        lines=lines,
-        shipped_at=rfc3339(row["write_date"]),
-        locator=locator,
-        raw=raw,
-    )
-
-
-def _tracking_number(value: Any) -> str | None:
-    text = str(value or "").strip()
-    return None if is_placeholder(text) else text
 
 
 def _line(goods: Mapping[str, Any]) -> Line:
-    code = goods["code"]
-    if not code:
+    sku = article(goods["code"], is_text=True)
+    if not sku:
         raise Unusable("a product of the shipment has no code; give it the store's SKU")
-    units = shipped_units(goods["quantity"], f"quantity of {code}", "system")
-    return Line(sku=code, quantity=units)
+    units = shipped_units(goods["quantity"], f"quantity of {sku}", "system")
+    return Line(sku=sku, quantity=units)
 
 
 def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
-    quantity = row["quantity"] or 0
+    quantity = row["quantity"]
     key = f"stock:{row['id']}:{rfc3339(as_of)}:{quantity}"
     raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
     locator = f"product {row['code']}"
     try:
-        number = whole_number(quantity, f"quantity of {row['code']}", "system")
+        sku = article(row["code"], is_text=True, required=True)
+        number = whole_number(quantity, f"quantity of {sku}", "system")
         # Tryton may have shipped what it has not received yet.
         units, note = stock_of(number, negative_is_zero=True)
     except Unusable as error:
         return Bad(key=key, raw=raw, reason=str(error), locator=locator)
     return StockLevel(
         key=key,
-        sku=row["code"],
+        sku=sku,
         quantity=units,
         note=note,
         as_of=rfc3339(as_of),

@@ -14,7 +14,7 @@ from backhaul.core.clock import is_cancelled, to_text
 from backhaul.core.text import storable
 from backhaul.errors import Busy
 from backhaul_sdk import CheckFailed, StockLevel
-from backhaul_sdk.quantities import TAKEN_AS_ZERO
+from backhaul_sdk.fields import TAKEN_AS_ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -1,22 +1,13 @@
-"""Parses quantities: whole numbers, units of a shipment, stock and its changes.
-
-Every connector uses this module, so that a number means the same in a file, in a table
-and in a JSON document. An unusable value raises Unusable with a text for operators.
-"""
+"""Reads quantities: whole numbers, units of a shipment, stock and its changes."""
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from backhaul_sdk.fields import (
-    EXACT_FLOAT,
-    Unusable,
-    is_whole,
-    shown,
-    without_text_mark,
-)
+from backhaul_sdk.fields.texts import Unusable, shown, without_text_mark
 from backhaul_sdk.records import MAX_DELTA, MAX_LEVEL
 
 if TYPE_CHECKING:
@@ -26,6 +17,8 @@ DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
 """How a text writes decimals. "auto" refuses a number that is a thousand in one country
 and a fraction in another. "system" is the form that programs write: a point, and no
 thousands."""
+EXACT_FLOAT = 2**53
+"""A floating-point number from here on may have lost digits."""
 SIGNS: tuple[DecimalSign, ...] = (".", ",")
 _SIGN_NAMES: dict[DecimalSign, str] = {".": "point", ",": "comma"}
 TAKEN_AS_ZERO = "is taken as 0"
@@ -53,6 +46,18 @@ def whole_number(value: object, name: str, decimal: DecimalSign = "auto") -> int
             f"{_ambiguous(value, decimal)}"
         )
     return number
+
+
+def is_whole(number: float | Decimal) -> bool:
+    """Return True for a finite number without a fraction."""
+    if isinstance(number, int):
+        return True
+    try:
+        if isinstance(number, Decimal):
+            return number.is_finite() and number == number.to_integral_value()
+        return math.isfinite(number) and number == int(number)
+    except (ValueError, ArithmeticError):
+        return False  # a signaling NaN, or a huge exponent
 
 
 def _whole_of(value: object, decimal: DecimalSign) -> int | None:
