@@ -138,12 +138,17 @@ def of_courier(field: str, cell: Any) -> Any:
 
 
 def tryton_shipment(
-    code: Any = "A", order: Any = "1001", carrier: Any = "DHL", tracking: Any = "JD1"
+    *,
+    code: Any = "A",
+    quantity: Any = 1.0,
+    order: Any = "1001",
+    carrier: Any = "DHL",
+    tracking: Any = "JD1",
 ) -> Record | Bad:
     """Return what a shipment of Tryton becomes."""
     read = {"carrier.": {"party.": {"name": carrier}}}
     row = {"id": 1, "number": "1", "write_date": NOON}
-    move = {"product.": {"code": code}, "quantity": 1.0}
+    move = {"product.": {"code": code}, "quantity": quantity}
     shipped = {**row, "carrier": tryton._carrier(read)}
     return tryton._fulfillment(shipped, order, [move], tracking)
 

@@ -11,6 +11,7 @@ from backhaul_sdk import Bad, Fulfillment, StockAdjustment
 from backhaul_sdk.testing import MemoryHost
 from connectors.backoffice import Office
 from connectors.dropping import Drop
+from connectors.reading_paths import courier_event, tryton_shipment
 from connectors.scanning import Dock
 from connectors.tables import SHIPMENTS, SqliteTables
 
@@ -85,11 +86,26 @@ async def from_a_scan(cell: Any, folder: Path) -> int | str:
     return answer_of(dock.host)
 
 
+async def from_a_courier(cell: Any, folder: Path) -> int | str:
+    lines = [{"sku": "A", "quantity": cell}]
+    shipment, _ = courier_event(status="in_transit", order="1001", lines=lines)
+    return said_of(shipment)
+
+
+async def from_tryton(cell: Any, folder: Path) -> int | str:
+    said = said_of(tryton_shipment(quantity=cell))
+    # Its shipments have several products, so the reason names the product.
+    return said if isinstance(said, int) else said.replace("quantity of A", "quantity")
+
+
 def answer_of(host: MemoryHost) -> int | str:
     """Return the units of the only record, or what is wrong with it."""
     everything: list[Record | Bad] = [*host.records.values(), *host.bad.values()]
     assert len(everything) == 1
-    found = everything[0]
+    return said_of(everything[0])
+
+
+def said_of(found: Record | Bad) -> int | str:
     return found.reason if isinstance(found, Bad) else units_of(found)
 
 
@@ -101,7 +117,13 @@ def units_of(record: Record) -> int:
     return line.quantity
 
 
-@pytest.mark.parametrize("read", [from_a_file, from_a_table, from_a_page, from_a_scan])
+@pytest.mark.parametrize(
+    "read",
+    [
+        *(from_a_file, from_a_table, from_a_page),
+        *(from_a_scan, from_a_courier, from_tryton),
+    ],
+)
 async def test_a_quantity_means_the_same_everywhere(
     read: Callable[[Any, Path], Awaitable[int | str]], tmp_path: Path
 ) -> None:

@@ -92,18 +92,17 @@ TIMES: list[Case] = [
     ("1767225600", NO_TIME),
     ("2026033110500", NO_TIME),
     ("0001-01-01T00:00+10:00", NO_TIME),
-    (46112, NO_TIME),
-    (46112.5, NO_TIME),
-    (20260331140500, NO_TIME),
     (True, NO_TIME),
 ]
 NUMBERS: list[Case] = [
     (1_767_225_600, "2026-01-01T00:00:00Z"),
     (1_767_225_600_000, "2026-01-01T00:00:00Z"),
     (1_767_225_600.5, "2026-01-01T00:00:00.500Z"),
-    (20260331, NO_TIME),
-    (-1, NO_TIME),
 ]
+IMPLAUSIBLE = [0, 46112, 46112.5, 20260331140500]
+NO_NUMBERS: list[Case] = [(each, NO_TIME) for each in IMPLAUSIBLE]
+NO_DIGITS: list[Case] = [(20260331, NO_TIME), (-1, NO_TIME)]
+LEFT_OUT: list[Case] = [(each, None) for each in IMPLAUSIBLE]
 LOCAL: list[Case] = [
     ("2026-03-31T14:05", "2026-03-31T12:05:00Z"),
     ("2026-10-25T02:30", Refused("exists twice in Europe/Berlin")),
@@ -132,6 +131,9 @@ TABLE: list[tuple[str, Sequence[Path], list[Case]]] = [
     ("reason", EVERY, REASONS),
     ("as_of", [*EVERY, COURIERS, SCANS], TIMES),
     ("as_of", [*TYPED, COURIERS, SCANS], NUMBERS),
+    ("as_of", [*EVERY, SCANS], NO_NUMBERS),
+    ("as_of", [*TYPED, SCANS], NO_DIGITS),
+    ("shipped_at", [paths.of_table, COURIERS], LEFT_OUT),
     ("as_of", [*FILES, paths.of_table], LOCAL),
     ("as_of", [*TYPED, SCANS], NO_DAY),
     ("as_of", [paths.of_page, SCANS], NO_ZONE),

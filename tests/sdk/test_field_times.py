@@ -18,6 +18,7 @@ from backhaul_sdk.fields import (
     day_alone,
     moment,
     moment_if_exact,
+    zone_named,
 )
 from backhaul_sdk.fields.times import day_start, in_zone
 
@@ -105,6 +106,10 @@ def test_a_time_is_read_in_the_format_of_the_settings(
         (date(2026, 3, 31), BERLIN, "at is a day without a time of day: 2026-03-31"),
         ("2026-03-31T14:05", None, "at has no time zone: '2026-03-31T14:05'"),
         ("2026-10-25T02:30", BERLIN, "at 2026-10-25 02:30:00 exists twice"),
+        (0, BERLIN, "at is not a time: 0 would be in the year 1970"),
+        (20260331, None, "at is not a time: 20260331 would be in the year 1970"),
+        (20260331140500, None, "20260331140500 would be in the year 2612"),
+        (Decimal("46112.5"), None, "at is not a time: 46112.5 would be in the year"),
     ],
 )
 def test_an_inexact_time_is_refused_or_left_out(
@@ -131,3 +136,11 @@ def test_what_is_not_a_time_is_refused_with_an_example(
         read("3/31", "at", date_format=date_format)
     assert not isinstance(refused.value, Inexact)
     assert str(refused.value) == f"at is not a time: '3/31'; {advice}"
+
+
+def test_a_time_zone_has_a_name_of_the_tz_database() -> None:
+    assert zone_named("UTC") is UTC
+    assert zone_named("Europe/Berlin") == BERLIN
+    for name in ("Europe/Atlantis", "../../etc/passwd", "", "Europe"):
+        with pytest.raises(ValueError, match=f"{name!r} is not a time zone; write one"):
+            zone_named(name)

@@ -377,11 +377,7 @@ class Settings(BaseModel):
     @field_validator("timezone")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        try:
-            zone_named(name)
-        except (ValueError, OSError):
-            problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
-            raise ValueError(problem) from None
+        zone_named(name)
         return name
 
     @model_validator(mode="after")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 NOT_A_TIME = (ValueError, OverflowError, OSError, ArithmeticError)
 """What Python raises for an invalid time."""
 PLAUSIBLE_YEARS = range(2000, 2100)
-"""A number that means another year is not a time: 46112 is a day of a spreadsheet, and
-20260331 is a day in digits."""
+"""A number that means another year has another unit: 46112 is a day of a spreadsheet,
+and 20260331 is a day in digits."""
 MILLISECONDS_FROM = 1e11
 """A number from here on is in milliseconds: in seconds it would be the year 5138."""
 _LEAP_SECOND = re.compile(
@@ -31,8 +31,8 @@ _TIME_OF_DAY = ("%H", "%I", "%c", "%X", "%T", "%R", "%r", "%s")
 class Inexact(Unusable):
     """A time that may mean several moments.
 
-    It is a day without a time of day, or a local time without a known zone or of an
-    hour that clock changes skip or repeat.
+    It is a day without a time of day, a local time without a known zone or of an hour
+    that clock changes skip or repeat, or a number that means an implausible year.
     """
 
 
@@ -60,7 +60,7 @@ def moment(
     try:
         day = day_alone(value, date_format or "")
         if day is None:
-            found = _written(value, date_format)
+            found = _written(value, name, date_format)
         elif zone is not None and day_begins:
             found = day_start(day, zone)
         else:
@@ -97,14 +97,18 @@ def _example(zone: tzinfo | None = None) -> str:
     return "2026-03-31T14:05" if zone else "2026-03-31T14:05:00Z"
 
 
-def _written(value: object, date_format: str | None) -> datetime:
+def _written(value: object, name: str, date_format: str | None) -> datetime:
     """Return the time as it is written; naive without an offset. Raises ValueError."""
     if isinstance(value, datetime):
         return value
-    if isinstance(value, int | float | Decimal):
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         found = since_1970(value)
         if found.year in PLAUSIBLE_YEARS:
             return found
+        raise Inexact(
+            f"{name} is not a time: {shown(value)} would be in the year {found.year};"
+            f" write it as {_example()}"
+        )
     if not isinstance(value, str):
         raise ValueError("not a time")
     if date_format:
@@ -201,11 +205,12 @@ def day_alone(value: object, date_format: str = "") -> date | None:
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return the time zone. Raises ValueError or OSError for an unknown one."""
+    """Return the time zone of a setting. Raises ValueError for an unknown one."""
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
-    except KeyError:
-        raise ValueError(name) from None
+    except (KeyError, ValueError, OSError):
+        problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
+        raise ValueError(problem) from None
 
 
 def day_start(day: date, zone: tzinfo) -> datetime:
