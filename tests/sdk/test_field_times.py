@@ -64,6 +64,9 @@ def test_a_local_time_is_exact_or_refused(local: datetime, name: str) -> None:
 
 def test_a_day_alone_and_its_first_moment() -> None:
     assert day_alone("2026-03-31") == date(2026, 3, 31) == day_alone(date(2026, 3, 31))
+    assert day_alone("2026-W14-2") == day_alone("20260331") == date(2026, 3, 31)
+    for date_format in ("%d.%m.%Y", "%d.%m.%Y %H:%M"):
+        assert day_alone("2026-03-31", date_format) == date(2026, 3, 31)
     midnight = datetime.fromisoformat("2026-03-31")
     assert day_alone("2026-03-31T00:00") is day_alone(midnight) is None
     assert day_alone(20260331) is day_alone("today") is None

@@ -21,6 +21,7 @@ PLAUSIBLE_YEARS = range(2000, 2100)
 and 20260331 is a day in digits."""
 MILLISECONDS_FROM = 1e11
 """A number from here on is in milliseconds: in seconds it would be the year 5138."""
+LONGEST_DAY = len("2026-W14-2")
 _LEAP_SECOND = re.compile(
     r"(\d{4}-?\d\d-?\d\d.\d\d:?\d\d:?)60((?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))", re.ASCII
 )
@@ -58,7 +59,10 @@ def moment(
     if value is None:
         return None
     try:
-        day = day_alone(value, date_format or "")
+        if isinstance(value, str):
+            day = _day_in(value, date_format or "")
+        else:
+            day = day_alone(value)
         if day is None:
             found = _written(value, name, date_format)
         elif zone is not None and day_begins:
@@ -189,18 +193,24 @@ def day_alone(value: object, date_format: str = "") -> date | None:
 
     `date_format` is strptime's; ISO 8601 is understood too.
     """
+    if isinstance(value, str):
+        return _day_in(without_text_mark(value), date_format)
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
-    if not isinstance(value, str):
-        return None
-    text = without_text_mark(value)
-    with suppress(ValueError):
+    return None
+
+
+def _day_in(text: str, date_format: str) -> date | None:
+    try:
         if date_format:
             found = datetime.strptime(text, date_format)  # noqa: DTZ007 - a day
             is_day = not any(part in date_format for part in _TIME_OF_DAY)
             return found.date() if is_day else None
+    except ValueError:
+        pass  # a spreadsheet's own dates come as ISO 8601
+    # Most texts are times: refusing these by an exception takes longer.
     with suppress(ValueError):
-        return date.fromisoformat(text)
+        return date.fromisoformat(text) if len(text) <= LONGEST_DAY else None
     return None
 
 
