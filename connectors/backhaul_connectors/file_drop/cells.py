@@ -41,11 +41,6 @@ class CellOrigin(NamedTuple):
     header: str = ""
 
 
-def clean(cell: str) -> str:
-    """Return the cell without blanks around it."""
-    return cell.strip()
-
-
 def identifier(cells: Cells, column: str, *, required: bool = True) -> str:
     """Return a number or code that is compared as text."""
     cell, name = cells.get(column, ""), column.replace("_", " ")

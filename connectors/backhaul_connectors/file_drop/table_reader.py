@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from backhaul_connectors.file_drop.cells import (
-    CellOrigin,
-    clean,
-    identifier,
-    key_of,
-)
+from backhaul_connectors.file_drop.cells import CellOrigin, identifier, key_of
 from backhaul_connectors.file_drop.csv_reader import (
     BOM,
     MAX_ROW_BYTES,
@@ -302,7 +297,7 @@ class Table(Struct, frozen=True):
         if is_filtered and not self.layout.takes(cells):
             raise RowLeftOut
         places, values = self.layout.places.items(), self.file.form.values
-        found = {meaning: clean(cells[place]) for meaning, place in places}
+        found = {meaning: cells[place].strip() for meaning, place in places}
         if self.layout.doubt and not all(map(str.isascii, found.values())):
             raise Unusable(self.layout.doubt)
         return found | {
