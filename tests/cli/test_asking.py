@@ -26,8 +26,10 @@ from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from scenes import payloads
 from scenes.daemon import backhaul, in_process
-from scenes.databases import count, locked, rows, write
+from scenes.damaged_rows import overwrite_text
+from scenes.databases import locked
 from scenes.mirror_files import fill, lone_office, orders
+from scenes.stored import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,8 +164,9 @@ def test_an_export_holds_the_whole_table(
     text = out.read_text("utf-8")
     assert text == ask(office, "export", "order_lines", form).replace("\r\n", "\n")
     found = _parsed(form, text)
-    expected = rows(office.database, "SELECT id FROM order_lines")
-    assert sorted(row["id"] for row in found) == sorted(row[0] for row in expected)
+    asked = ask(office, "query", "SELECT id FROM order_lines", "--json")
+    expected = [row["id"] for row in json.loads(asked)]
+    assert sorted(row["id"] for row in found) == sorted(expected)
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
@@ -182,8 +185,7 @@ def test_a_damaged_text_has_replacement_characters(
             for number in range(2)
         ]
         asyncio.run(fill(damaged, *customers))
-        spoil = "UPDATE customers SET name = CAST(? AS TEXT) WHERE id = 'cus_0'"
-        write(damaged.database, spoil, b"Ash\xff")
+        overwrite_text(damaged.database, "customers", "name", b"Ash\xff", id="cus_0")
         found = _parsed(form, ask(damaged, *command, form))
     names = [row["name"] for row in found]
     assert (names[0], len(names)) == ("Ash\N{REPLACEMENT CHARACTER}", 2)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Decision
 from backhaul.store.database import sole_writer
 from backhaul.store.operations import AuditEntry
-from backhaul.store.sqlite import connections, file_backup
-from backhaul.store.sqlite.database_file import SqliteDatabase
+from backhaul.store.sqlite import file_backup
 from backhaul.store.sqlite.opening import open_store
 from scenes.commands import plan
 from scenes.daemon import NOBODY, Office, in_process
-from scenes.databases import rows, started_store
-from scenes.later_steps import later_version, make_older
+from scenes.damaged_rows import insert
+from scenes.databases import started_store
+from scenes.later_steps import later_version, make_lacking, make_older
+from scenes.stored import lists, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +56,8 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
     done = in_process("restore", out, config=office.config)
     assert (done.code, "no command is sent until" in done.out) == (0, True)
     assert office.database.exists()
-    erased = "INSERT INTO erased_customers VALUES ('main', 'cus_1', '2026')"
-    with closing(connections.open_writer(office.database)) as connection:
-        connection.execute(erased)
+    erased = {"store": "main", "customer_id": "cus_1", "at": "2026"}
+    insert(office.database, "erased_customers", **erased)
     over = in_process("restore", out, config=office.config)
     assert (
         "an erased customer is in the database again: backhaul customers erase cus_1"
@@ -85,9 +84,10 @@ def test_what_people_decided_since_is_decided_again_as_it_says(office: Office) -
         for said in line.split(" && "):
             again = in_process(*shlex.split(said)[1:], config=office.config)
             assert again.code == 0, again.err
-    assert rows(office.database, "SELECT state FROM commands") == [("rejected",)]
-    paused = "SELECT job FROM job_state WHERE paused_at IS NOT NULL"
-    assert rows(office.database, paused) == [("push_adjustments",)]
+    assert value_of(office.database, "commands", "state") == "rejected"
+    with lists(office.database) as reader:
+        paused = [job for (job, _), state in reader.jobs().items() if state.paused_at]
+    assert paused == ["push_adjustments"]
 
 
 def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:
@@ -128,9 +128,7 @@ def test_a_database_of_before_the_upgrade_is_told_as_one(
 ) -> None:
     """It is read so from the new version's installation until its first start."""
     office.database.parent.mkdir(0o700)
-    make_older(office.database)
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.execute(f"ALTER TABLE {lacks} RENAME TO missing")
+    make_lacking(office.database, lacks)
     said = in_process(*command, config=office.config)
     assert (said.code, said.out) == (1, "")
     assert said.err == (
@@ -141,9 +139,8 @@ def test_a_database_of_before_the_upgrade_is_told_as_one(
 
 
 def test_a_table_that_no_step_brings_stays_a_bug(office: Office) -> None:
-    open_store(office.database, SystemClock())
-    with (
-        pytest.raises(sqlite3.OperationalError, match="no such table: elsewhere"),
-        SqliteDatabase(office.database)._beside() as connection,
-    ):
-        connection.execute("SELECT 1 FROM elsewhere")
+    office.database.parent.mkdir(0o700)
+    make_lacking(office.database, "users")
+    said = in_process("users", "list", config=office.config)
+    assert (said.code, said.out) == (exit_codes.BUG, "")
+    assert said.err.startswith("a bug: OperationalError")

@@ -9,12 +9,12 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import Office, in_process
-from scenes.databases import rows, write
+from scenes.damaged_rows import insert_delivery
+from scenes.stored import rows_of, value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RECORDS = "SELECT key, state FROM records"
 HEADER = "order,tracking_company,tracking_number"
 
 
@@ -30,6 +30,10 @@ def office() -> Iterator[Office]:
 
 def said(office: Office, *arguments: object) -> Any:
     return in_process(*arguments, "--json", config=office.config).json()
+
+
+def record_states(office: Office) -> list[str]:
+    return values_of(office.database, "records", "state")
 
 
 def test_the_instances_are_listed(office: Office) -> None:
@@ -54,7 +58,7 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     office.put("fulfillments-1.csv", HEADER, ",DHL,L-3", "777777,DHL,L-4")
     ran = said(office, "connectors", "run", "courier")
     assert ran == {"records": {"quarantined": 1, "waiting": 1}}
-    ((row,),) = rows(office.database, "SELECT id FROM quarantine")
+    row = value_of(office.database, "quarantine", "id")
     config = office.config
     refused = in_process("quarantine", "retry", row, config=config)
     assert "could not read row 1 as a record" in refused.err
@@ -72,31 +76,25 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     assert "is not a shipment with a tracking number" in refused.err
     good = ["--kind", "fulfill", "--set", "order=1001", "--set", "tracking_number=L-3"]
     assert said(office, "quarantine", "edit", row, *good)["row"] == row
-    assert [state for _, state in rows(office.database, RECORDS)] == ["waiting"] * 2
+    assert record_states(office) == ["waiting"] * 2
     again = in_process("quarantine", "drop", row, "--reason", "old", config=config)
     assert f"row {row} is now retried" in again.err
-    query = "SELECT action, detail FROM audit ORDER BY id"
-    (ran, (action, _)) = rows(office.database, query)
+    (ran, (action, _)) = rows_of(office.database, "audit", "action", "detail")
     assert (ran, action) == (("connectors run", "courier"), "quarantine edit")
 
 
 def test_a_row_is_dropped_for_a_reason(office: Office) -> None:
     office.put("fulfillments-1.csv", HEADER, ",DHL,L-3")
     said(office, "connectors", "run", "courier")
-    ((row,),) = rows(office.database, "SELECT id FROM quarantine")
+    row = value_of(office.database, "quarantine", "id")
     done = said(office, "quarantine", "drop", row, "--reason", "a test of theirs")
     assert done == {"row": row, "state": "dropped"}
     assert said(office, "quarantine", "list") == []
 
 
 def test_what_instances_are_told_is_listed_and_settled(office: Office) -> None:
-    write(
-        office.database,
-        "INSERT INTO deliveries (id, instance, store, topic, object_id, change_id,"
-        " state, reason, created_at, due_at) VALUES ('d', 'erp', 'main',"
-        " 'order.placed', 'ord_1', 1, 'parked', 'no answer',"
-        " '2026-03-01T12:00:00.000Z', '')",
-    )
+    parked = {"topic": "order.placed", "state": "parked", "reason": "no answer"}
+    insert_delivery(office.database, "erp", "ord_1", **parked)
     (row,) = said(office, "connectors", "deliveries")
     assert (row["topic"], row["state"]) == ("order.placed", "parked")
     decision = ["--as", "applied", "--reason", "it is in their list"]
@@ -111,8 +109,7 @@ def test_a_file_of_known_content_is_applied_or_discarded(office: Office) -> None
     for name in ("mon", "tue", "wed"):
         office.put(f"stock-deltas-{name}.csv", *lines)
         said(office, "connectors", "run", "courier")
-    states = [row[1] for row in rows(office.database, RECORDS)]
-    assert states == ["waiting", "quarantined", "quarantined"]
+    assert record_states(office) == ["waiting", "quarantined", "quarantined"]
     listed = said(office, "quarantine", "list")
     assert all("its content equals that of" in row["reason"] for row in listed)
     second, third = sorted(row["id"] for row in listed)
@@ -120,7 +117,7 @@ def test_a_file_of_known_content_is_applied_or_discarded(office: Office) -> None
     assert applied["state"] == "is applied by its connector in its next round"
     said(office, "quarantine", "drop", third, "--reason", "a copy")
     said(office, "connectors", "run", "courier")
-    assert [row[1] for row in rows(office.database, RECORDS)] == [
+    assert record_states(office) == [
         "waiting",
         "accepted",
         "dropped",

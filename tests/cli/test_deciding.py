@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import sqlite3
-from contextlib import closing
-from itertools import count
+from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +13,10 @@ import pytest
 from backhaul.cli.daemon_client import change
 from backhaul.errors import BackhaulError
 from scenes.daemon import connected_process, in_process
-from scenes.databases import rows
+from scenes.damaged_rows import insert_command
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.shopper import buy, order_of
+from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
 from scenes.terminal import at_a_terminal
 from scenes.waiting import await_true
 
@@ -37,7 +36,7 @@ PARK = {
     "BACKHAUL_STORES__MAIN__IDEMPOTENCY": "false",
 }
 FEWER_THAN_AN_OUTAGE = 4
-_NUMBERS = count(1)
+_NUMBERS = count_from(1)
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +57,8 @@ class Case:
         self.office = office
         self.number = f"P-{next(_NUMBERS)}"
         self.order = buy(platform)
-        name, query = self.order["number"], "SELECT 1 FROM orders WHERE number = ?"
-        await_true(lambda: rows(office.database, query, name), "the order")
+        name = self.order["number"]
+        await_true(lambda: count(office.database, "orders", number=name), "the order")
         self._arm({"fault": "5xx", "status": 500, "method": "POST", "count": 1})
         office.put(
             f"fulfillments-{self.number}.csv", HEADER, f"{name},DHL,{self.number}"
@@ -72,20 +71,22 @@ class Case:
     def _ship_another(self) -> None:
         """Have a command taken: so many refused in a row would be an outage."""
         name = buy(self.platform)["number"]
-        taken = "SELECT count(*) FROM commands_and_targets WHERE state = 'applied'"
-        before = rows(self.office.database, taken)
+        before = self._applied()
         file = f"fulfillments-after-{self.number}.csv"
         self.office.put(file, HEADER, f"{name},DHL,after-{self.number}")
-        await_true(lambda: rows(self.office.database, taken) != before, "it is taken")
+        await_true(lambda: self._applied() != before, "it is taken")
+
+    def _applied(self) -> int:
+        return count(self.office.database, COMMANDS_AND_TARGETS, state="applied")
 
     def _arm(self, *faults: dict[str, Any]) -> None:
         body = {"seed": 1, "http": list(faults), "webhooks": []}
         assert self.platform.control("PUT", FAULTS, body).status == 200
 
     def _column(self, name: str) -> Any:
-        query = f"SELECT {name} FROM commands_and_targets WHERE target = ?"  # noqa: S608 - ours
-        found = rows(self.office.database, query, self.order["id"])
-        return found[0][0] if found else None
+        ordered = {"target": self.order["id"]}
+        found = values_of(self.office.database, COMMANDS_AND_TARGETS, name, **ordered)
+        return found[0] if found else None
 
     @property
     def id(self) -> str:
@@ -111,12 +112,8 @@ class Case:
         return found
 
     def audit(self) -> list[tuple[Any, ...]]:
-        return rows(
-            self.office.database,
-            "SELECT who, action, detail, state_before, state_after FROM audit"
-            " WHERE command_id = ? ORDER BY id",
-            self.id,
-        )
+        columns = ("who", "action", "detail", "state_before", "state_after")
+        return rows_of(self.office.database, "audit", *columns, command_id=self.id)
 
 
 ME = f"{getpass.getuser()} (uid {os.getuid()})"
@@ -234,9 +231,7 @@ def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
     words = ("commands", "list", "-n", "1", "--store", "main", "--kind", "fulfill")
     (first,) = in_process(*words, "--json", config=case.office.config).json()
     assert (first["id"], first["state"]) == (case.id, "parked")
-    ((total,),) = rows(
-        case.office.database, "SELECT count(*) FROM commands_and_targets"
-    )
+    total = count(case.office.database, COMMANDS_AND_TARGETS)
     told = in_process(*words, config=case.office.config)
     assert f"and {total - 1} more; see --limit" in told.err
     none = in_process("commands", "list", "--kind", "target", config=case.office.config)
@@ -253,18 +248,13 @@ def test_another_body_than_the_one_that_was_shown_is_not_sent(case: Case) -> Non
 def test_without_a_daemon_it_is_done_all_the_same() -> None:
     with lone_office() as office:
         asyncio.run(fill(office, *orders(1)))
-        with closing(sqlite3.connect(office.database)) as connection, connection:
-            connection.execute(
-                "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-                " cause, instance, created_at, due_at, reason) VALUES ('beef', 'main',"
-                " 'cancel', 'ord_1001', 'order:ord_1001', 'planned', '{}', '', '',"
-                " '', '', 'dry run: not sent')"
-            )
+        held = {"instance": "", "reason": "dry run: not sent"}
+        insert_command(office.database, "beef", "cancel", "ord_1001", "planned", **held)
         words = ("commands", "park", "beef", "--reason", "x")
         assert in_process(*words, config=office.config).code == 0
         shown = in_process("commands", "show", "beef", config=office.config).out
         assert "planned: dry run: not sent" in shown
         words = ("commands", "discard", "beef", "--reason", "x")
         assert in_process(*words, config=office.config).code == 0
-        query = "SELECT state_after FROM audit WHERE command_id = 'beef'"
-        assert rows(office.database, query) == [("parked",), ("rejected",)]
+        after = values_of(office.database, "audit", "state_after", command_id="beef")
+        assert after == ["parked", "rejected"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.core.clock import SystemClock, to_text
 from backhaul.core.identity import fingerprint
 from scenes.daemon import connected_process, daemon_process, in_process
-from scenes.databases import rows
+from scenes.damaged_rows import overwrite
 from scenes.shopper import buy, order_of
+from scenes.stored import commands, count, value_of, values_of
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 
-REHEARSED = "SELECT 1 FROM commands WHERE reason = 'dry run: not sent'"
 HEADER = "order,tracking_company,tracking_number"
 VARIABLES = {
     "BACKHAUL_PUSH__DRY_RUN": "[push] dry_run",
@@ -29,13 +28,18 @@ VARIABLES = {
 }
 
 
+def held(office: Office) -> int:
+    """Return how many commands the dry run holds back."""
+    return count(office.database, "commands", reason="dry run: not sent")
+
+
 def planned(platform: ReferenceProcess, office: Office) -> Document:
     """Return an order of which a parcel was told, and what comes of it held back."""
     order = buy(platform)
-    name, query = order["number"], "SELECT 1 FROM orders WHERE number = ?"
-    await_true(lambda: rows(office.database, query, name), "the order")
+    name = order["number"]
+    await_true(lambda: count(office.database, "orders", number=name), "the order")
     office.put("fulfillments-1.csv", HEADER, f"{name},DHL,D-1")
-    await_true(lambda: rows(office.database, REHEARSED), "the rehearsal")
+    await_true(lambda: held(office), "the dry run")
     return order
 
 
@@ -58,16 +62,20 @@ def test_it_is_planned_and_leaves_when_the_dry_run_is_over(
         assert f"{row['id'][:8]}  POST {row['path']}  (dry run: not sent)" in said
         assert row["body"] in said
         assert order_of(platform, order["id"])["shipments"] == []
-        assert rows(office.database, "SELECT count(*) FROM attempts") == [(0,)]
+        assert count(office.database, "attempts") == 0
         assert started.log.read_text().count('"push.dry_run"') == 1
         assert started.terminate() == 0
         monkeypatch.delenv(variable)
         with daemon_process(office):
-            query = "SELECT request FROM commands WHERE state = 'applied'"
-            await_true(lambda: rows(office.database, query), "it is sent")
+            await_true(lambda: sent(office), "it is sent")
             assert "DRY RUN" not in in_process("status", config=office.config).out
-        assert rows(office.database, query) == [(row["body"].encode(),)]
+        assert sent(office) == [row["body"].encode()]
         assert len(order_of(platform, order["id"])["shipments"]) == 1
+
+
+def sent(office: Office) -> list[bytes]:
+    """Return the body of each command that took effect."""
+    return values_of(office.database, "commands", "request", state="applied")
 
 
 def test_a_command_in_doubt_is_looked_for_and_not_sent_under_its_key(
@@ -83,17 +91,17 @@ def test_a_command_in_doubt_is_looked_for_and_not_sent_under_its_key(
         body = in_process(
             "commands", "list", "--plan", "--json", config=office.config
         ).json()[0]["body"]
-        with closing(sqlite3.connect(office.database)) as connection, connection:
-            connection.execute(
-                "UPDATE commands SET state = 'uncertain', attempts = 1, request = ?,"
-                " baseline = '{}', key_fingerprint = ?, due_at = created_at,"
-                " sent_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-                (body.encode(), fingerprint(office.api_key)),
-            )
+        sent_once = {
+            "state": "uncertain",
+            "attempts": 1,
+            "request": body.encode(),
+            "baseline": "{}",
+            "key_fingerprint": fingerprint(office.api_key),
+            "due_at": value_of(office.database, "commands", "created_at"),
+            "sent_at": to_text(SystemClock().now()),
+        }
+        overwrite(office.database, "commands", sent_once)
         with daemon_process(office):
-            await_true(
-                lambda: rows(office.database, "SELECT 1 FROM resolution_checks"),
-                "a look",
-            )
-            await_true(lambda: rows(office.database, REHEARSED), "the rehearsal")
+            await_true(lambda: commands(office.database)[0].looks, "a check")
+            await_true(lambda: held(office), "the dry run")
         assert order_of(platform, order["id"])["shipments"] == []

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from scenes.daemon import in_process
-from scenes.databases import rows
+from scenes.damaged_rows import insert_incident
 from scenes.mirror_files import lone_office
+from scenes.stored import open_incidents, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +26,7 @@ SAYS = (
 def office() -> Iterator[Office]:
     with lone_office() as found:
         assert in_process("migrate", config=found.config).code == 0
-        with closing(sqlite3.connect(found.database)) as connection, connection:
-            connection.execute(
-                "INSERT INTO incidents (store, kind, order_id, command_id, at, says)"
-                " VALUES ('main', 'restocked', 'ord_1', 'ab', '2026', ?)",
-                (SAYS,),
-            )
+        insert_incident(found.database, SAYS)
         yield found
 
 
@@ -46,9 +40,8 @@ def test_an_incident_is_listed_until_it_is_resolved(office: Office) -> None:
     assert SAYS in done.out
     listed = in_process("incidents", "list", config=office.config).out
     assert "no open incidents" in listed
-    query = "SELECT action, detail FROM audit"
     audited = [("incidents resolve", f"{found['id']}: adjusted by -2")]
-    assert rows(office.database, query) == audited
+    assert rows_of(office.database, "audit", "action", "detail") == audited
     again = in_process(*words, config=office.config)
     assert again.code != 0
     assert "no open incident" in again.err
@@ -58,5 +51,4 @@ def test_an_incident_is_listed_until_it_is_resolved(office: Office) -> None:
 def test_a_resolution_has_words(office: Office, reason: str) -> None:
     words = ("incidents", "resolve", "1", "--reason", reason)
     assert in_process(*words, config=office.config).code != 0
-    query = "SELECT resolved_at FROM incidents"
-    assert rows(office.database, query) == [(None,)]
+    assert [each.id for each in open_incidents(office.database)] == [1]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scenes.daemon import backhaul, connected_process, in_process, office_of
-from scenes.databases import count, rows
 from scenes.shopper import buy
+from scenes.stored import count, rows_of, value_of
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -32,13 +32,12 @@ def office(platform: ReferenceProcess, shipped: dict[str, Any]) -> Iterator[Offi
     number = shipped["number"]
     with connected_process(platform) as started:
         office = started.office
-        query = "SELECT 1 FROM orders WHERE number = ?"
-        await_true(lambda: rows(office.database, query, number), "the order")
+        await_true(lambda: count(office.database, "orders", number=number), "the order")
         good = [f"{number},DHL,L-1", "777777,DHL,L-2"]
         office.put("fulfillments-1.csv", HEADER, *good)
         office.put("fulfillments-2.csv", HEADER, ",DHL,L-3")
-        shown = "SELECT 1 FROM shipments WHERE tracking_number = 'L-1'"
-        await_true(lambda: rows(office.database, shown), "its echo")
+        parcel = {"tracking_number": "L-1"}
+        await_true(lambda: count(office.database, "shipments", **parcel), "its echo")
         await_true(lambda: count(office.database, "quarantine") == 1, "the bad row")
         running = backhaul("status", "--json", config=office.config).json()
         assert running["daemon"]["public_url"].startswith("http://127.0.0.1:")
@@ -55,9 +54,8 @@ def listed(office: Office, *arguments: str) -> Any:
 
 def test_the_events_are_those_of_the_database(office: Office) -> None:
     found = listed(office, "events", "list", "-n", "1000")
-    query = "SELECT id, topic, state FROM events ORDER BY id DESC"
     shown = [(row["id"], row["topic"], row["state"]) for row in found]
-    assert shown == rows(office.database, query)
+    assert shown[::-1] == rows_of(office.database, "events", "id", "topic", "state")
     assert len(shown) > 10
 
 
@@ -69,14 +67,13 @@ def test_events_can_be_narrowed(
     option: str, value: str, column: str, office: Office
 ) -> None:
     found = listed(office, "events", "list", option, value, "-n", "1000")
-    query = f"SELECT count(*) FROM events WHERE {column} = ?"  # noqa: S608 - constants
     assert {row[column] for row in found} == {value}
-    assert [(len(found),)] == rows(office.database, query, value)
+    assert len(found) == count(office.database, "events", **{column: value})
 
 
 def test_one_event_is_shown_as_it_came(office: Office) -> None:
-    query = "SELECT id, body FROM events WHERE topic = 'orders/fulfilled' LIMIT 1"
-    ((id_, body),) = rows(office.database, query)
+    fulfilled = {"topic": "orders/fulfilled"}
+    (id_, body), *_ = rows_of(office.database, "events", "id", "body", **fulfilled)
     found = listed(office, "events", "show", str(id_))
     assert found["body"] == body.decode()
     told = in_process("events", "show", id_, config=office.config)
@@ -86,9 +83,8 @@ def test_one_event_is_shown_as_it_came(office: Office) -> None:
 
 def test_the_commands_are_those_of_the_database(office: Office) -> None:
     (found,) = listed(office, "commands", "list")
-    query = "SELECT id, kind, target, state, attempts FROM commands"
-    (expected,) = rows(office.database, query)
     names = ("id", "kind", "target", "state", "attempts")
+    (expected,) = rows_of(office.database, "commands", *names)
     assert tuple(found[name] for name in names) == expected
     assert found["state"] == "applied"
     assert listed(office, "commands", "list", "--state", "parked") == []
@@ -122,7 +118,7 @@ def test_a_filter_that_is_mistyped_does_not_say_that_all_is_well(
 
 
 def test_one_command_is_shown_with_its_attempts(office: Office) -> None:
-    ((id_,),) = rows(office.database, "SELECT id FROM commands")
+    id_ = value_of(office.database, "commands", "id")
     found = listed(office, "commands", "show", id_[:8])
     assert found["id"] == id_
     (attempt,) = found["attempts"]
@@ -133,9 +129,9 @@ def test_one_command_is_shown_with_its_attempts(office: Office) -> None:
 
 def test_the_quarantine_is_that_of_the_database(office: Office) -> None:
     (found,) = listed(office, "quarantine", "list")
-    query = "SELECT id, source, name, locator, reason FROM quarantine"
     names = ("id", "source", "name", "locator", "reason")
-    assert [tuple(found[name] for name in names)] == rows(office.database, query)
+    stored = rows_of(office.database, "quarantine", *names)
+    assert [tuple(found[name] for name in names)] == stored
     whole = listed(office, "quarantine", "show", str(found["id"]))
     assert whole["raw"].endswith(",DHL,L-3")
 
@@ -143,7 +139,7 @@ def test_the_quarantine_is_that_of_the_database(office: Office) -> None:
 def test_status_counts_what_is_there(office: Office) -> None:
     found = backhaul("status", "--json", config=office.config).json()
     assert found["daemon"] is None
-    assert found["events"] == count(office.database, "inbox")
+    assert found["events"] == count(office.database, "events")
     assert found["orders"] == count(office.database, "orders")
     assert (found["to_fold"], found["waiting_records"], found["quarantined"]) == (
         0,

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
+from backhaul.store.customer_erasure import CustomerTrace
+from backhaul.store.operations import Role
 from backhaul.store.sqlite.sql_guard import WITHHELD
 from scenes.daemon import in_process
-from scenes.databases import rows, write
+from scenes.databases import started_store
 from scenes.mirror_files import fill, lone_office, orders
 
 if TYPE_CHECKING:
@@ -34,11 +36,16 @@ SECRETS = (HASH, DIGEST)
 def office() -> Iterator[Office]:
     with lone_office() as found:
         asyncio.run(fill(found, *orders(5)))
-        user = "INSERT INTO users VALUES ('ann', 'admin', ?, 1, '2026', NULL)"
-        write(found.database, user, HASH)
-        erased = "INSERT INTO erased_emails VALUES (?, 'main', 'cus_1')"
-        write(found.database, erased, DIGEST)
+        asyncio.run(_add_secrets(found))
         yield found
+
+
+async def _add_secrets(office: Office) -> None:
+    """Add a user with a password, and the hash of an erased customer's e-mail."""
+    async with started_store(office.database) as store:
+        await store.users.add("ann", Role.ADMIN, HASH, "the test")
+        erased = CustomerTrace("cus_1", (), ())
+        await store.erasure.register("main", erased, [DIGEST.encode()])
 
 
 @pytest.fixture
@@ -170,12 +177,12 @@ def test_the_bare_connection_would_show_it(office: Office) -> None:
     )
     with closing(sqlite3.connect(office.database)) as connection:
         shown = {row[0] for row in connection.execute(joined)}
+        digests = connection.execute("SELECT digest FROM erased_emails").fetchall()
     assert shown == {HASH, "z"}
-    digests = rows(office.database, "SELECT digest FROM erased_emails")
-    assert digests == [(DIGEST,)]
+    assert digests == [(DIGEST.encode(),)]
 
 
-def test_no_other_column_is_named_like_a_secret(office: Office) -> None:
+def test_no_other_column_is_named_like_a_secret(asker: SqlConsole) -> None:
     """A new one must be withheld too, or be named here."""
     known = {"webhook_secrets.fingerprint", "commands.key_fingerprint"}
     query = (
@@ -185,7 +192,7 @@ def test_no_other_column_is_named_like_a_secret(office: Office) -> None:
     words = ("secret", "password", "token", "hash", "salt", "key_", "private", "cookie")
     found = {
         name
-        for (name,) in rows(office.database, query)
+        for (name,) in asker.query(query).rows
         if any(word in name.partition(".")[2] for word in words)
     }
     withheld = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.store import database_at
 from scenes.daemon import Office, backhaul, daemon_process, office_of
-from scenes.databases import count, rows
 from scenes.reference_process import ReferenceProcess, start_reference
 from scenes.scripted_platform import unused_url
+from scenes.stored import ALL, count, lists
 from scenes.syncing import ON_DEMAND, differences
 from scenes.waiting import await_true
 
@@ -48,12 +50,12 @@ def test_without_a_daemon_the_command_reads_by_itself(
         "customers",
     }
     assert unlike(reference, office) == []
-    events = count(office.database, "inbox")
+    events = count(office.database, "events")
     again = backhaul("backfill", "--kind", "orders", config=office.config)
     assert again.code == 0, again.err
     assert "orders" in again.out
     assert "products" not in again.out
-    assert count(office.database, "inbox") == events
+    assert count(office.database, "events") == events
 
 
 def test_a_walk_tells_since_when_the_mirror_is_equal(office: Office) -> None:
@@ -78,14 +80,24 @@ def test_a_list_that_is_not_proved_is_named(office: Office) -> None:
     assert "not verified yet (orders: 2" in shown
 
 
+def full_syncs(office: Office) -> int:
+    """Return how many lists were read to their end."""
+    with lists(office.database) as reader:
+        return sum(p.job == "full" and bool(p.ended_at) for p in reader.passes(ALL))
+
+
+def newest_polled(office: Office) -> str | None:
+    """Return the newest change of a product that a poll saw."""
+    with database_at(office.database).readable() as store:
+        return asyncio.run(store.mirror.get("polled:main:products"))
+
+
 def test_beside_a_daemon_the_daemon_does_it(
     reference: ReferenceProcess, office: Office
 ) -> None:
     with daemon_process(office):
-        full = "SELECT count(*) FROM passes WHERE job = 'full' AND ended_at > ''"
-        await_true(lambda: rows(office.database, full) == [(4,)], "a walk")
-        looked = "SELECT 1 FROM kv WHERE name = 'polled:main:products'"
-        await_true(lambda: rows(office.database, looked), "the first look, to be over")
+        await_true(lambda: full_syncs(office) == 4, "a full sync")
+        await_true(lambda: newest_polled(office), "the first poll, to be over")
         made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
         assert made.status == 201
         walks = backhaul("reconcile", "--json", config=office.config).json()

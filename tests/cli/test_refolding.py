@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.store.database import sole_writer
 from scenes.daemon import backhaul, connected_process, in_process
-from scenes.databases import count, rows
+from scenes.damaged_rows import lose, overwrite
 from scenes.shopper import buy
+from scenes.stored import count
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -20,27 +19,22 @@ if TYPE_CHECKING:
     from scenes.daemon import DaemonProcess, Office
     from scenes.reference_process import ReferenceProcess
 
-QUARANTINED = "SELECT count(*) FROM event_outcomes WHERE state = 'quarantined'"
-
 
 @pytest.fixture(scope="module")
 def daemon(platform: ReferenceProcess) -> Iterator[DaemonProcess]:
     order = buy(platform)
     with connected_process(platform) as started:
         database = started.office.database
-        query = "SELECT 1 FROM orders WHERE id = ?"
-        await_true(lambda: rows(database, query, order["id"]), "the order")
+        await_true(lambda: count(database, "orders", id=order["id"]), "the order")
         yield started
 
 
 def set_aside(office: Office) -> int:
-    """Forget an order and say of its events that they could not be used."""
-    with closing(sqlite3.connect(office.database, isolation_level=None)) as found:
-        found.execute("DELETE FROM orders")
-        done = found.execute(
-            "UPDATE event_outcomes SET state = 'quarantined' WHERE kind = 'order'"
-        )
-        return done.rowcount
+    """Lose the orders, and quarantine their events; return how many they are."""
+    lose(office.database, "orders")
+    quarantined = {"state": "quarantined"}
+    overwrite(office.database, "event_outcomes", quarantined, kind="order")
+    return count(office.database, "events", **quarantined)
 
 
 def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
@@ -53,7 +47,7 @@ def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
         done = backhaul(*refold, config=office.config).json()
         assert sum(done.values()) == moved > 0
         assert count(office.database, "orders") > 0
-        assert rows(office.database, QUARANTINED) == [(0,)]
+        assert count(office.database, "events", state="quarantined") == 0
         if daemon_runs:
             assert daemon.terminate() == 0
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +15,7 @@ from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.daemon import in_process
+from scenes.damaged_rows import insert_command, overwrite
 from scenes.databases import put_target
 from scenes.mirror_files import fill, lone_office
 from scenes.silent_platform import Hanging
@@ -53,16 +52,11 @@ def office() -> Iterator[Office]:
 def write(
     office: Office, work: tuple[tuple[str, str], ...], store: str = "main"
 ) -> None:
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.executemany(
-            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-            " cause, instance, created_at, due_at) VALUES (?, ?, ?, 'ord_1',"
-            " 'order:ord_1', ?, '{}', 'record courier 1', 'courier', ?5, ?5)",
-            [
-                (f"{store}{number:032x}", store, kind, state, payloads.instant(1))
-                for number, (state, kind) in enumerate(work)
-            ],
-        )
+    asked = {"cause": "record courier 1", "instance": "courier"}
+    asked |= dict.fromkeys(("created_at", "due_at"), payloads.instant(1))
+    for number, (state, kind) in enumerate(work):
+        command = (f"{store}{number:032x}", kind, "ord_1", state)
+        insert_command(office.database, *command, store=store, **asked)
 
 
 def rename(office: Office) -> None:
@@ -149,11 +143,9 @@ async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
     store = SqliteStore(office.database, SystemClock())
     needs = store.alert_conditions
     assert (await needs.current([])).open_stores == {"main", "shop"}
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.execute("UPDATE commands SET state = 'applied' WHERE store = 'main'")
+    overwrite(office.database, "commands", {"state": "applied"}, store="main")
     assert (await needs.current([])).open_stores == {"main", "shop"}
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.execute("UPDATE stock_targets SET state = 'applied'")
+    overwrite(office.database, "stock_targets", {"state": "applied"})
     assert (await needs.current([])).open_stores == {"shop"}
     store.engine.close()
 

@@ -19,10 +19,10 @@ from scenes.daemon import (
     daemon_process,
     office_of,
 )
-from scenes.databases import count, rows
 from scenes.payloads import envelope, order, signed
 from scenes.processes import limited
 from scenes.shopper import buy, key_with, order_of
+from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
 from scenes.terminal import seen
 from scenes.waiting import HANG_SECONDS, await_true
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from scenes.reference_process import ReferenceProcess
 
 HEADER = "order,tracking_company,tracking_number"
-DELIVERED = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
 
 
 def scan(started: DaemonProcess, order: str, number: str) -> httpx.Response:
@@ -43,18 +42,24 @@ def scan(started: DaemonProcess, order: str, number: str) -> httpx.Response:
 
 
 def known(office: Office, number: int) -> bool:
-    query = "SELECT 1 FROM orders WHERE number = ?"
-    return bool(rows(office.database, query, number))
+    return count(office.database, "orders", number=number) > 0
 
 
 def quarantined(office: Office) -> list[tuple[Any, ...]]:
-    query = "SELECT locator, reason FROM quarantine ORDER BY id"
-    return rows(office.database, query)
+    return rows_of(office.database, "quarantine", "locator", "reason")
 
 
 def applied(office: Office) -> int:
-    query = "SELECT count(*) FROM commands_and_targets WHERE state = 'applied'"
-    return int(rows(office.database, query)[0][0])
+    return count(office.database, COMMANDS_AND_TARGETS, state="applied")
+
+
+def delivered(office: Office) -> int:
+    """Return how many webhooks are stored."""
+    return count(office.database, "events", source="delivery")
+
+
+def is_cancelled(office: Office, order: dict[str, Any]) -> bool:
+    return any(values_of(office.database, "orders", "cancelled_at", id=order["id"]))
 
 
 def shipment_numbers(platform: ReferenceProcess, order: dict[str, Any]) -> list[str]:
@@ -83,8 +88,7 @@ def test_bad_rows_are_set_aside_and_good_ones_go_on(
         order, gone, other = buy(platform), buy(platform), buy(platform)
         await_true(lambda: known(office, other["number"]), "the orders are mirrored")
         platform.v1("POST", f"/orders/{gone['id']}/cancel", {})
-        query = "SELECT 1 FROM orders WHERE id = ? AND cancelled_at IS NOT NULL"
-        await_true(lambda: rows(office.database, query, gone["id"]), "it is cancelled")
+        await_true(lambda: is_cancelled(office, gone), "it is cancelled")
         sku = order["items"][0]["sku"]
         office.put(
             "fulfillments-2.csv",
@@ -103,8 +107,7 @@ def test_bad_rows_are_set_aside_and_good_ones_go_on(
         assert told["fulfillments-2.csv:5"] == f"order {gone['name']} is cancelled"
         assert "from 1 to 1000000, not -2" in told["fulfillments-2.csv:6"]
         assert told["fulfillments-2.csv:7"] == "the order is empty"
-        query = "SELECT reason FROM records WHERE state = 'waiting'"
-        waiting = [reason for (reason,) in rows(office.database, query)]
+        waiting = values_of(office.database, "records", "reason", state="waiting")
         assert len(waiting) == 22
         assert "order '999999' is not known" in waiting
         assert shipment_numbers(platform, order) == ["GOOD-1"]
@@ -141,10 +144,8 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
             assert scan(started, order["name"], "X-1").status_code == 200
             live = await_true(lambda: stopped(office), "sending is stopped")
             assert "INSUFFICIENT_SCOPE" in live["fulfill"]
-            state = "SELECT state FROM commands_and_targets"
-            await_true(
-                lambda: rows(office.database, state) == [("planned",)], "it is kept"
-            )
+            everything = (office.database, COMMANDS_AND_TARGETS, "state")
+            await_true(lambda: values_of(*everything) == ["planned"], "it is kept")
             screen = seen("status", config=office.config, columns=80, lines=24)
             assert screen[0].startswith("daemon             runs since 2")
             assert "fulfill waits: 403 INSUFFICIENT_SCOPE" in screen[1]
@@ -220,9 +221,9 @@ def test_a_full_disk_is_503_and_mends_itself(platform: ReferenceProcess) -> None
         assert [deliver(number) for number in range(3)] == [200] * 3
         with limited(started.process.pid, resource.RLIMIT_FSIZE, 0):
             assert [deliver(number) for number in range(3, 6)] == [503] * 3
-            assert rows(office.database, DELIVERED) == [(3,)]
+            assert delivered(office) == 3
         assert deliver(6) == 200
-        assert rows(office.database, DELIVERED) == [(4,)]
+        assert delivered(office) == 4
         assert started.terminate(30) == 0
 
 
@@ -254,7 +255,7 @@ def test_a_wrong_address_is_said(platform: ReferenceProcess) -> None:
         assert code == 69
         assert line.startswith("stores.main.base_url: ")
         assert "is not the platform's API" in line
-        assert not count(office.database, "inbox")
+        assert not count(office.database, "events")
 
 
 def test_an_address_where_nobody_is_is_said(platform: ReferenceProcess) -> None:

@@ -10,9 +10,9 @@ import pytest
 from backhaul.store.database import sole_writer
 from scenes import payloads
 from scenes.daemon import connected_process, in_process
-from scenes.databases import rows
 from scenes.mirror_files import fill, lone_office
 from scenes.shopper import buy
+from scenes.stored import lists
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ def test_nothing_to_search_for_is_said(office: Office) -> None:
     assert "give words to search for" in said.err
 
 
+def unindexed(office: Office) -> int:
+    with lists(office.database) as reader:
+        return reader.unindexed()
+
+
 @pytest.mark.programs
 def test_a_running_daemon_indexes_what_comes_and_makes_the_index_anew(
     platform: ReferenceProcess,
@@ -69,7 +74,6 @@ def test_a_running_daemon_indexes_what_comes_and_makes_the_index_anew(
             return order["id"] in [row["id"] for row in said.json()]
 
         await_true(found, "the order in the index")
-        query = "SELECT id FROM kv JOIN search_documents WHERE name = 'search_cursor'"
-        assert rows(office.database, query)
+        await_true(lambda: unindexed(office) == 0, "each change in the index")
         assert in_process("search", "--rebuild", config=office.config).code == 0
         await_true(found, "the order in the index again")

@@ -16,10 +16,12 @@ from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
 from backhaul.cli.status import current, lines
 from backhaul.store.matching import NewCommand
+from backhaul.store.operations import AuditEntry
 from backhaul.store.records import Matched, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS
 from scenes.daemon import in_process
-from scenes.databases import started_store, write
+from scenes.damaged_rows import insert_delivery, overwrite
+from scenes.databases import append, started_store
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.terminal import seen
 
@@ -82,7 +84,7 @@ async def _trouble(office: Office, parked: int) -> None:
             "desk_1", "main", [bad], None, lambda *_: Unmatched("", final=True)
         )
         await store.targets.stop("main", WHY)
-    write(path, "UPDATE commands SET state = 'parked', reason = ?", WHY)
+    overwrite(path, "commands", {"state": "parked", "reason": WHY})
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (50, 24)])
@@ -167,22 +169,12 @@ async def _retire(office: Office) -> None:
         await store.records.accept(
             "retired", "main", [bad], None, lambda *_: Unmatched("", final=True)
         )
-    write(path, "UPDATE records SET received_at = '2020-01-01T00:00:00.000Z'")
-    write(
-        path,
-        "INSERT INTO deliveries (id, instance, store, topic, object_id, change_id,"
-        " state, reason, created_at, due_at) VALUES ('d', 'courier', 'main',"
-        " 'order.placed', 'ord_1001', 1, 'parked', 'no answer', ?1, ?1)",
-        "2026-01-01T00:00:00.000Z",
-    )
-    for name in ("main", "gone"):
-        write(
-            path,
-            "INSERT INTO job_state (job, store, plan, since, paused_at)"
-            " VALUES ('audit', ?1, 'hourly', ?2, ?2)",
-            name,
-            "2026-01-01T00:00:00.000Z",
-        )
+        audits = [("audit", name) for name in ("main", "gone")]
+        await store.job_runs.register(dict.fromkeys(audits, "hourly"))
+        await store.job_runs.pause(audits, AuditEntry("ann", "jobs pause", "audit"))
+    overwrite(path, "records", {"received_at": "2020-01-01T00:00:00.000Z"})
+    parked = {"topic": "order.placed", "state": "parked", "reason": "no answer"}
+    insert_delivery(path, "courier", "ord_1001", **parked)
 
 
 def _kinds(office: Office, live: dict[str, Any] | None) -> list[str]:
@@ -213,12 +205,17 @@ def test_what_a_daemon_says_is_used_even_if_its_problems_cannot_be_read(
 
 def test_what_is_not_folded_yet_counts_as_behind() -> None:
     with lone_office() as office:
-        asyncio.run(fill(office, *orders(2)))
-        path = context.settings(office.config).database_file
-        write(path, "DELETE FROM event_outcomes WHERE id = 2")
+        asyncio.run(fill(office, *orders(1)))
+        asyncio.run(_deliver(office, *orders(1, 1002)))
         found = in_process("status", "--json", config=office.config).json()
     main = found["stores"]["main"]
     assert (main["to_fold"], main["oldest_at"]) == (1, found["last_event_at"])
+
+
+async def _deliver(office: Office, *bodies: bytes) -> None:
+    """Append webhooks, and fold none of them."""
+    async with started_store(context.settings(office.config).database_file) as store:
+        await append(store, bodies)
 
 
 def test_a_list_that_cannot_be_read_is_named_beside_the_time() -> None:

@@ -18,8 +18,9 @@ from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.daemon import in_process
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.mirror_files import lone_office
+from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ async def _count(office: Office) -> None:
         policy = Policy(buffer=1)
         reading = StockReading(stock, policy, COUNT.as_of, COUNT.as_of, False)
         await store.targets.decide(target, reading)
-        ((step,),) = rows(path, "SELECT correction FROM stock_targets")
+        step = value_of(path, "stock_targets", "correction")
         for verb in ("park", "settle --applied"):
             await store.decisions.decide(Decision(step, verb, "kim", "by hand"))
 
@@ -73,8 +74,7 @@ def said(office: Office, *arguments: str) -> str:
 
 
 def test_a_target_shows_how_it_was_reckoned(office: Office) -> None:
-    query = "SELECT id, correction FROM stock_targets"
-    ((target, step),) = rows(office.database, query)
+    ((target, step),) = rows_of(office.database, "stock_targets", "id", "correction")
     shown = said(office, "commands", "show", target[:8])
     assert f"applied by adjust command {step}" in shown
     assert f"counted 7 as of {COUNT.as_of}" in shown

@@ -10,7 +10,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import Office, daemon_process, in_process, office_of
-from scenes.databases import rows
+from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +54,8 @@ def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) ->
         refused = say(office, *words)
         assert (refused.code, "is the last administrator" in refused.err) == (1, True)
     assert PASSWORD not in office.database.read_bytes().decode(errors="replace")
-    query = "SELECT action, detail FROM audit"
-    assert rows(office.database, query) == [("users add", "ann as admin")]
+    audited = rows_of(office.database, "audit", "action", "detail")
+    assert audited == [("users add", "ann as admin")]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_container_that_runs_as_a_mere_number_may_change_things(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 4_000_000)
     assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
-    assert rows(office.database, "SELECT who FROM audit") == [("uid 4000000",)]
+    assert values_of(office.database, "audit", "who") == ["uid 4000000"]
 
 
 def shown(office: Office) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,7 @@ import pytest
 from backhaul.core.clock import to_text
 from scenes import payloads
 from scenes.daemon import in_process
-from scenes.databases import write
+from scenes.damaged_rows import insert, insert_command, insert_many, overwrite
 from scenes.mirror_files import fill, lone_office
 
 if TYPE_CHECKING:
@@ -67,49 +65,61 @@ def office() -> Iterator[Office]:
 
 def _add_attempts(office: Office) -> None:
     """Write down a command that was sent twice: the first time the program died."""
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.execute(
-            "INSERT INTO commands (id, store, kind, target, lane, state, attempts,"
-            " payload, cause, instance, created_at, due_at) VALUES ('fedcba9876',"
-            " 'main', 'fulfill', 'ord_2', 'order:ord_2', 'sending', 2, '{}',"
-            " 'record courier f1', 'courier', ?1, ?1)",
-            (payloads.instant(6),),
-        )
-        connection.executemany(
-            "INSERT INTO attempts (command_id, number, started_at) VALUES"
-            " ('fedcba9876', ?, ?)",
-            [(1, payloads.instant(7)), (2, payloads.instant(8))],
-        )
+    path, id_ = office.database, "fedcba9876"
+    asked = {"cause": "record courier f1", "instance": "courier", "attempts": 2}
+    asked |= dict.fromkeys(("created_at", "due_at"), payloads.instant(6))
+    insert_command(path, id_, "fulfill", "ord_2", "sending", **asked)
+    attempts = [
+        {"command_id": id_, "number": number, "started_at": payloads.instant(at)}
+        for number, at in ((1, 7), (2, 8))
+    ]
+    insert_many(path, "attempts", attempts)
 
 
 def _add_work(office: Office) -> None:
     """Write down a record and the command it became, as the daemon would have."""
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.execute(
-            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-            " evidence, cause, instance, created_at, due_at, settled_at) VALUES"
-            " ('abcdef0123', 'main', 'adjust', 'prod_1', 'product:prod_1', 'applied',"
-            ' \'{"variant_id":"var_1","delta":20}\', \'{"adjustment_id":"adj_2"}\','
-            " 'record erp counts.csv:2', 'erp', ?, ?, ?)",
-            (payloads.instant(6), payloads.instant(6), payloads.instant(7)),
-        )
-        connection.execute(
-            "INSERT INTO records (instance, store, key, payload, raw, locator, state,"
-            " command_id, received_at, retry_at) VALUES ('erp', 'main', 'k', '{}', '',"
-            " 'counts.csv:2', 'accepted', 'abcdef0123', ?, '')",
-            (payloads.instant(6),),
-        )
-        connection.execute(
-            "INSERT INTO resolution_checks (command_id, number, at, found, reason)"
-            " VALUES ('abcdef0123', 1, ?, 'undecidable', 'no history')",
-            (payloads.instant(6),),
-        )
-        connection.execute(
-            "INSERT INTO audit (at, who, action, detail, command_id, state_before,"
-            " state_after) VALUES (?, 'ann (uid 7)', 'commands settle --applied',"
-            " 'counted', 'abcdef0123', 'parked', 'applied')",
-            (payloads.instant(7),),
-        )
+    path, id_, at = office.database, "abcdef0123", payloads.instant(6)
+    insert_command(
+        path,
+        id_,
+        "adjust",
+        "prod_1",
+        "applied",
+        payload='{"variant_id":"var_1","delta":20}',
+        evidence='{"adjustment_id":"adj_2"}',
+        cause="record erp counts.csv:2",
+        instance="erp",
+        created_at=at,
+        due_at=at,
+        settled_at=payloads.instant(7),
+    )
+    insert(
+        path,
+        "records",
+        instance="erp",
+        store="main",
+        key="k",
+        payload="{}",
+        raw="",
+        locator="counts.csv:2",
+        state="accepted",
+        command_id=id_,
+        received_at=at,
+        retry_at="",
+    )
+    check = {"number": 1, "found": "undecidable", "reason": "no history"}
+    insert(path, "resolution_checks", command_id=id_, at=at, **check)
+    insert(
+        path,
+        "audit",
+        at=payloads.instant(7),
+        who="ann (uid 7)",
+        action="commands settle --applied",
+        detail="counted",
+        command_id=id_,
+        state_before="parked",
+        state_after="applied",
+    )
 
 
 def lives(office: Office, kind: str, name: str) -> list[dict[str, Any]]:
@@ -236,29 +246,28 @@ def test_a_clock_that_was_set_back_shows_a_negative_time(
     with lone_office() as lone:
         product = payloads.envelope("products/create", payloads.product())
         asyncio.run(fill(lone, product))
-        write(
+        times = dict.fromkeys(("created_at", "due_at", "sent_at"), to_text(sent))
+        command = ("c", "adjust", "prod_1", "applied")
+        insert_command(lone.database, *command, instance="books", **times)
+        insert(
             lone.database,
-            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-            " cause, instance, created_at, due_at, sent_at) VALUES ('c', 'main',"
-            " 'adjust', 'prod_1', 'product:prod_1', 'applied', '{}', '', 'books',"
-            " ?1, ?1, ?1)",
-            to_text(sent),
-        )
-        write(
-            lone.database,
-            "INSERT INTO echoes VALUES ('main', 'c', 'product:prod_1', 1, ?, NULL,"
-            " 'c')",
-            to_text(sent + timedelta(seconds=seconds)),
+            "echoes",
+            store="main",
+            effect="c",
+            lane="product:prod_1",
+            event_id=1,
+            at=to_text(sent + timedelta(seconds=seconds)),
+            command_id="c",
         )
         found = steps(lone, "product", "prod_1")
     assert f"echo of c: confirmed by event 1, {shown} s after it was sent" in found
 
 
 def test_a_read_is_told_from_a_delivery(office: Office) -> None:
-    with closing(sqlite3.connect(office.database)) as connection, connection:
-        connection.execute("UPDATE inbox SET kind = 'read' WHERE id = 3")
-        assert any(s.startswith("event 5") for s in steps(office, "order", "1001"))
-    assert any(s.startswith("read 3") for s in steps(office, "order", "1001"))
+    overwrite(office.database, "inbox", {"kind": "read"}, id=3)
+    found = steps(office, "order", "1001")
+    assert any(step.startswith("event 5") for step in found)
+    assert any(step.startswith("read 3") for step in found)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,18 @@ Only this module knows how to write them. The names are those of docs/mirror.md.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.connections import Connection
 from scenes.databases import rows_with_names, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+
+AT = "2026-03-01T12:00:00.000Z"
 
 
 def overwrite(
@@ -36,10 +39,16 @@ def overwrite_text(
 
 def insert(path: Path, table: str, **values: object) -> None:
     """Write a row by hand."""
-    names = ", ".join(f'"{name}"' for name in values)
-    places = ", ".join("?" for _ in values)
+    insert_many(path, table, [values])
+
+
+def insert_many(path: Path, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows of the same columns by hand, in one transaction."""
+    names = ", ".join(f'"{name}"' for name in rows[0])
+    places = ", ".join("?" for _ in rows[0])
     statement = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608 - a test's own
-    write(path, statement, *values.values())
+    with closing(Connection(path)) as connection, connection:
+        connection.executemany(statement, [tuple(row.values()) for row in rows])
 
 
 def copy(path: Path, table: str, **changed: object) -> None:
@@ -76,3 +85,29 @@ def leave_behind(path: Path, word: str) -> None:
         careless.execute("CREATE TABLE scratch (word)")
         careless.execute("INSERT INTO scratch VALUES (?)", (word,))
         careless.execute("DELETE FROM scratch")
+
+
+def insert_delivery(
+    path: Path, instance: str, object_id: str, topic: str, **values: object
+) -> None:
+    """Write a delivery to a connection, in a state of the test's own."""
+    about = {"id": "d", "instance": instance, "topic": topic, "object_id": object_id}
+    rest = {"store": "main", "change_id": 1, "created_at": AT, "due_at": AT}
+    insert(path, "deliveries", **(about | rest | values))
+
+
+def insert_incident(path: Path, text: str, command: str = "ab") -> None:
+    """Write an open incident of the order `ord_1`."""
+    about = {"store": "main", "kind": "restocked", "order_id": "ord_1"}
+    insert(path, "incidents", **about, command_id=command, at=AT, says=text)
+
+
+@contextmanager
+def refused_rows(path: Path, table: str, why: str) -> Iterator[None]:
+    """Make the database refuse each new row of a table meanwhile."""
+    refusal = f"BEGIN SELECT RAISE(ABORT, '{why}'); END"
+    write(path, f"CREATE TRIGGER refused BEFORE INSERT ON {table} {refusal}")
+    try:
+        yield
+    finally:
+        write(path, "DROP TRIGGER refused")

@@ -9,6 +9,7 @@ from sqlite_utils import Database
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations import migrations
+from scenes.databases import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,3 +67,9 @@ def make_older(path: Path) -> None:
     """Make a database of this version, also while this process is the later one."""
     with closing(connections.open_writer(path)) as connection:
         migrations.apply(Database(connection), stop_before=STEPS[0])
+
+
+def make_lacking(path: Path, table: str) -> None:
+    """Make a database of this version without a table."""
+    make_older(path)
+    write(path, f"ALTER TABLE {table} RENAME TO missing")
