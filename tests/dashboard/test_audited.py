@@ -13,8 +13,10 @@ import pytest
 from backhaul.admin import routes
 from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
+from scenes.damaged_rows import insert_incident, lose, overwrite, refused_rows
 from scenes.dashboard import PASSWORD
 from scenes.databases import take
+from scenes.stored import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,16 +25,12 @@ if TYPE_CHECKING:
 
 Asked: TypeAlias = tuple[str, dict[str, str]]
 """The path of a form, and its fields."""
-REFUSES = """
-    CREATE TRIGGER refuses BEFORE INSERT ON audit WHEN new.action != 'users login'
-    BEGIN SELECT RAISE(ABORT, 'no room for the audit'); END
-"""
 
 
 async def event(office: Office) -> Asked:
     await take(office.store, payloads.envelope("orders/create", payloads.order()))
-    await office.write("DELETE FROM orders")
-    await office.write("UPDATE event_outcomes SET state = 'quarantined'")
+    lose(office.path, "orders")
+    overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     return "/events/1/refold", {}
 
 
@@ -51,10 +49,7 @@ async def row(office: Office) -> Asked:
 
 
 async def incident(office: Office) -> Asked:
-    await office.write(
-        "INSERT INTO incidents (store, kind, order_id, command_id, at, says)"
-        " VALUES ('main', 'restocked', 'ord_1', 'ab', '2026', 'put back')"
-    )
+    insert_incident(office.path, "put back")
     return "/incidents/1/resolve", {"reason": "because"}
 
 
@@ -136,12 +131,10 @@ async def test_what_the_audit_cannot_take_is_not_done(
 ) -> None:
     path, fields = await DEEDS[deed](office)
     browser = await office.browser("ada")
-    await office.write(REFUSES)
-    before = kept(office)
-    answer = await browser.post(path, **fields)
-    assert (answer.status >= 500, kept(office) == before) == (True, True)
-    await office.write("DROP TRIGGER refuses")
+    with refused_rows(office.path, "audit", "no room for the audit"):
+        before = kept(office)
+        answer = await browser.post(path, **fields)
+        assert (answer.status >= 500, kept(office) == before) == (True, True)
     assert (await browser.post(path, **fields)).status == 303
     assert kept(office) != before
-    said = office.rows("SELECT who, action FROM audit ORDER BY id DESC LIMIT 1")
-    assert said[0][0] == "ada"
+    assert values_of(office.path, "audit", "who")[-1] == "ada"

@@ -11,7 +11,9 @@ import pytest
 
 from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
+from scenes.damaged_rows import overwrite
 from scenes.databases import take
+from scenes.stored import commands, rows_of, value_of
 
 if TYPE_CHECKING:
     from scenes.dashboard import Browser, Office
@@ -21,13 +23,7 @@ RECORD = {"key": "k1", "order": "#9", "tracking_company": "DHL", "tracking_numbe
 
 
 def state(office: Office, command: str) -> str:
-    ((found,),) = office.rows("SELECT state FROM commands WHERE id = ?", command)
-    return str(found)
-
-
-def audit(office: Office) -> list[tuple[object, ...]]:
-    query = "SELECT who, action, detail FROM audit WHERE action NOT LIKE 'users %'"
-    return office.rows(query)
+    return str(value_of(office.path, "commands", "state", id=command))
 
 
 def fields(page: str) -> dict[str, str]:
@@ -57,7 +53,7 @@ async def test_a_person_moves_a_command_in_its_own_name(
     await browser.post(f"/commands/{command}/{verb}", reason="because", shown=before)
     assert state(office, command) == after
     said = verb.replace("-", " --")
-    assert audit(office) == [("otto", f"commands {said}", "because")]
+    assert office.audit() == [("otto", f"commands {said}", "because")]
     assert f"was {before} and is {after}" in await browser.read(f"/commands/{command}")
 
 
@@ -90,17 +86,16 @@ async def test_what_is_sent_again_is_shown_byte_by_byte(office: Office) -> None:
     assert f'<pre tabindex="0">{form["body"]}</pre>' in page
     await browser.post(f"/commands/{command}/resend", **form)
     assert state(office, command) == "planned"
-    assert audit(office) == [("otto", "commands resend", "the parcel is there")]
+    assert office.audit() == [("otto", "commands resend", "the parcel is there")]
 
 
 async def test_what_would_be_sent_otherwise_by_now_is_not(office: Office) -> None:
     command = await office.plan(state="parked")
     browser = await office.browser("otto")
     form = await resend(browser, command)
-    await office.write(
-        "UPDATE commands SET payload = replace(payload, 'T1', 'T2') WHERE id = ?",
-        command,
-    )
+    payload = value_of(office.path, "commands", "payload", id=command)
+    corrected = {"payload": payload.replace("T1", "T2")}
+    overwrite(office.path, "commands", corrected, id=command)
     answer = await browser.post(f"/commands/{command}/resend", **form)
     assert (answer.status, state(office, command)) == (422, "parked")
     assert "check it and try again" in await answer.text()
@@ -114,8 +109,7 @@ async def set_aside(office: Office, raw: str = "9,DHL,T") -> int:
     await office.store.records.accept(
         "courier", "main", [record], None, lambda *_: unknown
     )
-    ((id_,),) = office.rows("SELECT id FROM quarantine")
-    return int(id_)
+    return int(value_of(office.path, "quarantine", "id"))
 
 
 async def test_a_quarantined_row_is_edited_field_by_field(office: Office) -> None:
@@ -124,10 +118,10 @@ async def test_a_quarantined_row_is_edited_field_by_field(office: Office) -> Non
     assert 'name="field:order" value="#9"' in await browser.read(f"/quarantine/{row}")
     sent = {"field:order": "#1001", "field:tracking_number": "T", "reason": "typing"}
     assert (await browser.post(f"/quarantine/{row}/edit", **sent)).status == 303
-    ((kept, where),) = office.rows("SELECT payload, state FROM records")
+    ((kept, where),) = rows_of(office.path, "records", "payload", "state")
     assert (msgspec.json.decode(kept)["record"]["order"], where) == ("#1001", "waiting")
     assert "The quarantine is empty" in await browser.read("/quarantine")
-    (who, action, detail) = audit(office)[0]
+    (who, action, detail) = office.audit()[0]
     assert (who, action) == ("otto", "quarantine edit")
     assert "typing" in str(detail)
 
@@ -148,12 +142,12 @@ async def test_a_number_is_sent_alone_where_the_order_is_shipped_whole(
         f"/quarantine/{row}"
     )
     await take(office.store, payloads.envelope("orders/create", whole))
-    await office.write("UPDATE quarantine SET state = 'open'")
+    overwrite(office.path, "quarantine", {"state": "open"})
     assert "Send only the tracking number" in await browser.read(f"/quarantine/{row}")
     assert (await browser.post(f"/quarantine/{row}/correct")).status == 303
-    query = "SELECT target, payload ->> '$.number_only' FROM commands WHERE id != ''"
-    assert ("ord_9", 1) in office.rows(query)
-    assert audit(office)[-1][:2] == ("otto", "quarantine correct")
+    planned = [(c.target, c.wanted.get("number_only")) for c in commands(office.path)]
+    assert ("ord_9", True) in planned
+    assert office.audit()[-1][:2] == ("otto", "quarantine correct")
 
 
 async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
@@ -162,7 +156,7 @@ async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
     assert (await browser.post(f"/quarantine/{row}/drop")).status == 422
     answer = await browser.post(f"/quarantine/{row}/drop", reason="a test order")
     assert answer.status == 303
-    assert office.rows("SELECT state FROM quarantine") == [("dropped",)]
+    assert value_of(office.path, "quarantine", "state") == "dropped"
 
 
 async def test_a_held_file_is_applied_or_discarded_as_a_whole(office: Office) -> None:
@@ -171,14 +165,14 @@ async def test_a_held_file_is_applied_or_discarded_as_a_whole(office: Office) ->
     await office.store.records.accept(
         "courier", "main", [record], None, lambda *_: Unmatched("", final=True)
     )
-    ((row,),) = office.rows("SELECT id FROM quarantine")
+    row = value_of(office.path, "quarantine", "id")
     browser = await office.browser("otto")
     page = await browser.read(f"/quarantine/{row}")
     assert ("Apply</" in page, "Discard</" in page) == (True, True)
     assert "Edit and retry" not in page
     assert (await browser.post(f"/quarantine/{row}/retry")).status == 303
-    assert office.rows("SELECT state FROM records") == [("approved",)]
-    assert audit(office)[0][:2] == ("otto", "quarantine retry")
+    assert value_of(office.path, "records", "state") == "approved"
+    assert office.audit()[0][:2] == ("otto", "quarantine retry")
 
 
 async def test_nothing_that_anybody_wrote_is_read_as_a_page(office: Office) -> None:
@@ -190,7 +184,7 @@ async def test_nothing_that_anybody_wrote_is_read_as_a_page(office: Office) -> N
     ]
     await take(office.store, *bodies)
     command = await office.plan()
-    await office.write("UPDATE commands SET reason = ?, evidence = ?", HOSTILE, HOSTILE)
+    overwrite(office.path, "commands", {"reason": HOSTILE, "evidence": HOSTILE})
     row = await set_aside(office, HOSTILE)
     browser = await office.browser("ada")
     await browser.post(f"/commands/{command}/park", reason=HOSTILE)

@@ -12,6 +12,7 @@ from backhaul.admin.throttle import FREE_ADDRESS
 from backhaul.store.operations import Role
 from scenes.dashboard import COOKIE, PASSWORD, open_office
 from scenes.databases import locked
+from scenes.stored import count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +34,10 @@ async def is_in(browser: Browser) -> bool:
 
 
 async def test_a_password_is_kept_as_argon2id_only(office: Office) -> None:
-    ((kept,),) = office.rows("SELECT secret FROM users WHERE name = 'vera'")
-    assert kept.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
-    assert PASSWORD not in kept
+    vera = await office.store.users.find("vera")
+    assert vera is not None
+    assert vera.secret.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert PASSWORD not in vera.secret
 
 
 @pytest.mark.parametrize(
@@ -177,8 +179,7 @@ async def test_a_database_that_takes_no_writes_keeps_nobody_out(
         "dashboard.login_not_audited",
         "dashboard.login",
     ]
-    logins = "SELECT count(*) FROM audit WHERE action = 'users login'"
-    assert office.rows(logins) == [(1,)]
+    assert count(office.path, "audit", action="users login") == 1
 
 
 async def test_a_first_user_that_cannot_be_stored_sees_an_error_and_keeps_the_token(

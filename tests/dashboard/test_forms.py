@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.admin.client_address import HEADERS
+from scenes.stored import lists
 
 if TYPE_CHECKING:
     from scenes.dashboard import Office
@@ -17,17 +18,16 @@ JOB = {"job": "prune", "store": ""}
 
 
 def paused(office: Office) -> bool:
-    return bool(
-        office.rows("SELECT 1 FROM job_state WHERE job = 'prune' AND paused_at > ''")
-    )
+    with lists(office.path) as reader:
+        prune = reader.jobs().get(("prune", ""))
+    return prune is not None and prune.paused_at is not None
 
 
 async def test_a_form_of_ours_changes_something(office: Office) -> None:
     browser = await office.browser("otto")
     assert (await browser.post(PAUSE, **JOB)).status == 303
     assert paused(office)
-    said = office.rows("SELECT who, action, detail FROM audit ORDER BY id DESC")
-    assert said[0] == ("otto", "jobs pause", "prune")
+    assert office.audit() == [("otto", "jobs pause", "prune")]
 
 
 @pytest.mark.parametrize("token", ["", "x" * 43, "ü"])

@@ -94,11 +94,11 @@ async def test_the_past_logins_of_somebody_removed_are_not_those_of_the_next(
 ) -> None:
     browser = await behind.browser()
     assert await attempt(browser, OWN) == 303
-    secret = behind.rows("SELECT secret FROM users WHERE name = 'vera'")[0][0]
-    (vera,) = [u for u in await behind.store.users.list() if u.name == "vera"]
+    vera = await behind.store.users.find("vera")
+    assert vera is not None
     await behind.store.users.remove("vera", "the test")
     await behind.clock.advance(60)
-    await behind.store.users.add("vera", vera.role, secret, "the test")
+    await behind.store.users.add("vera", vera.role, vera.secret, "the test")
     answers = [await attempt(browser, OWN, "a bad guess") for _ in range(7)]
     assert answers == [401] * FREE_PAIR + [429] * 2
 

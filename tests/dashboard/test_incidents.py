@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scenes import payloads
+from scenes.damaged_rows import insert_incident
 from scenes.databases import take
+from scenes.stored import open_incidents
 
 if TYPE_CHECKING:
     from scenes.dashboard import Office
@@ -25,17 +27,8 @@ async def opened(office: Office) -> Office:
         await take(
             office.store, payloads.envelope("orders/create", payloads.order(id_))
         )
-    await add(office, "ab")
+    insert_incident(office.path, SAYS)
     return office
-
-
-async def add(office: Office, command: str) -> None:
-    await office.write(
-        "INSERT INTO incidents (store, kind, order_id, command_id, at, says) VALUES"
-        " ('main', 'restocked', 'ord_1', ?, '2026-03-01T12:00:00.000Z', ?)",
-        command,
-        SAYS,
-    )
 
 
 @pytest.mark.parametrize("path", ["/", OVERVIEW, ORDER, LIST])
@@ -59,9 +52,8 @@ async def test_an_operator_resolves_an_incident(opened: Office) -> None:
     path = "/incidents/1/resolve"
     assert 'action="/incidents/1/resolve"' in await browser.read(LIST)
     assert (await browser.post(path, reason=" adjusted by -2 ")).status == 303
-    query = "SELECT who, action, detail FROM audit WHERE action LIKE 'incidents%'"
     audited = ("otto", "incidents resolve", "1: adjusted by -2")
-    assert opened.rows(query) == [audited]
+    assert opened.audit() == [audited]
     listed = await browser.read(LIST)
     assert "Incident 1 is resolved." in listed
     assert "No incident is open." in listed
@@ -75,7 +67,7 @@ async def test_a_resolution_has_words(reason: str, opened: Office) -> None:
     browser = await opened.browser("otto")
     answer = await browser.post("/incidents/1/resolve", reason=reason)
     assert answer.status == 422
-    assert opened.rows("SELECT resolved_at FROM incidents") == [(None,)]
+    assert [each.id for each in open_incidents(opened.path)] == [1]
 
 
 async def test_a_viewer_is_not_offered_to_resolve(opened: Office) -> None:
@@ -87,7 +79,7 @@ async def test_the_overview_shows_some_of_many_and_how_many_more(
     opened: Office,
 ) -> None:
     for number in range(9):
-        await add(opened, f"c{number}")
+        insert_incident(opened.path, SAYS, f"c{number}")
     page = await (await opened.browser("otto")).read(OVERVIEW)
     assert page.count(SHOWN) == 8
     assert "2 more incidents are open" in page

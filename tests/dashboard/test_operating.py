@@ -12,11 +12,16 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
+from backhaul.store.commands import Decision
+from backhaul.store.operations import AuditEntry, JobRun, Trigger
+from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.read_models.lists import SCANNED
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
+from scenes.damaged_rows import insert_many, lose, overwrite
 from scenes.databases import take
 from scenes.jobs import settings_of
+from scenes.stored import value_of
 
 if TYPE_CHECKING:
     from backhaul.platform import schemas
@@ -24,11 +29,6 @@ if TYPE_CHECKING:
 
 OLD, NEW = b"an old secret of the store", b"a new secret of the store"
 WHY = "the step of target abcdef01 for variant var_1 moved var_2"
-
-
-def audit(office: Office) -> list[tuple[object, ...]]:
-    query = "SELECT who, action, detail FROM audit WHERE action NOT LIKE 'users %'"
-    return office.rows(query)
 
 
 async def pages(browser: Browser, path: str, pattern: str) -> list[list[str]]:
@@ -62,7 +62,7 @@ async def test_a_secret_that_rests_is_dropped_and_taken_back(office: Office) -> 
     assert f"Accept {first} again" in await browser.read("/stores")
     assert (await browser.post("/secrets/accept", **form)).status == 303
     assert sorted(office.signers.live()["main"]) == sorted([first, second])
-    assert audit(office) == [
+    assert office.audit() == [
         ("otto", "secrets drop", f"{first} of main"),
         ("otto", "secrets accept", f"{first} of main"),
     ]
@@ -75,10 +75,10 @@ async def test_a_secret_in_use_is_dropped_by_force_only(office: Office) -> None:
     answer = await browser.post("/secrets/drop", **form)
     assert (answer.status, len(office.signers.live()["main"])) == (422, 2)
     assert "less than a day ago" in await answer.text()
-    assert audit(office) == []
+    assert office.audit() == []
     assert (await browser.post("/secrets/drop", force="yes", **form)).status == 303
     assert office.signers.live()["main"] == (second,)
-    assert audit(office) == [("otto", "secrets drop", f"{first} of main by force")]
+    assert office.audit() == [("otto", "secrets drop", f"{first} of main by force")]
 
 
 async def test_the_only_secret_stays_even_by_force(office: Office) -> None:
@@ -100,7 +100,7 @@ async def test_counts_that_were_stopped_go_on(office: Office) -> None:
     assert await office.store.targets.stopped("main") is None
     assert WHY not in (await browser.read("/targets")).split("<h1>")[1]
     said = f"main: they were stopped: {WHY}"
-    assert audit(office) == [("otto", "targets resume", said)]
+    assert office.audit() == [("otto", "targets resume", said)]
 
 
 async def test_a_viewer_sees_the_stop_and_cannot_end_it(office: Office) -> None:
@@ -118,7 +118,7 @@ async def test_a_connector_is_asked_at_once(office: Office) -> None:
     assert (await browser.post("/connectors/run", name="courier")).status == 303
     assert office.asked == ["courier"]
     assert "courier: 2 accepted." in await browser.read("/connectors")
-    assert audit(office) == [("otto", "connectors run", "courier")]
+    assert office.audit() == [("otto", "connectors run", "courier")]
     answer = await browser.post("/connectors/run", name="nobody")
     assert (answer.status, office.asked) == (422, ["courier"])
 
@@ -146,13 +146,13 @@ async def test_a_move_of_stock_is_listed_by_its_product(office: Office) -> None:
 
 async def test_an_event_is_folded_again(office: Office) -> None:
     await take(office.store, payloads.envelope("orders/create", payloads.order()))
-    await office.write("DELETE FROM orders")
-    await office.write("UPDATE event_outcomes SET state = 'quarantined'")
+    lose(office.path, "orders")
+    overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     browser = await office.browser("otto")
     assert (await browser.post("/events/1/refold")).status == 303
-    assert office.rows("SELECT name FROM orders") == [("#1001",)]
+    assert value_of(office.path, "orders", "name") == "#1001"
     assert "Reprocessed: folded" in await browser.read("/events/1")
-    assert audit(office) == [("otto", "events refold", "1")]
+    assert office.audit() == [("otto", "events refold", "1")]
 
 
 DELIVERY = {
@@ -219,11 +219,11 @@ async def test_a_long_list_is_read_to_its_end_and_nothing_twice(
     assert len(mirrored) == 205
 
 
-FLOOD = """
-    WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT ?)
-    INSERT INTO changes (store, kind, object_id, change, at, event)
-    SELECT 'main', 'level', 'prod_1', 'updated', ?, 1 FROM n
-"""
+def flood(office: Office, times: int) -> None:
+    """Write so many changes of one level."""
+    about = {"store": "main", "kind": "level", "object_id": "prod_1"}
+    change = about | {"change": "updated", "at": to_text(office.clock.now())}
+    insert_many(office.path, "changes", [change | {"event": 1}] * times)
 
 
 @pytest.mark.parametrize("more", [0, 1, 50])
@@ -235,8 +235,7 @@ async def test_what_changes_all_the_time_hides_nothing_else(
         for n in range(1, 51)
     ]
     await take(office.store, *bodies)
-    flood = 2 * SCANNED - 50 + more
-    await office.write(FLOOD, flood, to_text(office.clock.now()))
+    flood(office, 2 * SCANNED - 50 + more)
     browser = await office.browser("vera")
     order = r'href="/mirror/order/main/([^"]+)"'
     for path in ("/mirror", "/mirror?kind=order"):
@@ -249,60 +248,59 @@ async def test_what_changes_all_the_time_hides_nothing_else(
     assert 'rel="next"' not in page
 
 
+PARKED = 115
+
+
 async def test_parked_commands_come_first_on_every_page(office: Office) -> None:
-    await _plan_many(office)
-    await office.write("UPDATE commands SET state = 'parked' WHERE seq % 2 = 0")
+    newest_first = [await office.plan() for _ in range(2 * PARKED)][::-1]
+    for id_ in newest_first[::2]:
+        await office.store.decisions.decide(Decision(id_, "park", "otto", "why"))
     browser = await office.browser("vera")
     found = await pages(browser, "/commands", r'id="command-(\w+)"')
     shown = [id_ for page in found for id_ in page]
-    order = "SELECT id FROM commands ORDER BY state != 'parked', seq DESC"
-    assert shown == [id_ for (id_,) in office.rows(order)]
+    assert shown == newest_first[::2] + newest_first[1::2]
     assert [len(page) for page in found] == [100, 100, 30]
     parked = await pages(browser, "/commands?state=parked", r'id="command-(\w+)"')
     assert [len(page) for page in parked] == [100, 15]
 
 
-SERIES = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 229) "
-
-
-async def _plan_many(office: Office) -> None:
-    """Plan 230 commands, all alike."""
-    first = await office.plan()
-    alike = (
-        "store, kind, target, lane, state, payload, instance, cause, created_at, due_at"
+async def quarantine(office: Office, row: str) -> None:
+    record = NewRecord(row, None, "raw", row, "f")
+    await office.store.records.accept(
+        "courier", "main", [record], None, lambda *_: Unmatched("", final=True)
     )
-    query = (
-        f"INSERT INTO commands (id, {alike}) {SERIES}"  # noqa: S608 - constants
-        f" SELECT printf('%032x', x + 1000000), {alike} FROM commands, n WHERE id = ?"
-    )
-    await office.write(query, first)
 
 
-T = "'2026-03-01T12:00:00.000Z'"
-ROW = "'row-' || x || '-'"
-ROWS = {
-    "/quarantine": (
-        "quarantine (source, name, key, raw, reason, locator, at)",
-        f"'record', 'courier', x, '', {ROW}, 'f', {T}",
-    ),
-    "/audit": ("audit (at, who, action, detail)", f"{T}, 'otto', 'test', {ROW}"),
-    "/jobs": (
-        "job_runs (job, store, trigger, due_at, started_at, outcome, detail)",
-        f"'prune', '', 'person', {T}, {T}, 'done', {ROW}",
-    ),
-    "/drift": (
-        "sweeps (store, job, kind, began_at, ended_at, note)",
-        f"'main', 'full', 'orders', {T}, {T}, {ROW}",
-    ),
+async def audit(office: Office, row: str) -> None:
+    await office.store.users.record_action(AuditEntry("otto", "test", row))
+
+
+async def end_job(office: Office, row: str) -> None:
+    now = to_text(office.clock.now())
+    run = JobRun(("prune", ""), Trigger.OPERATOR, now, now)
+    await office.store.job_runs.record(run, now, row)
+
+
+async def end_pass(office: Office, row: str) -> None:
+    begun = await office.store.passes.begin("main", "full", "orders")
+    await office.store.passes.end(begun.pass_id, 0, row)
+
+
+LISTS = {
+    "/quarantine": quarantine,
+    "/audit": audit,
+    "/jobs": end_job,
+    "/drift": end_pass,
 }
+"""What adds a row to each list."""
 
 
-@pytest.mark.parametrize("path", ROWS)
+@pytest.mark.parametrize("path", LISTS)
 async def test_every_other_long_list_is_read_to_its_end(
     office: Office, path: str
 ) -> None:
-    into, values = ROWS[path]
-    await office.write(f"INSERT INTO {into} {SERIES} SELECT {values} FROM n")  # noqa: S608 - constants
+    for number in range(1, 230):
+        await LISTS[path](office, f"row-{number}-")
     browser = await office.browser("otto")
     found = await pages(browser, path, r"(?<!<dd>)row-(\d+)-")
     assert [int(x) for page in found for x in page] == [*range(229, 0, -1)]

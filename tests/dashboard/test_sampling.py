@@ -12,7 +12,8 @@ from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
 from backhaul.store.operations import MetricSample
 from scenes.clock import START, VirtualClock
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
+from scenes.stored import lists
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -38,13 +39,18 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
         metrics.count_request("main", "POST", "200", 1.5)
         assert sampler.rates()["webhooks"] == 7
         await minute(clock)
-        query = "SELECT webhooks, applied, platform_seconds FROM metric_samples"
-        await until(lambda: len(rows(path, query)) == 2, "both minutes")
-        assert rows(path, f"{query} ORDER BY at") == [(0, 0, None), (7, 2, 1.0)]
+        await until(lambda: len(samples(path)) == 2, "both minutes")
+        shown = [(s.webhooks, s.applied, s.platform_seconds) for s in samples(path)]
+        assert shown == [(0, 0, None), (7, 2, 1.0)]
         clock._start += timedelta(days=1)
         await minute(clock)
-        await until(lambda: len(rows(path, query)) == 1, "the day before is gone")
+        await until(lambda: len(samples(path)) == 1, "the day before is gone")
         running.cancel()
+
+
+def samples(path: Path) -> list[MetricSample]:
+    with lists(path) as reader:
+        return reader.samples("")
 
 
 async def minute(clock: VirtualClock) -> None:

@@ -81,14 +81,6 @@ ALLOWED = {
 
 NOT_YET = {
     "tests/alerting/test_telling.py",
-    "tests/dashboard/test_audited.py",
-    "tests/dashboard/test_deciding.py",
-    "tests/dashboard/test_entrance.py",
-    "tests/dashboard/test_forms.py",
-    "tests/dashboard/test_guessing.py",
-    "tests/dashboard/test_incidents.py",
-    "tests/dashboard/test_operating.py",
-    "tests/dashboard/test_sampling.py",
     "tests/demo/test_demo.py",
     "tests/docs/test_mirror_page.py",
     "tests/faults/capturing.py",
@@ -130,7 +122,6 @@ NOT_YET = {
     "tests/faults/test_tryton_kills.py",
     "tests/faults/test_unknown_schema.py",
     "tests/faults/test_upgrades.py",
-    "tests/scenes/dashboard.py",
     "tests/service/test_service.py",
     "tests/testing/test_plugin.py",
 }

@@ -75,7 +75,7 @@ def insert_command(
     known = {"id": id_, "kind": kind, "target": target, "state": state}
     empty = dict.fromkeys(("cause", "created_at", "due_at"), "")
     rest = {"store": "main", "lane": ordering_key, "payload": "{}"}
-    insert(path, "commands", **known, **empty, **rest, **values)
+    insert(path, "commands", **(known | empty | rest | values))
 
 
 def leave_behind(path: Path, word: str) -> None:

@@ -32,8 +32,9 @@ from backhaul.store.operations import Role
 from backhaul.store.records import Matched, NewRecord
 from scenes.clock import VirtualClock
 from scenes.damaged_rows import overwrite
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
 from scenes.payloads import STORE_ID
+from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -153,17 +154,15 @@ class Office:
             overwrite(self.store.path, "commands", {"state": state}, id=id_)
         return id_
 
-    async def write(self, query: str, *values: object) -> None:
-        """Write what no verb writes, as if it had come so."""
-        await self.store.engine.write(lambda c: c.execute(query, values))
-
     async def index(self) -> None:
         """Bring the search index up to date."""
         while (await self.store.search.follow(describe, 1.0)).more:
             pass
 
-    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return rows(self.path, query, *values)
+    def audit(self) -> list[tuple[str, str, str]]:
+        """Return who did what, and its detail; without logins and changes of users."""
+        found = rows_of(self.path, "audit", "who", "action", "detail")
+        return [entry for entry in found if not entry[1].startswith("users ")]
 
 
 @asynccontextmanager
