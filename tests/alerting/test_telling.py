@@ -21,10 +21,11 @@ from backhaul.alerting.notifications import LISTED, Notifier
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.settings.alerts import AlertSettings
+from backhaul.store import database_at
 from backhaul.store.operations import Alert
 from backhaul.store.sqlite.database import SqliteStore
 from scenes.clock import VirtualClock
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
 from scenes.smtp_server import SmtpServer, open_smtp_server
 from scenes.waiting import until
 
@@ -349,7 +350,7 @@ async def test_what_was_over_before_a_way_told_it_is_forgotten_there(
     assert len(scene.hooks.got) == 1
     assert len(scene.mails.messages) == 2
     await watch.notify()
-    assert rows(scene.store.path, "SELECT * FROM alerts") == []
+    assert database_at(scene.store.path).row_counts()["alerts"] == 0
 
 
 WRONG = {

@@ -15,7 +15,7 @@ import pytest
 
 from backhaul.demo import tryton_server
 from backhaul.errors import BackhaulError
-from scenes.databases import rows
+from scenes.stored import COMMANDS_AND_TARGETS, rows_of
 from scenes.tryton import bare_database, common_folder
 from scenes.waiting import HANG_SECONDS
 
@@ -50,11 +50,13 @@ def running(*arguments: str, cache: Path | None = None) -> Iterator[Demo]:
 
 def sources(kept: Path) -> set[tuple[str, str]]:
     """Return who brought what, a scanner by its device."""
-    query = """SELECT r.instance, r.locator, c.kind FROM records r
-               JOIN commands_and_targets c ON c.id = r.command_id"""
+    path = kept / "daemon" / "backhaul.db"
+    kinds: dict[str, str] = dict(rows_of(path, COMMANDS_AND_TARGETS, "id", "kind"))
+    records = rows_of(path, "records", "instance", "locator", "command_id")
     return {
-        (f"{name} {locator.split()[-1]}" if name == "scanner" else name, kind)
-        for name, locator, kind in rows(kept / "daemon" / "backhaul.db", query)
+        (f"{name} {locator.split()[-1]}" if name == "scanner" else name, kinds[command])
+        for name, locator, command in records
+        if command in kinds
     }
 
 

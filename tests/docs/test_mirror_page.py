@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.sqlite.opening import open_store
-from backhaul.store.sqlite.sql_console import INTERNAL, PUBLISHED
-from scenes.databases import rows
+from backhaul.store import database_at, open_store
+from backhaul.store.sqlite.sql_console import PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +45,8 @@ def test_the_page_names_every_published_table() -> None:
 
 @pytest.mark.parametrize("table", PUBLISHED)
 def test_it_names_every_column_and_no_other(table: str, database: Path) -> None:
-    found = {
-        r[0] for r in rows(database, "SELECT name FROM pragma_table_info(?)", table)
-    }
-    assert described()[table] == found - INTERNAL
+    with database_at(database).console(SystemClock()) as console:
+        assert described()[table] == set(console.columns(table))
 
 
 def test_the_indices_it_names_exist(database: Path) -> None:
@@ -59,6 +56,9 @@ def test_the_indices_it_names_exist(database: Path) -> None:
     named = re.findall(
         r"`(\w+)`", " ".join(re.findall(r"\| ([^|]*) \|$", queries, re.M))
     )
-    known = {r[0] for r in rows(database, "SELECT name FROM sqlite_master")}
+    schema = " ".join(database_at(database).schema())
+    known = set(
+        re.findall(r"\b(?:INDEX|TABLE|VIEW) (?:IF NOT EXISTS )?[\"'\[]?(\w+)", schema)
+    )
     assert len(named) > 10
     assert set(named) - known == set()

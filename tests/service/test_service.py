@@ -161,7 +161,7 @@ def check_restarts_under_load(service: Machine) -> None:
     per_second = told["sent"] / told["seconds"]
     sys.stdout.write(f"{told['sent']} webhooks, {per_second:.0f} a second\n")
     stored = service.run(
-        'backhaul query --json "SELECT count(DISTINCT body) AS n FROM inbox'
+        'backhaul query --json "SELECT count(DISTINCT body) AS n FROM events'
         " WHERE instr(body, 'ord_load_')\""
     )
     assert json.loads(stored)[0]["n"] == told["sent"]
