@@ -92,16 +92,21 @@ def newest_polled(office: Office) -> str | None:
         return asyncio.run(store.mirror.get("polled:main:products"))
 
 
+def missed(reference: ReferenceProcess, office: Office) -> int:
+    """Add a product; return how many the command finds that no earlier poll found."""
+    made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
+    assert made.status == 201
+    passes = backhaul("reconcile", "--json", config=office.config).json()
+    return int({each["kind"]: each["missed"] for each in passes}["products"])
+
+
 def test_beside_a_daemon_the_daemon_does_it(
     reference: ReferenceProcess, office: Office
 ) -> None:
     with daemon_process(office):
         await_true(lambda: full_syncs(office) == 4, "a full sync")
         await_true(lambda: newest_polled(office), "the first poll, to be over")
-        made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
-        assert made.status == 201
-        walks = backhaul("reconcile", "--json", config=office.config).json()
-        assert {w["kind"]: w["missed"] for w in walks}["products"] == 1
+        await_true(lambda: missed(reference, office) == 1, "the command finds it")
         assert unlike(reference, office) == []
 
 
