@@ -122,6 +122,11 @@ class Tables(ABC):
             range(first, first + number),
         )
 
+    def taken(self) -> list[int]:
+        """Return the numbers of the movements that are marked as taken."""
+        query = "SELECT number FROM movements WHERE taken_at IS NOT NULL"
+        return [number for (number,) in self.rows(query)]
+
     def write(self, into: str, values: str, conflict: str, numbers: range) -> None:
         """Write a row for each number x, in words of our own."""
         many = f"SELECT {numbers[0]} UNION ALL SELECT x + 1 FROM n"  # noqa: S608

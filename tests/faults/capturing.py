@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
-from backhaul.store.inbox import Arrival
 from scenes.busy_shop import BusyShop
 from scenes.daemon import NOBODY
-from scenes.databases import rows, started_store
+from scenes.databases import started_store
 from scenes.receiver import served
+from scenes.stored import arrivals
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from backhaul.store.inbox import FoldOne, FoldReport, Inbox
+    from backhaul.store.inbox import Arrival, FoldOne, FoldReport, Inbox
     from backhaul_reference.platform.quirks import Quirks
     from scenes.receiver import Served
     from scenes.reference_shop import Shop
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 REFUSED = 0.1
 """The share of deliveries that are answered 503 once: they come again, or never."""
 SENDING_SECONDS = 600
-SENDING = "SELECT count(*) AS open FROM delivery WHERE status = 'PENDING'"
 
 
 class MoodyInbox:
@@ -59,9 +58,10 @@ async def capture(
         inbox = MoodyInbox(store.inbox, chance)
         async with _subscribed(shop, quirks, inbox):
             await BusyShop(shop, chance, quirks).trade(events, objects)
-            await until(lambda: not _sending(shop), "all is sent", SENDING_SECONDS)
-    kept = "SELECT store, kind, topic, received_at, headers, body FROM inbox"
-    return [Arrival(*row) for row in rows(path, f"{kept} ORDER BY id")]
+            await until(
+                lambda: not shop.is_delivering(), "all is sent", SENDING_SECONDS
+            )
+    return arrivals(path)
 
 
 @asynccontextmanager
@@ -93,9 +93,3 @@ async def become(shop: Shop, quirks: Quirks) -> None:
     """Let the platform answer by these readings from now on."""
     body = {"quirks": list(quirks.texts)}
     assert (await shop.control("PUT", "/stores/demo/quirks", body)).status == 200
-
-
-def _sending(shop: Shop) -> int:
-    platform = shop.running.platform
-    (row,) = platform.reader.read(lambda found: found.all(SENDING))
-    return int(row["open"])

@@ -12,8 +12,8 @@ from backhaul.core.identity import step_id
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.records import NewRecord
 from faults.sweeping import STORE, program
-from scenes.databases import rows
 from scenes.killed_programs import MortalWire
+from scenes.stored import count, lists, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 ERP = "erp"
 FAILING_READS = 10
 """More than the transport tries again by itself."""
-_UNREAD = """
-    SELECT 1 FROM stock_targets WHERE unread = 1 AND NOT EXISTS
-      (SELECT 1 FROM kv WHERE name = 'targets:stopped:main')
-"""
 
 
 class Stuttering(httpx.AsyncBaseTransport):
@@ -78,7 +74,7 @@ async def live(
         for key, fate in (fates or {}).items():
             on.wire.fates[first_step(on, key)] = fate
         await alive.run_out()
-        while rows(on.path, _UNREAD) and not mortality.dead.is_set():
+        while has_unread(on) and not mortality.dead.is_set():
             await on.clock.advance(1.0)
             await alive.calm()
         # What was committed last may not have been told of yet.
@@ -94,10 +90,16 @@ async def _hand_in(alive: Program, records: Sequence[StockLevel]) -> None:
     await alive.store.records.accept(ERP, STORE, new, None, matcher)
 
 
+def has_unread(on: Stage) -> bool:
+    """Return True while a product has to be read again after its adjustment."""
+    with lists(on.path) as reader:
+        is_stopped = STORE in reader.stopped_targets()
+    return not is_stopped and count(on.path, "stock_targets", unread=1) > 0
+
+
 def target_of(on: Stage, key: str) -> str:
     """Return the id of the target that a record became."""
-    query = "SELECT command_id FROM records WHERE key = ?"
-    return str(rows(on.path, query, key)[0][0])
+    return str(value_of(on.path, "records", "command_id", key=key))
 
 
 def first_step(on: Stage, key: str) -> str:

@@ -94,10 +94,7 @@ async def trade(
     """
     lanes = [Trade(shop, chance, lane).run(events) for lane in range(LANES)]
     await asyncio.gather(*lanes)
-    recorded = shop.running.platform.reader.read(
-        lambda rows: rows.all("SELECT body FROM event ORDER BY sequence")
-    )
-    return [in_seconds(row["body"]) for row in recorded], await shop.state()
+    return [in_seconds(body) for body in shop.event_bodies()], await shop.state()
 
 
 def disordered(bodies: Sequence[bytes], chance: random.Random) -> list[bytes]:

@@ -1,6 +1,6 @@
 """`python -m faults.office PORT FILE`: an office to be killed, which keeps what came.
 
-Each message and each order that comes is a row of FILE before it is answered, also one
+Each message and each order that comes is a line of FILE before it is answered, also one
 that came before. Between the steps of its work it dawdles: there it dies. It imports
 little, for it is started often.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
-import sqlite3
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -32,12 +33,8 @@ class Office:
     """Receives webhooks and orders, and lists its shipments and parcels."""
 
     def __init__(self, file: str) -> None:
-        self._books = sqlite3.connect(file)
-        # A kill takes nothing from the system's memory, only power loss would.
-        self._books.execute("PRAGMA synchronous = OFF")
-        self._books.execute(
-            "CREATE TABLE IF NOT EXISTS came (number INTEGER PRIMARY KEY, id TEXT)"
-        )
+        self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._came = came(Path(file))
         self._webhook = Webhook(SECRET)
 
     def app(self) -> web.Application:
@@ -62,9 +59,9 @@ class Office:
 
     async def _order(self, request: web.Request) -> web.StreamResponse:
         _let_in(request)
-        query = "SELECT number FROM came WHERE id = ?"
-        row = self._books.execute(query, (request.match_info["id"],)).fetchone()
-        return await _answered(request, {"number": row[0] if row else None})
+        id_ = request.match_info["id"]
+        number = self._came.index(id_) + 1 if id_ in self._came else None
+        return await _answered(request, {"number": number})
 
     async def _shipments(self, request: web.Request) -> web.StreamResponse:
         _let_in(request)
@@ -80,10 +77,18 @@ class Office:
 
     async def _keep(self, id_: str) -> int:
         await _dawdle()
-        with self._books:
-            entry = self._books.execute("INSERT INTO came (id) VALUES (?)", (id_,))
+        # One unbuffered write: a kill leaves the whole line or nothing of it, and takes
+        # nothing from the system's memory.
+        os.write(self._file, f"{id_}\n".encode())
+        self._came.append(id_)
+        number = len(self._came)
         await _dawdle()
-        return entry.lastrowid or 0
+        return number
+
+
+def came(file: Path) -> list[str]:
+    """Return the ids that an office has kept, in order of arrival."""
+    return file.read_text().splitlines()
 
 
 async def _answered(

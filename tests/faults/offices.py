@@ -19,8 +19,7 @@ from backhaul_connectors.webhook_out import WebhookOut
 from backhaul_connectors.webhook_out.connector import Settings as WebhookSettings
 from connectors import backoffice
 from connectors.tables import NEWS, ORDERS, PostgresTables
-from faults.office import SECRET, TOKEN
-from scenes.databases import rows
+from faults.office import SECRET, TOKEN, came
 from scenes.postgres import postgres
 from scenes.sshd import Sshd, accepts, free_port
 from scenes.waiting import await_true
@@ -69,7 +68,7 @@ class WebOffice(Office):
     """The program `faults.office`."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "office.db"
+        self._file = folder / "office.txt"
         self._port = free_port()
         self.start()
 
@@ -83,7 +82,7 @@ class WebOffice(Office):
         self._server.wait()
 
     def came(self) -> list[str]:
-        return [id_ for (id_,) in rows(self._file, "SELECT id FROM came")]
+        return came(self._file)
 
     @property
     def url(self) -> str:

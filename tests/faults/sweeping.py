@@ -26,11 +26,12 @@ from backhaul_reference.platform.quirks import NONE, parse
 from faults.capturing import become
 from scenes import payloads
 from scenes.clock import START, VirtualClock, settle_down
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.faulty_network import Fate, Wire, laid
 from scenes.killed_programs import Mortality, MortalStore, MortalWire
 from scenes.pushing import killed
 from scenes.reference_shop import cart
+from scenes.stored import COMMANDS_AND_TARGETS, rows_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -103,12 +104,10 @@ class Stage:
         return command.id
 
     def states(self) -> dict[str, str]:
-        query = "SELECT id, state FROM commands_and_targets"
-        return dict(rows(self.path, query))
+        return dict(rows_of(self.path, COMMANDS_AND_TARGETS, "id", "state"))
 
     def reason(self, command: str) -> str:
-        query = "SELECT reason FROM commands_and_targets WHERE id = ?"
-        return str(rows(self.path, query, command)[0][0])
+        return str(value_of(self.path, COMMANDS_AND_TARGETS, "reason", id=command))
 
     def open(self) -> list[str]:
         return [id_ for id_, state in self.states().items() if state in OPEN]

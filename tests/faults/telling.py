@@ -11,9 +11,10 @@ from backhaul.core.clock import SystemClock
 from faults.trials import chances
 from scenes import payloads
 from scenes.clock import HastyClock
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.notifications import sink_of
 from scenes.payloads import envelope
+from scenes.stored import values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ STEP_SECONDS = 0.005
 HASTE = 600.0
 """A second away is ten minutes: longer than what is in doubt is looked at."""
 PATIENCE_SECONDS = 900.0
-TOPICS = frozenset({"order.placed"})
-OWED = "SELECT {} FROM deliveries WHERE topic = 'order.placed'"
+TOPIC = "order.placed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,17 @@ async def tell_amid_kills(office: Office, database: Path, kills: int) -> Told:
             await CLOCK.sleep(moments.uniform(0, office.busy_seconds))
             await asyncio.to_thread(office.kill)
             await asyncio.to_thread(office.start)
-        states = OWED.format("DISTINCT state")
-        done = [("applied",)]
-        await until(lambda: rows(database, states) == done, "told", PATIENCE_SECONDS)
-        owed = rows(database, OWED.format(office.names))
-    return Told([name for (name,) in owed], office.came())
+        await until(
+            lambda: set(owed(database, "state")) == {"applied"},
+            "told",
+            PATIENCE_SECONDS,
+        )
+    return Told(owed(database, office.names), office.came())
+
+
+def owed(database: Path, column: str) -> list[str]:
+    """Return a column of the notifications that the office has to hear."""
+    return values_of(database, "deliveries", column, topic=TOPIC)
 
 
 async def until_some(office: Office, number: int) -> None:
@@ -76,7 +82,7 @@ async def carried(
 ) -> AsyncIterator[None]:
     """Carry orders to the office for as long as this lasts."""
     connector = office.connector()
-    sink = sink_of(connector, store, clock, topics=TOPICS, begin="all")
+    sink = sink_of(connector, store, clock, topics=frozenset({TOPIC}), begin="all")
     await sink.subscribe()
 
     async def carry() -> None:

@@ -9,12 +9,13 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul_sdk import StockLevel
 from faults.counted import live
-from faults.sweeping import program, stage
+from faults.sweeping import STORE, program, stage
 from faults.trials import LONG
 from scenes import payloads
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.killed_programs import COUNTING, Mortality, points_around
 from scenes.reference_shop import open_shop
+from scenes.stored import COMMANDS_AND_TARGETS, lists, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,11 +63,11 @@ async def test_death_while_counting_neither_loses_nor_doubles(
         await live(on, mortality, [record])
         assert mortality.dead.is_set(), f"it does not come to {point}"
         await live(on, Mortality(), [record])
-        query = "SELECT kind, state FROM commands_and_targets ORDER BY seq"
-        assert rows(on.path, query) == [("target", "applied"), ("adjust", "applied")]
+        found = rows_of(on.path, COMMANDS_AND_TARGETS, "kind", "state")
+        assert found == [("target", "applied"), ("adjust", "applied")]
         assert await stock(on, shirt) == 7
-        stopped = "SELECT count(*) FROM kv WHERE name = 'targets:stopped:main'"
-        assert rows(on.path, stopped) == [(int(strays),)]
+        with lists(on.path) as reader:
+            assert (STORE in reader.stopped_targets()) == strays
 
 
 async def named(on: Stage, shirt: Any) -> Any:

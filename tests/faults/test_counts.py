@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.clock import SystemClock
+from backhaul.store import database_at
 from backhaul_sdk import StockLevel
 from faults.trials import LONG
-from scenes.databases import rows
 from scenes.reference_shop import open_shop
 from scenes.stock_counts import ERP, House, house, now, working
+from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ SIZES = [
 
 
 def moves(at: House) -> list[Any]:
-    return rows(at.path, "SELECT * FROM stock_ledger")
+    return rows_of(at.path, "stock_ledger")
+
+
+def states(at: House) -> set[str]:
+    return set(values_of(at.path, COMMANDS_AND_TARGETS, "state"))
 
 
 @pytest.mark.long
@@ -124,9 +128,7 @@ async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> N
         await at.release()
         if last:
             await at.reaches(last, "applied")
-        query = "SELECT count(*) FROM commands_and_targets WHERE state NOT IN (?, ?)"
-        settled = ("applied", "superseded")
-        await until(lambda: rows(at.path, query, *settled) == [(0,)], "all is done")
+        await until(lambda: states(at) <= {"applied", "superseded"}, "all is done")
         assert await at.stock(lamp) == counted + since, at.log
 
 
@@ -142,8 +144,8 @@ async def test_a_restored_database_makes_no_count_true_twice(tmp_path: Path) -> 
             back_up(at.path, empty)
             at.hold()
             sku, counted_at = lamp["variants"][0]["sku"], now()
-            count = StockLevel(key="c", sku=sku, quantity=7, as_of=counted_at)
-            await at.hand_in(count)
+            level = StockLevel(key="c", sku=sku, quantity=7, as_of=counted_at)
+            await at.hand_in(level)
             target = at.command_of("c")
             await until(lambda: at.steps(target), "the step is planned")
             back_up(at.path, planned)
@@ -152,19 +154,15 @@ async def test_a_restored_database_makes_no_count_true_twice(tmp_path: Path) -> 
             await at.sell(lamp)
         for folder in (planned, empty):
             async with working(folder, shop, {ERP: {}}, audited=True) as at:
-                await at.hand_in(count)
+                await at.hand_in(level)
                 assert at.command_of("c") == target
                 await at.reaches(target, "applied")
                 assert await at.stock(lamp) == 6
-                assert rows(at.path, "SELECT count(*) FROM attempts") == [(0,)]
+                assert count(at.path, "attempts") == 0
         history = (await shop.state())["history"]
         assert [row["adjustment"] for row in history] == [10, -3, -1]
 
 
 def back_up(path: Path, folder: Path) -> None:
     folder.mkdir()
-    with (
-        closing(sqlite3.connect(path)) as source,
-        closing(sqlite3.connect(folder / path.name)) as target,
-    ):
-        source.backup(target)
+    database_at(path).back_up(folder / path.name, SystemClock())

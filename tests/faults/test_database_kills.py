@@ -80,8 +80,8 @@ async def pull_and_kill(
 
 def assert_not_ahead(tables: PostgresTables, host: MemoryHost) -> None:
     """Hold the place that was read to, and the marks, against what is committed."""
-    marked = tables.rows("SELECT number FROM movements WHERE taken_at IS NOT NULL")
-    assert {f"stock-delta:{number}" for (number,) in marked} <= host.records.keys()
+    marked = {f"stock-delta:{number}" for number in tables.taken()}
+    assert marked <= host.records.keys()
     place = SqlCursor.from_text(host.cursor).places.get("fulfillments")
     for number in range(place.id + 1 if place else 0):
         assert f"fulfillment:{number}" in host.records

@@ -23,9 +23,10 @@ from faults.capturing import capture
 from faults.mirroring import mirroring
 from faults.trials import LONG
 from scenes.daemon import Office
-from scenes.databases import dump, rows
+from scenes.databases import dump
 from scenes.loop_guard import on_purpose
 from scenes.reference_shop import open_shop
+from scenes.stored import rows_of, values_of
 from scenes.syncing import shown_by_mirror, shown_by_platform
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ async def deliver(settings: Settings, arrivals: Sequence[Arrival], path: Path) -
         await mirror.settle()
         quiet = shown_by_mirror(path)
         await mirror.sweep()
-    assert rows(path, "SELECT name, reason FROM quarantine") == []
-    assert rows(path, "SELECT detail FROM events WHERE state = 'unhandled'") == []
+    assert rows_of(path, "quarantine", "name", "reason") == []
+    assert values_of(path, "events", "detail", state="unhandled") == []
     return quiet
 
 

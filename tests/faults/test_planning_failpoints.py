@@ -16,9 +16,10 @@ from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import program, stage
 from scenes import payloads
 from scenes.back_office import Desk, shipped
-from scenes.databases import rows, take
+from scenes.databases import take
 from scenes.killed_programs import PLANNING, Mortality, points_around
 from scenes.reference_shop import cart, open_shop
+from scenes.stored import count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -119,7 +120,7 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
 def has_parcel(on: Stage, work: Work) -> bool:
     """Return True once the parcel of the last batch is stored."""
     parcel = work.pile.batches[-1].records[0]
-    return rows(on.path, "SELECT 1 FROM records WHERE key = ?", parcel.key) != []
+    return count(on.path, "records", key=parcel.key) > 0
 
 
 @pytest.mark.parametrize(

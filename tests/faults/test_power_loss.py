@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sqlite3
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.core.clock import SystemClock
+from backhaul.store import database_at
 from backhaul.store.commands import Sendable
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.opening import open_store
@@ -24,6 +23,7 @@ from faults.power import Power, images
 from scenes.commands import plan
 from scenes.databases import fold_all
 from scenes.payloads import arrival, envelope, order
+from scenes.stored import ALL, bodies, lists
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,17 +85,13 @@ def failures(disk: Disk, folder: Path, number: int, seed: int) -> list[str]:
 
 def damage(path: Path, told: list[object]) -> str:
     """Return what the file lacks of what was told, or how it is broken."""
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            (state,) = connection.execute("PRAGMA integrity_check").fetchone()
-            kept = {body for (body,) in connection.execute("SELECT body FROM inbox")}
-            marked = "SELECT id FROM commands WHERE state = 'sending'"
-            sending = {id_ for (id_,) in connection.execute(marked)}
-    except sqlite3.DatabaseError as error:
-        return f"cannot be read: {error}"
-    there = {("kept", body) for body in kept} | {("sending", id_) for id_ in sending}
-    lost = set(told) - there
-    return f"{len(lost)} lost" if lost else ("" if state == "ok" else state)
+    if faults := database_at(path).faults(deep=True):
+        return "; ".join(faults)
+    with lists(path) as reader:
+        sending = reader.open_commands("sending", ALL)
+    kept = {("kept", body) for body in bodies(path)}
+    lost = set(told) - kept - {("sending", command.id) for command in sending}
+    return f"{len(lost)} lost" if lost else ""
 
 
 @pytest.fixture

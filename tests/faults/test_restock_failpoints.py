@@ -21,10 +21,10 @@ from backhaul.core.identity import command_id
 from faults.dying_restock import AFTER_COMMIT, MOMENTS
 from faults.sweeping import REST, STORE, program, stage
 from faults.trials import LONG
-from scenes.databases import rows
 from scenes.faulty_network import Fate
 from scenes.killed_programs import Mortality
 from scenes.reference_shop import open_shop
+from scenes.stored import rows_of, value_of
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ PUSH = {
     "cancel_partly_shipped": "restock_unshipped",
 }
 KEYLESS = ("no-idempotency",)
-LAST = """
-    SELECT kind, state, payload ->> '$.delta' FROM commands
-    WHERE seq >= (SELECT seq FROM commands WHERE id = ?) ORDER BY seq
-"""
 DONE = [("cancel", "applied", None), ("adjust", "applied", UNSHIPPED)]
 
 
@@ -94,7 +90,7 @@ async def test_death_at_any_step_puts_the_rest_back_once(
             hold_together(on, cancel)
             async with program(on) as revived:
                 await revived.run_out()
-            assert rows(on.path, LAST, cancel) == DONE, (point, turn)
+            assert since(on, cancel) == DONE, (point, turn)
             assert await stock(on, cancel) == STOCK - ORDERED + UNSHIPPED, (point, turn)
         assert deaths >= FEWEST_DEATHS
         assert set((await on.effects()).values()) == {1}
@@ -121,13 +117,23 @@ async def live(on: Stage, scene: Scene, mortality: Mortality) -> str:
 
 def hold_together(on: Stage, cancel: str) -> None:
     """Assert that the adjustment is planned if the cancellation is applied, or none."""
-    (_, state, _), *adjustments = rows(on.path, LAST, cancel)
+    (_, state, _), *adjustments = since(on, cancel)
     assert len(adjustments) == (state == "applied")
 
 
+def since(on: Stage, cancel: str) -> list[tuple[str, str, int | None]]:
+    """Return kind, state and units of a cancellation and of the commands after it."""
+    first = value_of(on.path, "commands", "seq", id=cancel)
+    found = rows_of(on.path, "commands", "seq", "kind", "state", "payload")
+    return [
+        (kind, state, json.loads(payload).get("delta"))
+        for seq, kind, state, payload in found
+        if seq >= first
+    ]
+
+
 async def order_of(on: Stage, cancel: str) -> Any:
-    query = "SELECT target FROM commands WHERE id = ?"
-    ((order,),) = rows(on.path, query, cancel)
+    order = value_of(on.path, "commands", "target", id=cancel)
     return (await on.shop.v1("GET", f"/orders/{order}")).data
 
 
@@ -167,7 +173,7 @@ async def test_a_killed_process_puts_the_rest_back_once(
             await on.plan_all(planning.store, [REST], [Fate.THROUGH])
         (cancel,) = on.fates
         await die(on, moment)
-        (_, state, _), *planned = rows(on.path, LAST, cancel)
+        (_, state, _), *planned = since(on, cancel)
         if moment == AFTER_COMMIT:
             assert (state, planned) == ("applied", [("adjust", "planned", UNSHIPPED)])
         else:
@@ -176,7 +182,7 @@ async def test_a_killed_process_puts_the_rest_back_once(
         await on.clock.advance(600)
         async with program(on) as revived:
             await revived.run_out()
-        assert rows(on.path, LAST, cancel) == DONE
+        assert since(on, cancel) == DONE
         assert await stock(on, cancel) == STOCK - ORDERED + UNSHIPPED
         assert await on.effects() == dict.fromkeys(on.states(), 1)
         assert await differences(on) == []

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scenes import payloads
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
+from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,19 +141,20 @@ CASES = st.one_of(enlarged(), broken(), emptied(), worded(), unknown())
 async def check(folder: Path, cases: list[Case]) -> None:
     async with started_store(folder / "b.db") as store:
         await take(store, *(body for _, body in cases))
-    query = "SELECT state, body FROM events ORDER BY id"
-    found = rows(folder / "b.db", query)
-    assert found == cases
-    kept = rows(folder / "b.db", "SELECT raw FROM quarantine ORDER BY id")
-    assert [raw for (raw,) in kept] == [
+    assert rows_of(folder / "b.db", "events", "state", "body") == cases
+    assert values_of(folder / "b.db", "quarantine", "raw") == [
         body for state, body in cases if state == "quarantined"
     ]
     _check_documents(folder / "b.db", cases)
 
 
 def _check_documents(database: Path, cases: list[Case]) -> None:
-    query = "SELECT id, document FROM orders UNION SELECT id, document FROM customers"
-    documents = {id_: json.loads(text) for id_, text in rows(database, query)}
+    found = [
+        row
+        for table in ("orders", "customers")
+        for row in rows_of(database, table, "id", "document")
+    ]
+    documents = {id_: json.loads(text) for id_, text in found}
     for state, body in cases:
         data = json.loads(body).get("data", {})
         if state == "folded" and data.get("id") in documents:

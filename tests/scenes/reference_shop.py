@@ -108,6 +108,22 @@ class Shop:
         )
         return [row["topic"] for row in rows]
 
+    def event_bodies(self) -> list[bytes]:
+        """Return the bodies of all events in the order of their sequence numbers."""
+        rows = self.running.platform.reader.read(
+            lambda rows: rows.all("SELECT body FROM event ORDER BY sequence")
+        )
+        return [row["body"] for row in rows]
+
+    def is_delivering(self) -> bool:
+        """Return True while a webhook has not reached its address or been given up."""
+        rows = self.running.platform.reader.read(
+            lambda rows: rows.all(
+                "SELECT 1 FROM delivery WHERE status = 'PENDING' LIMIT 1"
+            )
+        )
+        return bool(rows)
+
     async def sequence(self) -> int:
         return int((await self.state())["sequence"])
 

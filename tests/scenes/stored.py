@@ -15,7 +15,7 @@ from backhaul.store import database_at
 from backhaul.store.read_models import CommandFilter, EventFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from backhaul.store.inbox import Arrival
@@ -149,15 +149,27 @@ def passes(path: Path) -> list[Pass]:
         return reader.passes(ALL)[::-1]
 
 
-def arrivals(path: Path) -> list[Arrival]:
+def command_counts(path: Path) -> Mapping[str, int]:
+    """Return how many commands and stock targets have each state, at one moment."""
+    with lists(path) as reader:
+        return reader.counts().commands
+
+
+def events_to_fold(path: Path) -> int:
+    """Return how many events wait to be folded."""
+    with lists(path) as reader:
+        return reader.counts().to_fold
+
+
+def arrivals(path: Path, kind: str | None = None) -> list[Arrival]:
     """Return the events exactly as they arrived, in order of arrival.
 
     Events that retention erased are left out.
     """
     with database_at(path).inbox_export() as inbox:
-        return list(inbox.arrivals(EventFilter()))
+        return list(inbox.arrivals(EventFilter(kind=kind)))
 
 
-def bodies(path: Path) -> list[bytes]:
-    """Return the bodies of the events, in order of arrival."""
-    return [arrival.body for arrival in arrivals(path)]
+def bodies(path: Path, kind: str | None = None) -> list[bytes]:
+    """Return the bodies of the events, as `arrivals` does."""
+    return [arrival.body for arrival in arrivals(path, kind)]
