@@ -12,8 +12,8 @@ from backhaul.demo.books import Kind, damage
 from backhaul.demo.pair import open_pair
 from backhaul.demo.runner import beside, conclude, floor_for
 from backhaul.demo.simulation import Pace
-from scenes.databases import rows
 from scenes.loop_guard import on_purpose
+from scenes.stored import bodies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,6 @@ READINGS = ((), ("no-idempotency",))
 LOOKS = '[push]\ncheck_after = ["0s", "2s", "6s"]'
 """Not ten minutes: on one machine nothing is on its way for longer."""
 CLOCK = SystemClock()
-WEBHOOKS = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ async def play_with_kills(
             result = await conclude(pair, floor, CLOCK)
         database = pair.home.database
         with on_purpose():
-            webhooks = int(rows(database, WEBHOOKS)[0][0])
+            webhooks = len(bodies(database, "delivery"))
             damaged = tuple(damage(database))
     return Outcome(folder, seed, quirks, kills, result, damaged, lives, webhooks)
 

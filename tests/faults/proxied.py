@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text
+from backhaul.core.lifecycle import OPEN
 from backhaul.demo.books import damage, read_books
 from backhaul.demo.ledger import compare_effects
 from scenes.daemon import DaemonProcess, office_of
-from scenes.databases import count, rows
 from scenes.fault_proxy import fault_proxy
 from scenes.reference_process import start_reference
+from scenes.stored import command_counts, count, rows_of, values_of
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 READ_SECONDS = 2
 OFFICE_PUSH = '[push]\nretry_base = "50ms"'
 PUSH = f'{OFFICE_PUSH}\nread_seconds = {READ_SECONDS}\ncheck_after = ["0s", "1s", "2s"]'
-OPEN = "('planned', 'sending', 'uncertain')"
 PLENTY = 100_000
 NO_SWEEPS = """
 [jobs.reconcile_incremental]
@@ -38,11 +38,6 @@ enabled = false
 enabled = false
 """
 """The reads that are counted are those of the way out."""
-FIRST = """
-    SELECT a.outcome, a.started_at, a.finished_at FROM attempts a
-    JOIN commands_and_targets c ON c.id = a.command_id
-    WHERE c.target = ? AND a.number = 1 AND a.finished_at IS NOT NULL
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +98,15 @@ class Line:
         self.office.put(f"stock-deltas-{number}.csv", "sku,adjustment,reason", *lines)
 
     def first(self, product: str) -> Tried | None:
-        found = rows(self.office.database, FIRST, product)
-        if not found:
-            return None
-        outcome, began, ended = found[0]
-        taken = from_text(ended) - from_text(began)
-        return Tried(outcome, taken.total_seconds(), ended)
+        database = self.office.database
+        commands = set(values_of(database, "commands", "id", target=product))
+        names = ("outcome", "started_at", "finished_at")
+        attempts = rows_of(database, "attempts", *names, command_id=commands, number=1)
+        for outcome, began, ended in attempts:
+            if ended is not None:
+                taken = from_text(ended) - from_text(began)
+                return Tried(outcome, taken.total_seconds(), ended)
+        return None
 
     async def tried(self, product: str) -> Tried:
         found = await until(lambda: self.first(product), f"{product} is tried")
@@ -116,13 +114,12 @@ class Line:
         return found
 
     def state(self, product: str) -> str:
-        query = "SELECT state FROM commands_and_targets WHERE target = ?"
-        found = rows(self.office.database, query, product)
-        return str(found[0][0]) if found else "not planned"
+        found = values_of(self.office.database, "commands", "state", target=product)
+        return str(found[0]) if found else "not planned"
 
     def open(self) -> int:
-        query = f"SELECT count(*) FROM commands_and_targets WHERE state IN {OPEN}"  # noqa: S608 - ours
-        return int(rows(self.office.database, query)[0][0])
+        found = command_counts(self.office.database)
+        return sum(number for state, number in found.items() if state in OPEN)
 
     async def applied(self, *products: str, seconds: float = HANG_SECONDS) -> None:
         def look() -> bool:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from scenes.databases import rows
 from scenes.payloads import envelope, order, signed
+from scenes.stored import bodies
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -103,9 +103,7 @@ class Sender:
 
     def lost(self, database: Path) -> set[bytes]:
         """Return what was answered 200 and is not there."""
-        return self.kept - {
-            body for (body,) in rows(database, "SELECT body FROM inbox")
-        }
+        return self.kept - set(bodies(database))
 
 
 @asynccontextmanager

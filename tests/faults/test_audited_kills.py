@@ -16,15 +16,16 @@ from backhaul.app.offline import offline
 from backhaul.cli import context
 from faults.trials import LONG, chances, tell
 from scenes.daemon import DaemonProcess
-from scenes.databases import rows
 from scenes.requirements import require
 from scenes.silent_platform import met_before
+from scenes.stored import ALL, lists
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
     from pathlib import Path
 
+    from backhaul.store.read_records import ListedAuditEntry
     from scenes.daemon import Office
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600 if LONG else 600)]
@@ -146,20 +147,27 @@ def killing_at(sync: int) -> list[str]:
 def told(office: Office) -> dict[str, str]:
     """Return who is what, and whether the job rests, as the audit has it."""
     known = {"prune": "resume"}
-    query = "SELECT action, detail FROM audit ORDER BY id"
-    for action, detail in rows(office.database, query):
-        group, verb = action.split()
-        name, *words = detail.split()
+    for entry in audit(office):
+        group, verb = entry.action.split()
+        name, *words = entry.detail.split()
         known[name] = verb if group == "jobs" else words[1]
     return known
 
 
 def found(office: Office) -> dict[str, str]:
     """Return the same as it is."""
-    known: dict[str, str] = dict(rows(office.database, "SELECT name, role FROM users"))
-    query = "SELECT 1 FROM job_state WHERE job = 'prune' AND paused_at IS NOT NULL"
-    return known | {"prune": "pause" if rows(office.database, query) else "resume"}
+    with lists(office.database) as reader:
+        known = {user.name: user.role for user in reader.users()}
+        jobs = reader.jobs().values()
+    is_paused = any(one.job == "prune" and one.paused_at is not None for one in jobs)
+    return known | {"prune": "pause" if is_paused else "resume"}
+
+
+def audit(office: Office) -> list[ListedAuditEntry]:
+    """Return the entries of the audit log, the oldest first."""
+    with lists(office.database) as reader:
+        return reader.audit_entries(None, ALL)[::-1]
 
 
 def count(office: Office) -> int:
-    return int(rows(office.database, "SELECT count(*) FROM audit")[0][0])
+    return len(audit(office))

@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,24 +15,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scenes.daemon import DaemonProcess, Office, office_of
-from scenes.databases import rows
 from scenes.reference_process import start_reference
+from scenes.stored import ALL, arrivals, events_to_fold, lists
 from scenes.syncing import differences
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
+    from backhaul.store.mirror import Pass
     from scenes.reference_process import ReferenceProcess
 
 LONG = os.environ.get("FAULTS") == "long"
 POINTS = 20 if LONG else 3
-PAGES = 1_000 if LONG else 8
+OBJECTS = 100_000 if LONG else 600
+"""Fewer than the lists have together."""
 SEED = random.SystemRandom().randrange(1 << 30)
-ENDED = "SELECT kind FROM passes WHERE job = 'full' AND ended_at IS NOT NULL"
-OVERLOOKED = """
-    SELECT kind || ': overlooked ' || missed || ', ' || stale FROM passes
-    WHERE job = 'full' AND missed + stale > 0
-"""
-PAGE = "SELECT sum(page) FROM passes WHERE job = 'backfill'"
 NO_WALKS = '[jobs.reconcile_full]\nevery = "1d"\n[reconcile]\ngrace = "50ms"\n'
 
 
@@ -51,7 +48,7 @@ def test_the_first_reading_outlives_kills(capsys: pytest.CaptureFixture[str]) ->
     finally:
         reference.kill()
     with capsys.disabled():
-        sys.stdout.write(f" seed {SEED}, killed at pages {kills} ")
+        sys.stdout.write(f" seed {SEED}, killed after {kills} objects ")
     assert found == [], f"seed {SEED}, everything is in {folder}"
     shutil.rmtree(folder)
 
@@ -72,28 +69,28 @@ def fill(reference: ReferenceProcess) -> None:
 
 
 def kill_often(office: Office, chance: random.Random) -> list[int]:
-    """Kill the daemon when it has come through so many pages of all lists."""
-    points = sorted(chance.randrange(1, PAGES) for _ in range(POINTS))
+    """Kill the daemon when it has read so many objects of all lists."""
+    points = sorted(chance.randrange(1, OBJECTS) for _ in range(POINTS))
     killed = []
     for point in points:
         daemon = DaemonProcess(office)
         try:
-            await_true(partial(_reached, office, point), f"page {point}", 600)
+            await_true(partial(_reached, office, point), f"object {point}", 600)
         finally:
             daemon.kill()
         killed.append(progress(office))
     return killed
 
 
-def _reached(office: Office, page: int) -> bool:
-    return progress(office) >= page
+def _reached(office: Office, number: int) -> bool:
+    return progress(office) >= number
 
 
 def progress(office: Office) -> int:
     if not office.database.exists():
         return 0
     try:
-        return int(rows(office.database, PAGE)[0][0] or 0)
+        return sum(one.read for one in passes(office, "backfill"))
     except Exception:  # noqa: BLE001 - not migrated yet
         return 0
 
@@ -102,22 +99,32 @@ def finish(office: Office) -> None:
     """Let the reading end, and a walk tell what the reading overlooked."""
     daemon = DaemonProcess(office)
     try:
-        await_true(lambda: len(rows(office.database, ENDED)) == 4, "all is read", 1_800)
-        unfolded = "SELECT count(*) FROM events WHERE state = 'received'"
-        await_true(lambda: rows(office.database, unfolded) == [(0,)], "folded", 600)
+        await_true(lambda: ended(office) == 4, "all is read", 1_800)
+        await_true(lambda: events_to_fold(office.database) == 0, "folded", 600)
         assert daemon.terminate(30) == 0
     finally:
         if daemon.process.poll() is None:
             daemon.kill()
 
 
+def passes(office: Office, job: str) -> list[Pass]:
+    with lists(office.database) as reader:
+        return [one for one in reader.passes(ALL) if one.job == job]
+
+
+def ended(office: Office) -> int:
+    """Return how many lists were read again after the backfill."""
+    return sum(one.ended_at is not None for one in passes(office, "full"))
+
+
 def unlike(state: Any, office: Office) -> list[str]:
     """Compare all but the moves of stock: a first reading asks for no history."""
     found = differences(state, office.database)
-    doubled = (
-        "SELECT topic || ' twice' FROM inbox WHERE kind = 'read'"
-        " GROUP BY topic, body HAVING count(*) > 1"
-    )
-    again = [text for (text,) in rows(office.database, doubled)]
-    again += [text for (text,) in rows(office.database, OVERLOOKED)]
-    return [text for text in found if "stock move" not in text] + again
+    read = Counter((one.topic, one.body) for one in arrivals(office.database, "read"))
+    again = [f"{topic} twice" for (topic, _), times in read.items() if times > 1]
+    overlooked = [
+        f"{one.kind}: overlooked {one.missed}, {one.stale}"
+        for one in passes(office, "full")
+        if one.missed + one.stale > 0
+    ]
+    return [text for text in found if "stock move" not in text] + again + overlooked

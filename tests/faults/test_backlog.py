@@ -17,10 +17,10 @@ import pytest
 from backhaul.core.backoff import PROBE_SECONDS
 from faults.proxied import proxied
 from faults.trials import LONG, chances, tell
-from scenes.databases import rows
 from scenes.fault_proxy import clear, refuse
 from scenes.processes import memory_bytes
 from scenes.scripted_platform import document
+from scenes.stored import command_counts, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ SLACK_SECONDS = 0.5
 SPIKE = 2.0
 SPAN_SECONDS = 5
 MOST_BYTES = 300_000_000
-IDS = "SELECT id FROM commands"
-STATES = "SELECT state, count(*) FROM commands GROUP BY state"
 
 
 def failing(chance: random.Random, share: float) -> Toxic:
@@ -139,17 +137,21 @@ async def test_killed_with_thousands_of_open_commands_it_goes_on(
         line.daemon.kill()
         state = await asyncio.to_thread(line.platform.state)
         assert len(state["history"]) == FEW_PRODUCTS, "what was refused took effect"
-        before = set(rows(line.office.database, IDS))
+        before = ids(line)
         line.proxy.storm = None
         await line.start_again()
         # The time that it takes is a row of the benchmarks.
-        assert set(rows(line.office.database, IDS)) == before
+        assert ids(line) == before
         assert line.open() + applied(line) == len(before) == OPEN_WHEN_KILLED
         await until(lambda: applied(line) > FEW_PRODUCTS, "it goes on")
 
 
+def ids(line: Line) -> set[str]:
+    return set(values_of(line.office.database, "commands", "id"))
+
+
 def states(line: Line) -> dict[str, int]:
-    return dict(rows(line.office.database, STATES))
+    return dict(command_counts(line.office.database))
 
 
 def applied(line: Line) -> int:

@@ -14,14 +14,15 @@ import pytest
 from backhaul.core.clock import from_text
 from faults.trials import tell
 from scenes.daemon import daemon_process, office_of
-from scenes.databases import rows
 from scenes.requirements import require
+from scenes.stored import job_runs
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from backhaul.store.read_records import ListedRun
     from scenes.daemon import DaemonProcess
     from scenes.reference_process import ReferenceProcess
 
@@ -107,20 +108,19 @@ class Watched:
 
     def new_runs(self) -> Counter[str]:
         """Count the runs since `after`; old ones are pruned as years go by."""
-        query = "SELECT job, count(*) FROM job_runs WHERE id > ? GROUP BY job"
-        found: dict[str, int] = dict(
-            rows(self.daemon.office.database, query, self.after)
-        )
-        return Counter({job: n for job, n in found.items() if job in ALL})
+        new = (run for run in self._runs() if run.id > self.after)
+        return Counter(run.job for run in new if run.job in ALL)
 
     def runs_of(self, total: int) -> Counter[str]:
         """Return the new runs once there are as many as expected, or what there is."""
         with suppress(AssertionError):
             await_true(lambda: self.new_runs().total() >= total, "all ran")
         found = self.new_runs()
-        query = "SELECT coalesce(max(id), 0) FROM job_runs"
-        self.after = rows(self.daemon.office.database, query)[0][0]
+        self.after = max((run.id for run in self._runs()), default=0)
         return found
+
+    def _runs(self) -> list[ListedRun]:
+        return job_runs(self.daemon.office.database)
 
     def next_runs(self) -> dict[str, datetime]:
         live = self.daemon.await_ready()

@@ -14,9 +14,9 @@ from backhaul_sdk import StockAdjustment
 from faults.guns import Gun, code_of
 from faults.trials import LONG, chances, tell
 from scenes.daemon import DaemonProcess
-from scenes.databases import rows
 from scenes.silent_platform import met_before
 from scenes.sshd import free_port
+from scenes.stored import values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ async def kill_amid_lines(daemon: DaemonProcess, gun: Gun) -> None:
 def assert_each_counts_once(office: Office, gun: Gun) -> None:
     """Hold what the daemon keeps against what the device has sent."""
     assert gun.answered == gun.sent > 0
-    kept = rows(office.database, "SELECT payload FROM records WHERE instance = 'floor'")
-    records = [decode(payload)[1] for (payload,) in kept]
+    kept = values_of(office.database, "records", "payload", instance="floor")
+    records = [decode(payload)[1] for payload in kept]
     counted = sorted(
         (one.sku, one.delta) if isinstance(one, StockAdjustment) else ("odd", 0)
         for one in records

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.store import database_at
 from faults.sending import sender
 from faults.trials import LONG, chances, tell
 from scenes.daemon import daemon_process
-from scenes.databases import rows
 from scenes.payloads import envelope
 from scenes.processes import limited
+from scenes.stored import count, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def test_a_disk_that_fills_at_any_point(
         tell(capsys, len(lost), POINTS, f"{more} {max(recoveries):.1f} s at most")
         assert faults_of(client) == []
     assert lost == set()
-    assert rows(daemon.office.database, "PRAGMA integrity_check") == [("ok",)]
+    assert database_at(daemon.office.database).faults(deep=True) == []
 
 
 def arm(platform: ReferenceProcess, *rules: dict[str, Any]) -> None:
@@ -137,20 +138,22 @@ async def test_nothing_is_sent_while_it_cannot_be_written_down(
         await until(lambda: fired(platform) > before, "it is tried again")
         arm(platform)
         await until(lambda: adjustments(platform, "ARK"), "it took effect")
-        settled = "SELECT state FROM commands WHERE kind = 'adjust'"
-        await until(
-            lambda: rows(office.database, settled) == [("applied",)], "it is settled"
-        )
+        await until(lambda: states(office) == ["applied"], "it is settled")
         assert client.lost(office.database) == set()
     assert adjustments(platform, "ARK") == [-7]
 
 
+def states(office: Office) -> list[str]:
+    """Return the states of the changes of stock."""
+    return values_of(office.database, "commands", "state", kind="adjust")
+
+
 async def tell_of_articles(client: Sender, platform: ReferenceProcess) -> None:
-    query = "SELECT count(*) FROM variants WHERE sku = 'ARK'"
+    database = client.office.database
     for product in platform.state()["products"]:
         body = envelope("products/create", product, storeId=client.store_id)
         await client.insist(body)
-    await until(lambda: rows(client.office.database, query)[0][0], "it is known")
+    await until(lambda: count(database, "variants", sku="ARK"), "it is known")
 
 
 @contextlib.contextmanager

@@ -11,10 +11,10 @@ from yarl import URL
 
 from faults.sending import sender
 from faults.trials import LONG, tell
-from scenes.databases import rows
 from scenes.payloads import signed
 from scenes.processes import memory_bytes, reset_most_memory, thread_seconds
 from scenes.receiver import raw_request, status_of
+from scenes.stored import bodies
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ async def test_hostile_bodies_cost_nothing(
             rise = max(rise, memory_bytes(pid, "VmHWM") - before)
             assert rise < RISE_BYTES, name
             assert worst < MOST_TIMES_THE_COST, name
-        query = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
-        ((kept,),) = rows(daemon.office.database, query)
+        kept = len(bodies(daemon.office.database, "delivery"))
         more = f"attacks; {rise / 1e6:.0f} MB more, {worst:.1f} of a webhook's cost"
         tell(capsys, kept - len(client.kept), TIMES * 6, more)
     assert kept == len(client.kept)

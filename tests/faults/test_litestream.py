@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scenes.daemon import daemon_process, in_process
-from scenes.databases import rows
 from scenes.litestream import replicating
+from scenes.stored import rows_of
 from scenes.waiting import until
 from scenes.webhook_load import Load
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from scenes.reference_process import ReferenceProcess
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/back-up-and-restore.md"
-BODIES = "SELECT id, body FROM inbox ORDER BY id"
 ANSWERS = 1_000
 
 
@@ -50,8 +49,9 @@ async def test_what_litestream_copied_is_restored_behind_the_fence(
     assert statuses == {200}
     out = tmp_path / "restored.db"
     litestream.restore(out)
-    assert len(rows(out, BODIES)) > ANSWERS
-    assert rows(out, BODIES) == rows(office.database, BODIES)
+    restored = rows_of(out, "events", "id", "body")
+    assert len(restored) > ANSWERS
+    assert restored == rows_of(office.database, "events", "id", "body")
     drill = in_process("restore", out, "--drill", config=office.config)
     assert drill.code == 0, drill.err
     done = in_process("restore", out, config=office.config)

@@ -11,7 +11,7 @@ import pytest
 from faults.sending import sender
 from faults.trials import LONG, tell
 from scenes.database_lock import LockOfAnotherProcess
-from scenes.databases import rows
+from scenes.stored import events_to_fold
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -54,5 +54,4 @@ async def test_a_lock_is_outlived(
     refused = [told for told in client.told if told.status != 200]
     assert {(told.status, told.retry_after) for told in refused} == {(503, "1")}
     assert lost == set()
-    folded = "SELECT count(*) FROM events WHERE state = 'received'"
-    await until(lambda: rows(path, folded) == [(0,)], "what was kept is folded")
+    await until(lambda: events_to_fold(path) == 0, "what was kept is folded")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from backhaul.store.sqlite.connections import LARGE_BYTES
 from faults.sending import sender
 from faults.trials import LONG, tell
+from scenes.database_lock import forgotten_reader
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -61,9 +60,7 @@ async def test_a_forgotten_reader(
     path = daemon.office.database
     async with sender(daemon.office, platform.store().id) as client:
         await client.insist()
-        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM inbox").fetchone()
+        with forgotten_reader(path):
             await (at_a_pace(client) if LONG else much_at_once(client))
             largest = log_bytes(path)
             assert largest > LARGE_BYTES

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.clock import SystemClock
 from backhaul.core.identity import tagged
+from backhaul.core.lifecycle import OPEN
+from backhaul.store import database_at
 from scenes.daemon import Office, connected_process, daemon_process, office_of
-from scenes.databases import rows
+from scenes.damaged_rows import overwrite
 from scenes.reference_process import reference
 from scenes.shopper import buy, key_with, order_of
+from scenes.stored import COMMANDS_AND_TARGETS, command_counts, count, values_of
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -36,10 +38,6 @@ retry_cap = "3s"
 """
 """After a restore nothing is sent for as long as the last look."""
 DELTAS, PARCELS = 20, 3
-OPEN = """
-    SELECT 1 FROM commands_and_targets
-    WHERE state IN ('planned', 'sending', 'uncertain')
-"""
 
 
 @pytest.fixture
@@ -60,13 +58,13 @@ def sku(shop: ReferenceProcess) -> str:
     return str(shop.v1("GET", "/products?limit=1").data()[0]["variants"][0]["sku"])
 
 
-def drop_deltas(office: Office, name: str, count: int, article: str) -> None:
+def drop_deltas(office: Office, name: str, lines: int, article: str) -> None:
     office.put(
         f"stock-deltas-{name}.csv",
         "sku,adjustment,reason",
         *(
             f"{article},{int(name) * 100 + number},CORRECTION"
-            for number in range(count)
+            for number in range(lines)
         ),
     )
 
@@ -83,22 +81,22 @@ def drop_parcels(office: Office, name: str, orders: list[dict[str, Any]]) -> Non
     )
 
 
-def applied(office: Office) -> int:
-    query = "SELECT count(*) FROM commands_and_targets WHERE state = 'applied'"
-    return int(rows(office.database, query)[0][0])
+def number_of(office: Office, state: str) -> int:
+    return command_counts(office.database).get(state, 0)
+
+
+def has_open(office: Office) -> bool:
+    return not OPEN.isdisjoint(command_counts(office.database))
 
 
 def reach(office: Office, number: int) -> None:
-    await_true(lambda: applied(office) == number, f"{number} are applied", 60)
+    await_true(
+        lambda: number_of(office, "applied") == number, f"{number} are applied", 60
+    )
 
 
 def snapshot(database: Path, copy: Path) -> None:
-    """Back the database up, as sqlite3's .backup does."""
-    with (
-        closing(sqlite3.connect(database)) as source,
-        closing(sqlite3.connect(copy)) as target,
-    ):
-        source.backup(target)
+    database_at(database).back_up(copy, SystemClock())
 
 
 def restore(office: Office, copy: Path) -> None:
@@ -131,7 +129,7 @@ def test_a_restored_database_sends_nothing_twice(
             shutil.move(done, office.drop / name)
         with daemon_process(office) as second:
             reach(office, 1 + DELTAS + PARCELS)
-            await_true(lambda: not rows(office.database, OPEN), "nothing is open", 60)
+            await_true(lambda: not has_open(office), "nothing is open", 60)
             assert "audit.restored" in second.log.read_text()
             drop_deltas(office, "3", 1, article)
             reach(office, 2 + DELTAS + PARCELS)
@@ -159,8 +157,7 @@ def test_two_daemons_on_copies_find_each_other(
             reach(office, 2)
             await_true(lambda: "another Backhaul" in _stopped(twin), "it stops", 30)
             drop_deltas(twin, "9", 2, article)
-            query = "SELECT count(*) FROM commands_and_targets WHERE state = 'planned'"
-            await_true(lambda: rows(twin.database, query) == [(2,)], "they wait")
+            await_true(lambda: number_of(twin, "planned") == 2, "they wait")
             assert "audit.foreign" in second.log.read_text()
         assert _stopped(office) == ""
     assert len(moves(shop)) == 2
@@ -170,9 +167,7 @@ def test_a_newer_epoch_ends_the_daemon(shop: ReferenceProcess) -> None:
     """F28: the same folder, seen by a machine that does not see the lock."""
     with connected_process(shop, AUDIT) as first:
         office = first.office
-        with closing(sqlite3.connect(office.database)) as other:
-            other.execute("UPDATE kv SET value = value + 1 WHERE name = 'epoch'")
-            other.commit()
+        overwrite(office.database, "kv", {"value": "2"}, name="epoch")
         drop_deltas(office, "1", 1, sku(shop))
         assert first.process.wait(30) == 75
     assert moves(shop) == Counter()
@@ -194,12 +189,11 @@ def test_a_key_replaced_in_its_file_is_used_without_a_restart(
             shop.control("DELETE", f"/stores/demo/keys/{made['id']}")
             drop_deltas(office, "2", 5, article)
             await_true(lambda: "401" in _stopped(office), "it stops", 30)
-            sent = "SELECT count(*) FROM attempts WHERE status = 401"
-            assert rows(office.database, sent)[0][0] <= 1
+            assert count(office.database, "attempts", status=401) <= 1
             _write_key(file, key_with(shop, *SCOPES))
             reach(office, 6)
-            keys = "SELECT DISTINCT key_fingerprint FROM commands_and_targets"
-            assert len(rows(office.database, keys)) == 2
+            keys = values_of(office.database, COMMANDS_AND_TARGETS, "key_fingerprint")
+            assert len(set(keys)) == 2
             told = running.log.read_text()
     assert told.count('"push.stopped"') == 1
     assert "store.key_replaced" in told

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from yarl import URL
 
+from backhaul.store import database_at
 from faults.sending import sender
 from faults.trials import LONG, SEED, chances, tell
 from scenes.daemon import daemon_process
-from scenes.databases import rows
 from scenes.processes import limited, memory_bytes, open_files, thread_seconds
 from scenes.waiting import until
 
@@ -125,5 +125,5 @@ async def test_too_little_memory_loses_nothing(
                 missing = client.lost(office.database)
             assert {told.status for told in client.told} - {200}, "it had enough"
             assert not missing, f"seed {SEED}, round {number}: {len(missing)} lost"
-    assert rows(office.database, "PRAGMA integrity_check") == [("ok",)]
+    assert database_at(office.database).faults(deep=True) == []
     tell(capsys, 0, ROUNDS, f"rounds short of memory, {deaths} deaths")

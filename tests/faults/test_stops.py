@@ -9,8 +9,8 @@ import pytest
 from faults.proxied import proxied
 from faults.stopping import REQUESTS, Signaled, mixed, of_commands
 from faults.trials import LONG, SEED, chances, tell
-from scenes.databases import rows
 from scenes.fault_proxy import timeout
+from scenes.stored import bodies, command_counts
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ async def check_drained(line: Line, run: str) -> None:
 
 
 def unkept(line: Line, told: Signaled) -> set[bytes]:
-    stored = rows(line.office.database, "SELECT body FROM inbox")
-    return told.kept - {body for (body,) in stored}
+    return told.kept - set(bodies(line.office.database))
 
 
 @pytest.mark.parametrize("keyed", RUNS, ids=["keyless", "keyed"])
@@ -109,5 +108,4 @@ async def test_told_twice_it_ends_at_once(requests: int, tmp_path: Path) -> None
 
 
 def states(line: Line) -> set[str]:
-    found = rows(line.office.database, "SELECT DISTINCT state FROM commands")
-    return {state for (state,) in found}
+    return {*command_counts(line.office.database)}

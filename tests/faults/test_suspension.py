@@ -13,8 +13,8 @@ from backhaul.core.clock import from_text, to_text
 from faults.proxied import proxied
 from faults.stopping import of_commands
 from faults.trials import LONG, tell
-from scenes.databases import rows
 from scenes.fault_proxy import latency
+from scenes.stored import job_runs
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ MISSED = 3
 
 
 def runs_since(line: Line, job: str, moment: str) -> list[datetime]:
-    query = (
-        "SELECT started_at FROM job_runs WHERE job = ? AND started_at > ? ORDER BY 1"
-    )
-    return [from_text(at) for (at,) in rows(line.office.database, query, job, moment)]
+    runs = (run for run in job_runs(line.office.database) if run.job == job)
+    return sorted(from_text(run.started_at) for run in runs if run.started_at > moment)
 
 
 async def stand_still(line: Line) -> str:

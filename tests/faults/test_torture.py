@@ -15,8 +15,8 @@ from faults.history import disordered, trade
 from faults.sending import sender
 from faults.trials import LONG, SEED, chances, tell
 from scenes.daemon import DaemonProcess, Office, backhaul
-from scenes.databases import rows
 from scenes.reference_shop import open_shop
+from scenes.stored import events_to_fold
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -66,9 +66,8 @@ async def kill_along(
 
 async def reconcile(office: Office) -> None:
     """Fold what has come, and read what no webhook tells."""
-    waiting = "SELECT count(*) FROM events WHERE state = 'received'"
     await until(
-        lambda: rows(office.database, waiting) == [(0,)],
+        lambda: events_to_fold(office.database) == 0,
         "all is folded",
         READING_SECONDS,
     )

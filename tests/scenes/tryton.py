@@ -77,6 +77,15 @@ class TrytonServer:
         ):
             return connection.execute(query).fetchall()
 
+    def sales(self) -> list[tuple[str, str]]:
+        """Return the reference and state of each sale."""
+        return self.rows("SELECT reference, state FROM sale_sale")
+
+    def shipped(self) -> list[int]:
+        """Return the ids of the shipments that are done, in the order of their end."""
+        query = "SELECT id FROM stock_shipment_out WHERE state = 'done'"
+        return [id_ for (id_,) in self.rows(f"{query} ORDER BY write_date, id")]
+
     def change(self, *statements: str) -> None:
         """Change the database behind the server's back."""
         with (
