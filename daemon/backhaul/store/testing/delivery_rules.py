@@ -1,0 +1,411 @@
+"""Tests of which changes a connection receives: age, release, echoes, stock levels."""
+
+# ruff: noqa: S101 - these are tests, which assert
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from backhaul.core.identity import cancellation
+from backhaul.core.lifecycle import Cause
+from backhaul.core.resources import Deletion
+from backhaul.store.deliveries import DeliveryOutcome, Subscriber
+from backhaul.store.testing.command_scenes import ADJUSTMENT, at, sent
+from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.mirror_scenes import (
+    NOON,
+    order,
+    show,
+    show_customer,
+    show_level,
+    show_order,
+    show_product,
+    version,
+)
+
+if TYPE_CHECKING:
+    from backhaul.store import Store
+    from backhaul.store.deliveries import Outgoing
+    from backhaul.store.inbox import MirrorWriter
+    from backhaul.store.read_records import ListedDelivery
+    from backhaul.store.testing.contract import MovableClock
+
+LATER = 1_800
+ORDER_TOPICS = frozenset({"order.placed", "order.updated", "order.cancelled"})
+OBJECT_TOPICS = frozenset({"product.updated", "product.deleted", "customer.updated"})
+NOW = Subscriber(instance="books", store="main", topics=ORDER_TOPICS | OBJECT_TOPICS)
+ALL = replace(NOW, begin="all")
+STOCK = replace(NOW, topics=frozenset({"stock.changed"}))
+DONE = DeliveryOutcome(cause=Cause.CONFIRMED, reason="taken")
+
+
+async def listed(store: Store, subscriber: Subscriber) -> list[ListedDelivery]:
+    """Turn all changes into deliveries; return those, the oldest first."""
+    while await store.deliveries.fan_out(subscriber, 1.0):
+        pass
+    rows = await store.read(lambda r: r.deliveries(subscriber.instance, None, 99))
+    return rows[::-1]
+
+
+async def planned(store: Store, subscriber: Subscriber = NOW) -> list[tuple[str, str]]:
+    """Return the topic and object of each delivery that is to be sent."""
+    found = await listed(store, subscriber)
+    return [(row.topic, row.object_id) for row in found if row.state == "planned"]
+
+
+async def claim(store: Store, subscriber: Subscriber = NOW) -> Outgoing:
+    """Claim the next delivery, which must be there."""
+    while await store.deliveries.fan_out(subscriber, 1.0):
+        pass
+    found = await store.deliveries.claim(subscriber)
+    assert found is not None
+    return found
+
+
+async def end(store: Store, delivery: Outgoing, cause: Cause = Cause.CONFIRMED) -> None:
+    """Record the outcome of a delivery of the connection."""
+    outcome = replace(DONE, cause=cause)
+    assert await store.deliveries.record_outcome("books", delivery, outcome)
+
+
+async def take(store: Store, subscriber: Subscriber = NOW) -> list[tuple[str, str]]:
+    """Deliver everything that is due; return the topics and objects."""
+    while await store.deliveries.fan_out(subscriber, 1.0):
+        pass
+    taken = []
+    while (found := await store.deliveries.claim(subscriber)) is not None:
+        await end(store, found)
+        taken.append((found.topic, found.object_id))
+    return taken
+
+
+async def remove(store: Store, id_: str) -> None:
+    """Let an event report that an order is gone."""
+    gone = version(30, b"gone")
+
+    def write(mirror: MirrorWriter, event: int) -> None:
+        mirror.remove("order", "main", id_, gone)
+        mirror.add_change("main", "order", id_, "deleted", event)
+
+    await show(store, "order", id_, write)
+
+
+class DeliveredOrdersConformance(FamilyTests):
+    """Tests of which orders a connection receives."""
+
+    async def test_an_order_from_before_the_connection_is_never_delivered(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await show_order(store, "ord_1")
+        clock.advance(LATER)
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_2", LATER)
+        await show_order(store, "ord_1", LATER)
+        await show_order(store, "ord_1", LATER, cancelled_at=at(clock))
+        assert await planned(store) == []
+
+    async def test_an_order_of_a_platform_whose_clock_is_behind_is_new(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        for id_, age in (("ord_1", 59), ("ord_2", 61)):
+            await show_order(store, id_, placed_at=at(clock, -age))
+        assert await planned(store) == [("order.placed", "ord_1")]
+
+    async def test_only_the_first_contact_decides_what_is_old(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        placed_at = at(clock, 60)
+        clock.advance(LATER)
+        await show_order(store, "ord_1", placed_at=placed_at)
+        await store.deliveries.subscribe(NOW)
+        assert await planned(store) == [("order.placed", "ord_1")]
+
+    async def test_changes_from_before_a_connection_that_wants_all_are_one(
+        self, store: Store
+    ) -> None:
+        for second in range(3):
+            await show_order(store, "ord_1", second)
+            await show_customer(store, "cus_1", "a@b.example")
+        await store.deliveries.subscribe(ALL)
+        once = [("order.placed", "ord_1"), ("customer.updated", "cus_1")]
+        assert await planned(store, ALL) == once
+        await show_order(store, "ord_1", 5)
+        await show_customer(store, "cus_1", "a@b.example")
+        assert (await planned(store, ALL))[2:] == [
+            ("order.updated", "ord_1"),
+            ("customer.updated", "cus_1"),
+        ]
+
+    @pytest.mark.parametrize("status", ["PAID", "paid ", "PARTIALLY_REFUNDED"])
+    async def test_an_order_is_released_once_it_is_paid(
+        self, status: str, store: Store
+    ) -> None:
+        waits = replace(NOW, release_when="paid")
+        await store.deliveries.subscribe(waits)
+        for second, unpaid in enumerate(("PENDING", "ON_HOLD", "VOIDED")):
+            await show_order(store, "ord_1", second, financial_status=unpaid)
+        assert await planned(store, waits) == []
+        for second in (5, 6):
+            await show_order(store, "ord_1", second, financial_status=status)
+        assert await planned(store, waits) == [
+            ("order.placed", "ord_1"),
+            ("order.updated", "ord_1"),
+        ]
+
+    async def test_an_order_that_ends_before_it_is_released_is_not_delivered(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1", cancelled_at=NOON)
+        await show_order(store, "ord_2", financial_status="REFUNDED")
+        await show_order(store, "ord_1", 1, cancelled_at=NOON)
+        assert await planned(store) == []
+
+    async def test_a_refund_of_an_open_order_is_its_cancellation(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        for id_ in ("ord_1", "ord_2"):
+            await show_order(store, id_)
+        assert len(await take(store)) == 2
+        await show_order(store, "ord_1", 1, financial_status="REFUNDED")
+        shipped = {"financial_status": "REFUNDED", "fulfillment_status": "FULFILLED"}
+        await show_order(store, "ord_2", 1, **shipped)
+        assert await planned(store) == [
+            ("order.cancelled", "ord_1"),
+            ("order.updated", "ord_2"),
+        ]
+
+    async def test_a_connection_without_new_orders_gets_changes_of_all(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        updates = replace(NOW, topics=frozenset({"order.updated"}))
+        await show_order(store, "ord_1")
+        clock.advance(LATER)
+        await store.deliveries.subscribe(updates)
+        await show_order(store, "ord_2", placed_at=NOON)
+        assert await planned(store, updates) == []
+        await show_order(store, "ord_1", LATER)
+        assert await planned(store, updates) == [("order.updated", "ord_1")]
+
+    async def test_an_order_that_is_gone_is_not_delivered(self, store: Store) -> None:
+        await store.deliveries.subscribe(NOW)
+        for id_ in ("ord_1", "ord_2"):
+            await show_order(store, id_)
+        await listed(store, NOW)
+        await remove(store, "ord_1")
+        assert await take(store) == [("order.placed", "ord_2")]
+        gone, _ = await listed(store, NOW)
+        assert gone.state == "superseded"
+        assert gone.reason == "the object is gone, or was delivered already"
+
+    async def test_many_outdated_deliveries_hide_none(self, store: Store) -> None:
+        await store.deliveries.subscribe(NOW)
+        number = 120
+        shown = [order(f"ord_{each}") for each in range(number)]
+
+        def write(mirror: MirrorWriter, event: int) -> None:
+            for each in shown:
+                mirror.put_order("main", each, version(0, each.document))
+                mirror.add_change("main", "order", each.id, "created", event)
+
+        def erase(mirror: MirrorWriter, event: int) -> None:
+            for each in shown[:-1]:
+                mirror.remove("order", "main", each.id, version(9, b"gone"))
+
+        await show(store, "order", "ord_1", write)
+        await listed(store, NOW)
+        await show(store, "order", "ord_1", erase)
+        assert (await claim(store)).object_id == shown[-1].id
+
+    async def test_connections_follow_the_changes_each_for_itself(
+        self, store: Store
+    ) -> None:
+        other = replace(NOW, instance="shop")
+        for subscriber in (NOW, other):
+            await store.deliveries.subscribe(subscriber)
+        await show_order(store, "ord_1")
+        await show_order(store, "ord_2", name="other")
+        assert await take(store) == [("order.placed", "ord_1")]
+        assert not await store.deliveries.has_open("books")
+        assert await planned(store, other) == [("order.placed", "ord_1")]
+        assert await store.deliveries.has_open("shop")
+
+
+class DeliveredChangesConformance(FamilyTests):
+    """Tests of products, stock, and the echoes of a connection's own commands."""
+
+    async def test_a_deleted_product_is_delivered_as_its_id(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_product(store, "prod_1")
+        await take(store)
+        gone = version(9, b"gone")
+        deletion = Deletion("prod_1", gone.updated_at)
+
+        def write(mirror: MirrorWriter, event: int) -> None:
+            mirror.delete_product("main", deletion, gone)
+            mirror.add_change("main", "product", "prod_1", "deleted", event)
+
+        await show(store, "product", "prod_1", write)
+        found = await claim(store)
+        assert (found.topic, found.object_id) == ("product.deleted", "prod_1")
+        assert found.document == {"id": "prod_1"}
+        assert found.occurred_at == at(clock)
+
+    async def test_an_old_product_is_delivered_once_it_changes(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await show_product(store, "prod_1")
+        clock.advance(LATER)
+        await store.deliveries.subscribe(NOW)
+        await show_product(store, "prod_2")
+        assert await planned(store) == []
+        await show_product(store, "prod_1", LATER)
+        assert await planned(store) == [("product.updated", "prod_1")]
+
+    async def test_a_level_is_delivered_with_its_variant(self, store: Store) -> None:
+        await store.deliveries.subscribe(STOCK)
+        await show_product(store)
+        await show_level(store, 7)
+        found = await claim(store, STOCK)
+        assert (found.topic, found.object_id) == ("stock.changed", "var_1")
+        assert found.document == {
+            "id": "var_1",
+            "productId": "prod_1",
+            "variantId": "var_1",
+            "sku": "SKU-1",
+            "stock": 7,
+        }
+
+    async def test_a_new_connection_gets_no_level_that_was_there_before(
+        self, store: Store
+    ) -> None:
+        await show_level(store, 7)
+        await store.deliveries.subscribe(STOCK)
+        await show_level(store, 7, 1)
+        assert await planned(store, STOCK) == []
+        await show_level(store, 8, 2)
+        assert await planned(store, STOCK) == [("stock.changed", "var_1")]
+
+    async def test_a_level_that_returned_before_its_delivery_is_not_delivered(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(STOCK)
+        await show_level(store, 7)
+        assert len(await take(store, STOCK)) == 1
+        await show_level(store, 8, 1)
+        assert len(await planned(store, STOCK)) == 1
+        await show_level(store, 7, 2)
+        assert await take(store, STOCK) == []
+
+    @pytest.mark.parametrize("cause", [Cause.UNKNOWN, Cause.REFUSED])
+    async def test_a_level_of_unknown_arrival_is_delivered_again(
+        self, cause: Cause, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(STOCK)
+        await show_level(store, 7)
+        assert len(await take(store, STOCK)) == 1
+        await show_level(store, 8, 1)
+        first = await claim(store, STOCK)
+        await end(store, first, cause)
+        if cause is Cause.UNKNOWN:
+            await store.deliveries.decide(first.seq, "park", "ann", "seen")
+            await store.deliveries.decide(first.seq, "drop", "ann", "seen")
+        await show_level(store, 7, 2)
+        assert await take(store, STOCK) == [("stock.changed", "var_1")]
+
+    async def test_the_level_of_an_echo_counts_as_delivered(self, store: Store) -> None:
+        await store.deliveries.subscribe(STOCK)
+        await adjusted(store, "adj_1")
+        await show_level(store, 5, 1, adjustment="adj_1", delta=-2)
+        assert await take(store, STOCK) == []
+        await show_level(store, 5, 2)
+        assert await take(store, STOCK) == []
+        await show_level(store, 6, 3)
+        assert await take(store, STOCK) == [("stock.changed", "var_1")]
+
+    async def test_a_change_behind_an_echo_is_delivered(self, store: Store) -> None:
+        await store.deliveries.subscribe(STOCK)
+        await adjusted(store, "adj_1")
+        await show_level(store, 5, 1, adjustment="adj_1", delta=-2)
+        await show_level(store, 4, 2)
+        assert await take(store, STOCK) == [("stock.changed", "var_1")]
+
+    async def test_an_own_cancellation_is_withheld_and_a_foreign_one_delivered(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        for id_ in ("ord_1", "ord_2"):
+            await show_order(store, id_)
+        assert len(await take(store)) == 2
+        effect = cancellation("ord_1", NOON)
+        change = {"effect_id": effect}
+        await sent(
+            store, Cause.CONFIRMED, change=change, kind="cancel", instance="books"
+        )
+        await show_order(store, "ord_1", 1, effects=[effect], cancelled_at=NOON)
+        await show_order(store, "ord_2", 1, cancelled_at=NOON)
+        assert await take(store) == [("order.cancelled", "ord_2")]
+
+    async def test_an_own_parcel_does_not_hide_a_foreign_cancellation(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        assert len(await take(store)) == 1
+        change = {"effect_id": "shp_1"}
+        await sent(store, Cause.CONFIRMED, change=change, instance="books")
+        await show_order(store, "ord_1", 1, effects=["shp_1"], cancelled_at=NOON)
+        assert await take(store) == [("order.cancelled", "ord_1")]
+
+    async def test_an_own_parcel_is_withheld_and_a_new_order_never(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        change = {"effect_id": "shp_1"}
+        await sent(store, Cause.CONFIRMED, change=change, instance="books")
+        await show_order(store, "ord_1", effects=["shp_1"])
+        assert await take(store) == [("order.placed", "ord_1")]
+        change = {"effect_id": "shp_2"}
+        await sent(store, Cause.CONFIRMED, change=change, instance="books")
+        await show_order(store, "ord_1", 1, effects=["shp_2"])
+        assert await take(store) == []
+
+    async def test_a_resent_delivery_begins_without_failures(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        first = await claim(store)
+        later = DeliveryOutcome(
+            cause=Cause.NOT_SENT, reason="busy", due_at=at(clock, 60), failures=5
+        )
+        await store.deliveries.record_outcome("books", first, later)
+        clock.advance(60)
+        again = await claim(store)
+        assert again.failures == 5
+        doubt = replace(later, cause=Cause.UNDECIDABLE)
+        await store.deliveries.record_outcome("books", again, doubt)
+        await store.deliveries.decide(first.seq, "resend", "ann", "seen")
+        resent = await claim(store)
+        assert (resent.seq, resent.failures, resent.checks) == (first.seq, 0, 0)
+
+
+async def adjusted(store: Store, effect: str) -> None:
+    """Apply an adjustment that the connection submitted."""
+    await sent(
+        store,
+        Cause.CONFIRMED,
+        change={"effect_id": effect},
+        kind="adjust",
+        target="prod_1",
+        payload=ADJUSTMENT,
+        instance="books",
+    )
