@@ -357,6 +357,13 @@ async def test_what_is_planned_is_listed(store: SqliteStore, damaged: bytes) -> 
     assert [command.id for command, _ in listed] == [GOOD]
 
 
+async def test_surplus_effects_of_the_others_are_found(store: SqliteStore) -> None:
+    put(store, BAD, "parked", ADJUST, evidence=b'damaged "doubled" [')
+    put(store, GOOD, "applied", ADJUST, evidence=b'{"doubled": ["adj_2", "adj_3"]}')
+    (found,) = (await store.alert_conditions.current([])).doubled
+    assert (found.id, found.detail) == (GOOD, "adj_2, adj_3")
+
+
 async def test_who_is_told_of_orders_is_told_of_the_others(
     store: SqliteStore, damaged: bytes
 ) -> None:

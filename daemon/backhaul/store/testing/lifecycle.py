@@ -16,6 +16,7 @@ from backhaul.store.operations import OrphanedWork
 from backhaul.store.testing.command_scenes import at, plan, sent
 from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_order
+from backhaul.store.testing.stock_targets import count
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -111,8 +112,9 @@ class LifecycleConformance(FamilyTests):
         for name in ("old", "main", "new"):
             event = Arrival(name, "delivery", "", at(clock), b"{}", b"{}")
             await store.inbox.append(event)
+            await count(store, 5, 10, name=name)
         assert await store.orphaned_work(["main"]) == (
-            OrphanedWork("new", 0, 0, 1),
-            OrphanedWork("old", 2, 0, 1),
+            OrphanedWork("new", 0, 1, 1),
+            OrphanedWork("old", 2, 1, 1),
         )
         assert await store.orphaned_work(["main", "new", "old"]) == ()

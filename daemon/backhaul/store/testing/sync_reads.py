@@ -82,10 +82,11 @@ async def receive(store: Store, body: bytes) -> int:
 async def repairs(store: Store, progress: Progress) -> list[tuple[int, bytes]]:
     """Return the repairs of a pass, page by page."""
     found: list[tuple[int, bytes]] = []
-    while page := await store.mirror.repairs(
-        progress.pass_id, found[-1][0] if found else 0
-    ):
+    last = 0
+    while page := await store.mirror.repairs(progress.pass_id, last):
+        assert page[0][0] > last
         found += page
+        last = page[-1][0]
     return found
 
 
