@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.identity import address_digest
 from backhaul.core.lifecycle import Cause
+from backhaul.store.commands import Attempt, Check, MentionedCustomer, Transition
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.read_models import SearchText
 from backhaul.store.records import NewRecord, Unmatched
@@ -18,6 +19,7 @@ from backhaul.store.testing.command_scenes import (
     detail,
     in_brief,
     sent,
+    uncertain,
 )
 from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import (
@@ -172,6 +174,41 @@ class ErasureConformance(FamilyTests):
         for command, is_left in ((own, False), (other, True)):
             (attempt,) = (await detail(store, command.id)).attempts
             assert (EMAIL.encode() in (attempt.response or b"")) is is_left
+
+    async def test_what_a_check_read_is_redacted(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await show_order(store, "ord_1", customer=PERSON)
+        doubt = await uncertain(store)
+        for body in (ABOUT.decode(), "nobody"):
+            read = {"path": "/orders/ord_1", "body": body}
+            check = Check(at(clock), "absent", "why", read)
+            unknown = Transition((Cause.UNKNOWN,), "why")
+            await store.uncertain.record_check(doubt, check, unknown)
+        erase = (NameEraser(), describe)
+        await store.erasure.redact("main", "order", ["ord_1"], *erase)
+        first, second = (await detail(store, doubt.command.id)).looks
+        assert EMAIL not in (first.read or "")
+        assert json.loads(first.read or "")["path"] == "/orders/ord_1"
+        assert json.loads(second.read or "")["body"] == "nobody"
+
+    async def test_a_response_after_the_erasure_is_stored_without_the_customer(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await show_customer(store, "cus_1", EMAIL)
+        await store.erasure.register("main", await trace(store, "cus_1"), [DIGEST])
+        applied = Transition((Cause.CONFIRMED,), "sent")
+        for target, customer, digest, expected in (
+            ("ord_1", "cus_1", None, b"redacted"),
+            ("ord_2", None, DIGEST, b"redacted"),
+            ("ord_3", "cus_2", b"other", ABOUT),
+        ):
+            mentioned = MentionedCustomer(customer, digest, lambda: b"redacted")
+            attempt = Attempt(at(clock), "confirmed", 200, "OK", ABOUT, mentioned)
+            command = await sent(store, target=target)
+            await store.commands.record_attempt(command, attempt, applied)
+            (stored,) = (await detail(store, command.id)).attempts
+            assert stored.response == expected
 
     async def test_a_redacted_customer_has_no_columns_left(self, store: Store) -> None:
         await show_customer(store, "cus_1", EMAIL)

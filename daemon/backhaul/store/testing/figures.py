@@ -91,6 +91,16 @@ async def hold(store: Store, order_id: str, name: str = "main") -> int:
     return await show(store, "order", order_id, write, name=name)
 
 
+async def release(store: Store, order_id: str, *, began: int) -> None:
+    """Let a read of an order that began so many seconds after noon show it."""
+
+    def write(mirror: MirrorWriter, event: int) -> None:
+        at_ = version(began, b"").updated_at
+        mirror.release_order("main", order_id, event, at_)
+
+    await show(store, "order", order_id, write)
+
+
 async def echoed(
     store: Store, clock: MovableClock, seconds: float, number: int
 ) -> None:
@@ -241,6 +251,7 @@ class FiguresConformance(FamilyTests):
         assert await confirmations(store) == ConfirmationTimes(0)
         for number, seconds in enumerate((5.0, 1.0, 9.0, 3.25)):
             await echoed(store, clock, seconds, number)
+            clock.advance(10)
         assert await confirmations(store) == ConfirmationTimes(4, 3.25, 5.0)
 
     async def test_an_effect_of_nobody_confirms_nothing(
@@ -291,7 +302,10 @@ class FiguresConformance(FamilyTests):
         await store.deliveries.retire([])
         assert (await conditions(store)).unknown_statuses == []
 
-    async def test_orders_that_wait_for_a_refetch_are_known(self, store: Store) -> None:
+    async def test_orders_that_wait_for_a_refetch_are_known(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        clock.advance(60)
         await show_order(store, "ord_1")
         event = await hold(store, "ord_1")
         await hold(store, "ord_2", "other")
@@ -304,11 +318,9 @@ class FiguresConformance(FamilyTests):
         assert (second.order_id, second.name, second.commands) == ("ord_2", "ord_2", 0)
         assert (await counts(store)).unreadable_orders == [first, second]
 
-        def release(mirror: MirrorWriter, event: int) -> None:
-            began = version(10, b"").updated_at
-            mirror.release_order("main", "ord_1", event, began)
-
-        await show(store, "order", "ord_1", release)
+        await release(store, "ord_1", began=8)
+        assert (await conditions(store)).unreadable == [first, second]
+        await release(store, "ord_1", began=9)
         assert (await conditions(store)).unreadable == [second]
 
     async def test_surplus_effects_from_before_a_restore_are_known(

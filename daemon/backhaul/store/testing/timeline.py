@@ -271,10 +271,12 @@ class TimelineConformance(FamilyTests):
     async def test_records_that_wait_or_are_quarantined_are_shown(
         self, store: Store
     ) -> None:
-        await show_order(store, "ord_1", shipments=(Shipment("s", None, "BD7", None),))
+        parcel = Shipment("shp_1", None, "BD7", None)
+        await show_order(store, "ord_1", external_id="POS-1", shipments=(parcel,))
         for key, record, final in (
             ("waits", {"order": "#1001"}, False),
             ("fails", {"order": "01001"}, True),
+            ("foreign", {"order": "pos-1"}, True),
             ("parcel", {"tracking_number": "BD7"}, True),
             ("other", {"order": "1002"}, True),
         ):
@@ -292,6 +294,7 @@ class TimelineConformance(FamilyTests):
         assert shown == [
             ("record", "courier bad", "quarantined"),
             ("record", "courier fails", "quarantined"),
+            ("record", "courier foreign", "quarantined"),
             ("record", "courier parcel", "quarantined"),
             ("record", "courier waits", "waiting"),
         ]
