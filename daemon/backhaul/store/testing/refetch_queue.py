@@ -6,25 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from backhaul.core.clock import to_text
-from backhaul.core.resources import Deletion
 from backhaul.store.inbox import LONGEST_REST_SECONDS
-from backhaul.store.testing.mirror_scenes import (
-    order,
-    show,
-    show_customer,
-    show_level,
-    show_order,
-    show_product,
-    version,
-)
 from backhaul.store.testing.scenes import StoreConformance, running
 
 if TYPE_CHECKING:
     from backhaul.store import Store
-    from backhaul.store.inbox import MirrorWriter, Refetch
+    from backhaul.store.inbox import Refetch
     from backhaul.store.testing.scenes import MakeStore, TestClock
 
 
@@ -37,12 +25,6 @@ async def queued(store: Store, reason: str = "a tie") -> Refetch:
     await store.refetch_queue.enqueue("main", "order", "a", reason)
     (row,) = await store.refetch_queue.next("main", 1)
     return row
-
-
-async def parents(store: Store) -> list[tuple[str, str]]:
-    """Return the kind and id of each object in the queue."""
-    rows = await store.refetch_queue.next("main", 99)
-    return sorted((row.kind, row.object_id) for row in rows)
 
 
 class RefetchQueueConformance(StoreConformance):
@@ -126,59 +108,3 @@ class RefetchQueueConformance(StoreConformance):
             await queued(store)
         async with running(make_store, clock) as store:
             assert await ids(store) == ["a"]
-
-    async def test_parents_that_the_mirror_lacks_are_queued_once(
-        self, store: Store
-    ) -> None:
-        await show_order(store, "ord_1", customer_id="cus_1")
-        await show_order(store, "ord_2", customer_id=None)
-        await show_level(store, 7, product="prod_1")
-        await show_order(store, "ord_3", customer_id="cus_3", name="other")
-        assert await store.refetch_queue.enqueue_parents("main")
-        assert await parents(store) == [("customer", "cus_1"), ("product", "prod_1")]
-        assert not await store.refetch_queue.enqueue_parents("main")
-        for row in await store.refetch_queue.next("main", 9):
-            await store.refetch_queue.done(row)
-        assert not await store.refetch_queue.enqueue_parents("main")
-        await show_order(store, "ord_1", 1, customer_id="cus_1")
-        assert await store.refetch_queue.enqueue_parents("main")
-        assert await parents(store) == [("customer", "cus_1")]
-
-    async def test_parents_that_are_mirrored_or_deleted_are_not_queued(
-        self, store: Store
-    ) -> None:
-        gone = version(9, b"gone")
-        await show_customer(store, "cus_1", "a@b.example")
-        await show_product(store, "prod_1")
-        for id_ in ("cus_2", "cus_3"):
-            await show_customer(store, id_, "a@b.example")
-
-        def remove(mirror: MirrorWriter, event: int) -> None:
-            mirror.remove("customer", "main", "cus_2", gone)
-            mirror.delete_product("main", Deletion("prod_1", gone.updated_at), gone)
-            mirror.remove("customer", "other", "cus_4", gone)
-
-        await show(store, "customer", "cus_2", remove)
-        await show_level(store, 7, product="prod_1")
-        for number in range(1, 5):
-            await show_order(store, f"ord_{number}", customer_id=f"cus_{number}")
-        assert await store.refetch_queue.enqueue_parents("main")
-        assert await parents(store) == [("customer", "cus_4")]
-
-    async def test_parents_are_found_among_many_changes(
-        self, store: Store, make_store: MakeStore, clock: TestClock
-    ) -> None:
-        def write(mirror: MirrorWriter, event: int) -> None:
-            for number in range(1_100):
-                id_ = f"ord_{number}"
-                shown = replace(order(id_), customer_id=f"cus_{number}")
-                if number in {0, 550, 1_099}:
-                    mirror.put_order("main", shown, version(0, shown.document))
-                mirror.add_change("main", "order", id_, "updated", event)
-
-        await show(store, "order", "ord_1", write)
-        assert await store.refetch_queue.enqueue_parents("main")
-        found = [("customer", f"cus_{number}") for number in (0, 1_099, 550)]
-        assert await parents(store) == found
-        async with running(make_store, clock) as again:
-            assert not await again.refetch_queue.enqueue_parents("main")
