@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from backhaul.core.lifecycle import Cause
 from backhaul.core.resources import Deletion
-from backhaul.store.commands import TaggedAdjustment
+from backhaul.store.commands import Decision, TaggedAdjustment
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.mirror import UnknownStatus
@@ -30,6 +30,7 @@ from backhaul.store.testing.mirror_scenes import (
     show_product,
     version,
 )
+from backhaul.store.testing.stock_targets import count
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -341,6 +342,58 @@ class FiguresConformance(FamilyTests):
             target = f"ord_{number}"
             await sent(store, Cause.CONFIRMED, change=change, target=target)
         assert (await conditions(store)).doubled == []
+
+    async def test_stock_targets_are_counted_among_the_commands(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await count(store, 5, 10)
+        began = at(clock)
+        clock.advance(60)
+        await plan(store, name="other")
+        await count(store, 7, 10, variant="var_2", product="prod_2", name="third")
+        target, *_ = await store.targets.due("third", 9)
+        await store.decisions.decide(Decision(target.id, "park", "ann", "x"), None)
+        assert (await counts(store)).commands == {"planned": 2, "parked": 1}
+        assert (await overview(store)).oldest_planned_at == began
+        found = await conditions(store)
+        assert sorted(found.open_stores) == ["main", "other"]
+        assert [(each.id, each.kind) for each in found.parked] == [
+            (target.id, "target")
+        ]
+        gauges = await store.gauges.current([])
+        assert {
+            labels: value for name, value, labels in gauges if name == "commands_open"
+        } == {
+            ("main", "target", "planned"): 1,
+            ("other", "fulfill", "planned"): 1,
+            ("third", "target", "parked"): 1,
+        }
+        name = "oldest_command_planned_seconds"
+        ages = {labels: value for each, value, labels in gauges if each == name}
+        assert {key: round(value) for key, value in ages.items()} == {
+            ("main",): 60,
+            ("other",): 0,
+        }
+
+    async def test_a_delivery_that_is_under_way_waits_too(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.deliveries.subscribe(CUSTOMERS)
+        began = at(clock)
+        for id_ in ("cus_1", "cus_2"):
+            await show_customer(store, id_, "a@b.example")
+            await store.deliveries.fan_out(CUSTOMERS, 1.0)
+            clock.advance(60)
+        sent_ = await store.deliveries.claim(CUSTOMERS)
+        assert sent_ is not None
+        assert (await conditions(store)).deliveries_since == {"books": began}
+        unknown = DeliveryOutcome(cause=Cause.UNKNOWN, reason="no answer")
+        await store.deliveries.record_outcome("books", sent_, unknown)
+        assert (await conditions(store)).deliveries_since == {"books": began}
+        found = DeliveryOutcome(cause=Cause.PROVED_APPLIED, reason="there")
+        await store.deliveries.record_outcome("books", sent_, found)
+        since = {"books": at(clock, -60)}
+        assert (await conditions(store)).deliveries_since == since
 
     async def test_open_incidents_are_a_condition(self, store: Store) -> None:
         crossed = {"kind": "cancelled", "says": "order #1001 was cancelled"}
