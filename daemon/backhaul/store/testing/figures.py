@@ -333,6 +333,9 @@ class FiguresConformance(FamilyTests):
             await store.tags.record_tags("main", tagged, adopt=True)
         (found,) = (await conditions(store)).doubled
         assert (found.id, found.store, found.detail) == (old, "main", "adj_1, adj_2")
+        await plan(store, "adjust", "prod_1", id_=old)
+        (found,) = (await conditions(store)).doubled
+        assert (found.id, found.target) == (old, "prod_1")
 
     async def test_evidence_that_only_mentions_surplus_effects_shows_none(
         self, store: Store

@@ -118,21 +118,6 @@ class OldCountsConformance(FamilyTests):
         assert await prune(store, clock) == 0
         assert await left(store) == [before, target.id]
 
-    async def test_a_discarded_count_stays(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        await show_level(store, 10)
-        await count(store, 3, 10)
-        (target,) = await due(store)
-        for verb in ("park", "drop"):
-            decision = Decision(target.id, verb, "ann", "seen")
-            await store.decisions.decide(decision, None)
-        await applied(store, 20)
-        newest = await applied(store, 30)
-        await finish(store, clock)
-        assert await prune(store, clock) == 1
-        assert await left(store) == [target.id, newest]
-
     async def test_a_count_whose_row_was_in_quarantine_stays(
         self, store: Store, clock: MovableClock
     ) -> None:
