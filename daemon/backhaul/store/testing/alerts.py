@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import Cause
+from backhaul.store.commands import Check, Transition
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.operations import (
@@ -183,6 +184,21 @@ class AlertConditionsConformance(FamilyTests):
         (command,) = (each for each in await claimed(store) if each.id == repeated)
         await resolve(store, command, Cause.CONFIRMED)
         assert list((await conditions(store)).repeated) == []
+
+    async def test_an_attempt_that_a_stop_cut_off_is_inconclusive_too(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        repeated = await plan(store)
+        cut_off = Transition((Cause.UNKNOWN,), "the daemon stopped")
+        for _ in range(5):
+            assert list((await conditions(store)).repeated) == []
+            await claimed(store)
+            await store.commands.mark_interrupted_uncertain(cut_off)
+            (doubt,) = await store.uncertain.due("main", 9)
+            absent = Transition((Cause.PROVED_ABSENT,), "not there")
+            check = Check(at(clock), "absent", "why")
+            await store.uncertain.record_check(doubt, check, absent)
+        assert [each.id for each in (await conditions(store)).repeated] == [repeated]
 
     async def test_surplus_effects_are_listed_once_for_their_command(
         self, store: Store

@@ -1,4 +1,4 @@
-"""Tests of which changes a connection receives: age, release, echoes, stock levels."""
+"""Tests of which orders a connection receives, and of attempts that resolve nothing."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause
-from backhaul.core.resources import Deletion
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
-from backhaul.store.testing.command_scenes import ADJUSTMENT, at, sent
+from backhaul.store.testing.command_scenes import at
 from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import (
     NOON,
     order,
     show,
     show_customer,
-    show_level,
     show_order,
     show_product,
     version,
@@ -38,7 +35,6 @@ ORDER_TOPICS = frozenset({"order.placed", "order.updated", "order.cancelled"})
 OBJECT_TOPICS = frozenset({"product.updated", "product.deleted", "customer.updated"})
 NOW = Subscriber(instance="books", store="main", topics=ORDER_TOPICS | OBJECT_TOPICS)
 ALL = replace(NOW, begin="all")
-STOCK = replace(NOW, topics=frozenset({"stock.changed"}))
 DONE = DeliveryOutcome(cause=Cause.CONFIRMED, reason="taken")
 
 
@@ -106,6 +102,20 @@ class DeliveredOrdersConformance(FamilyTests):
         await show_order(store, "ord_1", LATER)
         await show_order(store, "ord_1", LATER, cancelled_at=at(clock))
         assert await planned(store) == []
+
+    async def test_nothing_from_before_the_connection_is_delivered_however_recent(
+        self, store: Store
+    ) -> None:
+        await show_order(store, "ord_1")
+        await show_customer(store, "cus_1", "a@b.example")
+        await show_product(store, "prod_1")
+        await store.deliveries.subscribe(NOW)
+        assert await planned(store) == []
+        await show_order(store, "ord_1", 1)
+        await show_order(store, "ord_1", 2, cancelled_at=NOON)
+        assert await planned(store) == []
+        await show_product(store, "prod_1", 1)
+        assert await planned(store) == [("product.updated", "prod_1")]
 
     async def test_an_order_of_a_platform_whose_clock_is_behind_is_new(
         self, store: Store, clock: MovableClock
@@ -238,175 +248,77 @@ class DeliveredOrdersConformance(FamilyTests):
         assert not await store.deliveries.has_open("books")
 
 
-class DeliveredChangesConformance(FamilyTests):
-    """Tests of products, stock, and the echoes of a connection's own commands."""
+class DeliveryOutcomesConformance(FamilyTests):
+    """Tests of attempts and checks of a delivery that do not resolve it."""
 
-    async def test_a_deleted_product_is_delivered_as_its_id(
+    async def test_a_delivery_that_is_not_resolved_has_no_time_of_its_end(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.deliveries.subscribe(NOW)
-        await show_product(store, "prod_1")
-        await take(store)
-        gone = version(9, b"gone")
-        deletion = Deletion("prod_1", gone.updated_at)
+        await show_order(store, "ord_1")
+        for cause in (Cause.NOT_SENT, Cause.UNKNOWN):
+            clock.advance(60)
+            found = await claim(store)
+            await end(store, found, cause)
+            (shown,) = await listed(store, NOW)
+            assert (shown.settled_at, shown.sent_at) == (None, at(clock))
+        assert (shown.state, shown.attempts) == ("uncertain", 2)
 
-        def write(mirror: MirrorWriter, event: int) -> None:
-            mirror.delete_product("main", deletion, gone)
-            mirror.add_change("main", "product", "prod_1", "deleted", event)
-
-        await show(store, "product", "prod_1", write)
+    async def test_a_reference_is_kept_until_there_is_another(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
         found = await claim(store)
-        assert (found.topic, found.object_id) == ("product.deleted", "prod_1")
-        assert found.document == {"id": "prod_1"}
-        assert found.occurred_at == at(clock)
+        for cause, reference, expected in (
+            (Cause.UNKNOWN, "R1", "R1"),
+            (Cause.UNKNOWN, None, "R1"),
+            (Cause.PROVED_APPLIED, "R2", "R2"),
+        ):
+            outcome = DeliveryOutcome(cause=cause, reason="x", reference=reference)
+            assert await store.deliveries.record_outcome("books", found, outcome)
+            (shown,) = await listed(store, NOW)
+            assert shown.reference == expected
 
-    async def test_an_old_product_is_delivered_once_it_changes(
+    async def test_the_check_that_is_longest_due_comes_first(
         self, store: Store, clock: MovableClock
     ) -> None:
-        await show_product(store, "prod_1")
-        clock.advance(LATER)
         await store.deliveries.subscribe(NOW)
-        await show_product(store, "prod_2")
-        assert await planned(store) == []
-        await show_product(store, "prod_1", LATER)
-        assert await planned(store) == [("product.updated", "prod_1")]
-
-    async def test_a_level_is_delivered_with_its_variant(self, store: Store) -> None:
-        await store.deliveries.subscribe(STOCK)
-        await show_product(store)
-        await show_level(store, 7)
-        found = await claim(store, STOCK)
-        assert (found.topic, found.object_id) == ("stock.changed", "var_1")
-        assert found.document == {
-            "id": "var_1",
-            "productId": "prod_1",
-            "variantId": "var_1",
-            "sku": "SKU-1",
-            "stock": 7,
-        }
-
-    async def test_a_new_connection_gets_no_level_that_was_there_before(
-        self, store: Store
-    ) -> None:
-        await show_level(store, 7)
-        await store.deliveries.subscribe(STOCK)
-        await show_level(store, 7, 1)
-        assert await planned(store, STOCK) == []
-        await show_level(store, 8, 2)
-        assert await planned(store, STOCK) == [("stock.changed", "var_1")]
-
-    async def test_a_level_that_returned_before_its_delivery_is_not_delivered(
-        self, store: Store
-    ) -> None:
-        await store.deliveries.subscribe(STOCK)
-        await show_level(store, 7)
-        assert len(await take(store, STOCK)) == 1
-        await show_level(store, 8, 1)
-        assert len(await planned(store, STOCK)) == 1
-        await show_level(store, 7, 2)
-        assert await take(store, STOCK) == []
-
-    @pytest.mark.parametrize("cause", [Cause.UNKNOWN, Cause.REFUSED])
-    async def test_a_level_of_unknown_arrival_is_delivered_again(
-        self, cause: Cause, store: Store
-    ) -> None:
-        await store.deliveries.subscribe(STOCK)
-        await show_level(store, 7)
-        assert len(await take(store, STOCK)) == 1
-        await show_level(store, 8, 1)
-        first = await claim(store, STOCK)
-        await end(store, first, cause)
-        if cause is Cause.UNKNOWN:
-            await store.deliveries.decide(first.seq, "park", "ann", "seen")
-            await store.deliveries.decide(first.seq, "drop", "ann", "seen")
-        await show_level(store, 7, 2)
-        assert await take(store, STOCK) == [("stock.changed", "var_1")]
-
-    async def test_the_level_of_an_echo_counts_as_delivered(self, store: Store) -> None:
-        await store.deliveries.subscribe(STOCK)
-        await adjusted(store, "adj_1")
-        await show_level(store, 5, 1, adjustment="adj_1", delta=-2)
-        assert await take(store, STOCK) == []
-        await show_level(store, 5, 2)
-        assert await take(store, STOCK) == []
-        await show_level(store, 6, 3)
-        assert await take(store, STOCK) == [("stock.changed", "var_1")]
-
-    async def test_a_change_behind_an_echo_is_delivered(self, store: Store) -> None:
-        await store.deliveries.subscribe(STOCK)
-        await adjusted(store, "adj_1")
-        await show_level(store, 5, 1, adjustment="adj_1", delta=-2)
-        await show_level(store, 4, 2)
-        assert await take(store, STOCK) == [("stock.changed", "var_1")]
-
-    async def test_an_own_cancellation_is_withheld_and_a_foreign_one_delivered(
-        self, store: Store
-    ) -> None:
-        await store.deliveries.subscribe(NOW)
-        for id_ in ("ord_1", "ord_2"):
+        for id_, seconds in (("ord_1", 5), ("ord_2", 3), ("ord_3", 4)):
             await show_order(store, id_)
-        assert len(await take(store)) == 2
-        effect = cancellation("ord_1", NOON)
-        change = {"effect_id": effect}
-        await sent(
-            store, Cause.CONFIRMED, change=change, kind="cancel", instance="books"
-        )
-        await show_order(store, "ord_1", 1, effects=[effect], cancelled_at=NOON)
-        await show_order(store, "ord_2", 1, cancelled_at=NOON)
-        assert await take(store) == [("order.cancelled", "ord_2")]
+            due_at = at(clock, seconds)
+            doubt = replace(DONE, cause=Cause.UNKNOWN, due_at=due_at)
+            found = await claim(store)
+            assert found.object_id == id_
+            await store.deliveries.record_outcome("books", found, doubt)
+        clock.advance(60)
+        for id_ in ("ord_2", "ord_3", "ord_1"):
+            due = await store.deliveries.next_uncertain("books")
+            assert due is not None
+            assert due.object_id == id_
+            await end(store, due, Cause.PROVED_APPLIED)
+        assert await store.deliveries.next_uncertain("books") is None
 
-    async def test_an_own_parcel_does_not_hide_a_foreign_cancellation(
-        self, store: Store
-    ) -> None:
-        await store.deliveries.subscribe(NOW)
-        await show_order(store, "ord_1")
-        assert len(await take(store)) == 1
-        change = {"effect_id": "shp_1"}
-        await sent(store, Cause.CONFIRMED, change=change, instance="books")
-        await show_order(store, "ord_1", 1, effects=["shp_1"], cancelled_at=NOON)
-        assert await take(store) == [("order.cancelled", "ord_1")]
-
-    async def test_an_own_parcel_is_withheld_and_a_new_order_never(
-        self, store: Store
-    ) -> None:
-        await store.deliveries.subscribe(NOW)
-        change = {"effect_id": "shp_1"}
-        await sent(store, Cause.CONFIRMED, change=change, instance="books")
-        await show_order(store, "ord_1", effects=["shp_1"])
-        assert await take(store) == [("order.placed", "ord_1")]
-        change = {"effect_id": "shp_2"}
-        await sent(store, Cause.CONFIRMED, change=change, instance="books")
-        await show_order(store, "ord_1", 1, effects=["shp_2"])
-        assert await take(store) == []
-
-    async def test_a_resent_delivery_begins_without_failures(
+    async def test_a_start_after_the_clock_went_back_delays_no_check(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.deliveries.subscribe(NOW)
         await show_order(store, "ord_1")
-        first = await claim(store)
-        later = DeliveryOutcome(
-            cause=Cause.NOT_SENT, reason="busy", due_at=at(clock, 60), failures=5
-        )
-        await store.deliveries.record_outcome("books", first, later)
-        clock.advance(60)
-        again = await claim(store)
-        assert again.failures == 5
-        doubt = replace(later, cause=Cause.UNDECIDABLE)
-        await store.deliveries.record_outcome("books", again, doubt)
-        await store.deliveries.decide(first.seq, "resend", "ann", "seen")
-        resent = await claim(store)
-        assert (resent.seq, resent.failures, resent.checks) == (first.seq, 0, 0)
+        doubt = replace(DONE, cause=Cause.UNKNOWN, due_at=at(clock))
+        found = await claim(store)
+        await store.deliveries.record_outcome("books", found, doubt)
+        clock.set_by(-LATER)
+        assert await store.deliveries.next_uncertain("books") is None
+        await store.deliveries.subscribe(NOW)
+        assert await store.deliveries.next_uncertain("books") is not None
 
-
-async def adjusted(store: Store, effect: str) -> None:
-    """Apply an adjustment that the connection submitted."""
-    await sent(
-        store,
-        Cause.CONFIRMED,
-        change={"effect_id": effect},
-        kind="adjust",
-        target="prod_1",
-        payload=ADJUSTMENT,
-        instance="books",
-    )
+    async def test_an_uncertain_delivery_of_an_object_that_is_gone_can_be_checked(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        await end(store, await claim(store), Cause.UNKNOWN)
+        await remove(store, "ord_1")
+        found = await store.deliveries.next_uncertain("books")
+        assert found is not None
+        assert found.document == {"id": "ord_1"}

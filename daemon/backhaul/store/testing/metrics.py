@@ -94,6 +94,9 @@ class GaugesConformance(FamilyTests):
         waiting = {("courier",): 2, ("books",): 2}
         assert await current(store, "records_waiting") == waiting
         assert await current(store, "quarantine_rows") == {("courier",): 1}
+        (row,) = await store.read(lambda reader: reader.quarantine(9))
+        await store.quarantine.drop(row.id, "ann", "seen")
+        assert await current(store, "quarantine_rows") == {}
         last = from_text(at(clock)).timestamp()
         found = await current(store, "last_record_timestamp_seconds")
         assert found == {("courier",): last}
