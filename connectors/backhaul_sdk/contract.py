@@ -312,6 +312,15 @@ class Connector(Generic[SettingsT]):
         for batch in nothing:
             yield batch
 
+    def restart_stock(self, cursor: str | None) -> str | None:
+        """Return the cursor from which `pull` yields all stock counts once more.
+
+        Everything else goes on at `cursor`. The host calls this method after a restore,
+        if stock counts may be missing in its database. A connector that yields all
+        counts in each pull, or that cannot read them again, returns `cursor`.
+        """
+        return cursor
+
     async def apply(
         self, rejection: Rejection, cursor: str | None
     ) -> AsyncIterator[Batch]:

@@ -18,6 +18,7 @@ from backhaul.store.operations import (
     AlertConditions,
     BackupState,
     CommandProblem,
+    HeldTargets,
     OpenIncident,
     ParkedDelivery,
 )
@@ -237,6 +238,17 @@ def test_a_command_that_took_effect_twice_alerts_with_its_surplus() -> None:
 def test_stopped_counts_alert_for_configured_stores() -> None:
     stopped = {"main": "var_2 moved too", "gone": "old"}
     assert found(needs=replace(NOTHING, counts_stopped=stopped)) == ["counts main"]
+
+
+def test_held_counts_are_one_problem_for_each_configured_store() -> None:
+    held = [HeldTargets(name, 1_200, AT, "LAMP-1") for name in ("main", "gone")]
+    (alert,) = alerts(
+        WANTED, WELL, replace(NOTHING, held_targets=held), {}, NOW, in_time
+    ).values()
+    assert alert.key == "held main"
+    assert "1,200 stock counts on hold" in alert.text
+    assert f"the oldest from {AT}, SKU LAMP-1" in alert.text
+    assert "backhaul stock release --store main" in alert.remedy
 
 
 BACKUPS = [

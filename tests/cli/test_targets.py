@@ -14,6 +14,8 @@ from backhaul.core.stock import Policy, ProductStock
 from backhaul.core.stock_decision import StockReading
 from backhaul.store.commands import Decision
 from backhaul.store.records import NewRecord
+from backhaul.store.testing.contract import MovableClock
+from backhaul.store.testing.held_targets import hold
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
@@ -121,3 +123,66 @@ def test_an_unknown_store_is_named(office: Office) -> None:
 def test_why_shows_what_was_changed_while_a_level_was_read(office: Office) -> None:
     told = in_process("why", "sku", "LS-S", config=office.config)
     assert NOTE in " ".join(told.out.split())
+
+
+@pytest.fixture
+def held() -> Iterator[Office]:
+    """A count that a restore left unexplained."""
+    with lone_office() as found:
+        asyncio.run(_hold(found))
+        yield found
+
+
+async def _hold(office: Office) -> None:
+    clock = MovableClock()
+    path = context.settings(office.config).database_file
+    async with started_store(path, clock) as store:
+        await hold(store, clock.advance)
+
+
+RELEASE = ("stock", "release", "--store", "main", "--reason", "no newer count")
+
+
+def test_a_count_on_hold_is_shown_listed_and_released(held: Office) -> None:
+    shown = said(held, "status")
+    assert "1 stock count on hold since the database was restored" in shown
+    assert "backhaul stock release --store main --dry-run" in shown
+    assert "1 planned, 1 of these counts on hold" in shown
+    found = in_process("status", "--json", config=held.config).json()
+    assert found["counts_held"] == 1
+    assert [each["key"] for each in found["problems"]] == ["held main"]
+
+    listed = said(held, "stock", "release", "--all", "--dry-run")
+    assert "SKU-1" in listed
+    assert "may be the adjustment of a newer count" in listed
+    as_json = ("stock", "release", "--all", "--dry-run", "--json")
+    (row,) = in_process(*as_json, config=held.config).json()
+    assert (row["sku"], row["quantity"], row["state"]) == ("SKU-1", 7, "held")
+    assert "on hold" in said(held, "status")
+
+    assert said(held, *RELEASE, "--yes") == "released 1 stock count"
+    assert "counts of main" not in said(held, "status")
+    assert said(held, *RELEASE, "--yes") == "no stock count is on hold"
+    query = "SELECT action, detail FROM audit"
+    assert rows(held.database, query) == [("stock release", "no newer count")]
+
+
+def test_a_release_needs_a_choice_a_reason_and_a_confirmation(held: Office) -> None:
+    wrong = {
+        ("--all", "--store", "main", "--reason", "why"): "give --all alone",
+        ("--reason", "why"): "choose counts by",
+        ("--all",): "give a --reason",
+        ("--all", "--reason", "why"): "to release 1 stock count, add --yes",
+    }
+    for options, words in wrong.items():
+        done = in_process("stock", "release", *options, config=held.config)
+        assert done.code == 2
+        assert words in " ".join(done.err.replace("│", " ").split())
+    assert rows(held.database, "SELECT state FROM stock_targets") == [("held",)]
+
+
+def test_a_filter_that_matches_no_count_releases_none(held: Office) -> None:
+    for option in (("--sku", "SKU-2"), ("--connection", "courier")):
+        more = (*option, "--reason", "why", "--yes")
+        assert said(held, "stock", "release", *more) == "no stock count is on hold"
+    assert rows(held.database, "SELECT state FROM stock_targets") == [("held",)]

@@ -11,6 +11,8 @@ import pytest
 from backhaul.connect.host import REPORTED_AT_ONCE
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
+from backhaul.store.testing.contract import MovableClock
+from backhaul.store.testing.held_targets import hold
 from backhaul_sdk import (
     Bad,
     Batch,
@@ -377,3 +379,23 @@ async def test_characters_that_are_no_text_set_only_their_record_aside(
     bad = Bad(key="k2", raw="\udcff", reason="?", locator="caf\udce9.csv:3")
     assert (await host.emit(bad)).state == "quarantined"
     assert (await host.emit(shipped())).state == "accepted"
+
+
+async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
+    tmp_path: Path,
+) -> None:
+    class Lists(Desk):
+        def restart_stock(self, cursor: str | None) -> str | None:
+            return f"stock from the beginning, else {cursor}"
+
+    clock, desk = MovableClock(), Lists("erp")
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        host = host_of(desk, store)
+        desk.waiting.append(Batch(records=[], cursor="7"))
+        await host.once()
+        await host.once()
+        await hold(store, clock.advance)
+        for _ in range(2):
+            await host.once()
+    again = "stock from the beginning, else 7"
+    assert desk.cursors == [None, "7", again, again]

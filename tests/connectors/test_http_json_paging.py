@@ -10,7 +10,7 @@ import pytest
 from backhaul_connectors.http_json import HttpJson
 from backhaul_connectors.http_json.pagination import MOST_EMPTY, PageTrail
 from backhaul_connectors.http_json.settings import Settings
-from backhaul_sdk import CheckFailed
+from backhaul_sdk import CheckFailed, StockLevel
 from backhaul_sdk.testing import MemoryHost
 from connectors.answering import Script, scripted
 
@@ -256,3 +256,25 @@ async def test_the_key_is_shown(
     script.add(f"{BASE}/s", [])
     await pull(system({}, **options))
     assert script.asked[0][1][header] == value
+
+
+async def test_after_a_restore_lists_of_stock_are_read_from_the_beginning(
+    script: Script,
+) -> None:
+    changed = {"since": "at", "since_parameter": "since"}
+    levels = {"sku": "id", "quantity": "o", "as_of": "at"}
+    stock = {**PLAIN, **changed, "kind": "stock_level", "path": "/n", "fields": levels}
+    lists = {"s": {**PLAIN, **changed}, "stock": stock}
+    connector, host = system({}, lists=lists), MemoryHost()
+    row = {"id": 7, "o": 5, "at": "2020-01-01T10:00:00Z"}
+    for path in ("/s", "/n"):
+        for query in ("", "?since=2020-01-01T09:55:00.000Z"):
+            script.add(f"{BASE}{path}{query}", [row])
+    await host.pull(connector)
+    assert len(host.records) == 2
+    again = connector.pull(connector.restart_stock(host.cursor))
+    (record,) = [record async for batch in again for record in batch.records]
+    await connector.close()
+    assert isinstance(record, StockLevel)
+    urls = [url.removeprefix(BASE) for url in script.urls]
+    assert urls[2:] == ["/s?since=2020-01-01T09:55:00.000Z", "/n"]

@@ -193,6 +193,23 @@ async def test_a_level_says_something_new_when_it_changes(tables: SqliteTables) 
     assert (second.quantity, second.as_of) == (4, "2020-01-01T11:00:00Z")
 
 
+async def test_after_a_restore_the_counts_of_unchanged_rows_are_read_again(
+    tables: SqliteTables,
+) -> None:
+    tables.run("CREATE TABLE stock (id integer, sku text, quantity text, at text)")
+    tables.run("INSERT INTO stock VALUES (1, 'LS-S', '7', '2020-01-01T10:00:00Z')")
+    tables.ship(7, 1)
+    levels = {"table": "stock", "changed_at": "at"}
+    connector = tables.connector(fulfillments=SHIPMENTS, stock_levels=levels)
+    await connector.open()
+    host = MemoryHost()
+    await host.pull(connector)
+    assert len(host.records) == 2
+    again = connector.pull(connector.restart_stock(host.cursor))
+    (record,) = [record async for batch in again for record in batch.records]
+    assert isinstance(record, StockLevel)
+
+
 async def test_cancellations_are_read(tables: SqliteTables) -> None:
     tables.run(
         "CREATE TABLE void (id integer, order_number integer, restock bool, why text, "

@@ -132,3 +132,16 @@ async def test_what_leaves_after_the_clock_was_set_back_is_shipped(
         await host.pull(connector)
     shipped = [r.order for r in host.records.values() if isinstance(r, Fulfillment)]
     assert shipped == ["ord_1", "ord_2", "ord_3"]
+
+
+async def test_after_a_restore_the_stock_is_read_again_and_no_shipment(
+    house: House,
+) -> None:
+    connector, host = house.connector(stock_seconds=900), MemoryHost()
+    await connector.open()
+    house.ship(1)
+    await host.pull(connector)
+    house.shows(NOON + timedelta(seconds=2))
+    again = connector.pull(connector.restart_stock(host.cursor))
+    (record,) = [record async for batch in again for record in batch.records]
+    assert isinstance(record, StockLevel)

@@ -12,6 +12,7 @@ import pytest
 
 from backhaul.admin import routes
 from backhaul.store.records import NewRecord, Unmatched
+from backhaul.store.testing.held_targets import hold
 from scenes import payloads
 from scenes.damaged_rows import insert_incident, lose, overwrite, refused_rows
 from scenes.dashboard import PASSWORD
@@ -58,6 +59,11 @@ async def stop(office: Office) -> Asked:
     return "/targets/resume", {"store": "main"}
 
 
+async def held(office: Office) -> Asked:
+    await hold(office.store, lambda seconds: office.clock.set_back(-seconds))
+    return "/targets/release", {"store": "main", "reason": "no newer count"}
+
+
 async def secret(office: Office) -> Asked:
     await office.signers.load({"main": (b"an old secret", b"a new secret")})
     first, _ = office.signers.live()["main"]
@@ -91,6 +97,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/quarantine/{}/{}": row,
     "/secrets/accept": dropped,
     "/secrets/drop": secret,
+    "/targets/release": held,
     "/targets/resume": stop,
     "/users/add": form("/users/add", name="eve", role="viewer", password=PASSWORD),
     "/users/remove": form("/users/remove", name="vera"),

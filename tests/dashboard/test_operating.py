@@ -16,6 +16,7 @@ from backhaul.store.commands import Decision
 from backhaul.store.operations import AuditEntry, JobRun, Trigger
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.read_models.lists import SCANNED
+from backhaul.store.testing.held_targets import hold
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
 from scenes.damaged_rows import insert_many, lose, overwrite
@@ -110,6 +111,32 @@ async def test_a_viewer_sees_the_stop_and_cannot_end_it(office: Office) -> None:
     assert (WHY in page, "/targets/resume" in page) == (True, False)
     assert (await browser.post("/targets/resume", store="main")).status == 403
     assert await office.store.targets.stopped("main") == WHY
+
+
+async def test_counts_on_hold_are_listed_and_released_together(office: Office) -> None:
+    await hold(office.store, lambda seconds: office.clock.set_back(-seconds))
+    browser = await office.browser("otto")
+    page = await browser.read("/targets")
+    assert "1 stock count is on hold since the database was restored" in page
+    listed = await browser.read("/targets?state=held&store=main")
+    assert "may be the adjustment of a newer count" in listed
+    form = {"store": "main", "reason": "no newer count"}
+    assert (await browser.post("/targets/release", **form)).status == 303
+    assert "Stock counts of main released: 1." in await browser.read("/targets")
+    assert "on hold" not in await browser.read("/targets")
+    assert audit(office) == [("otto", "stock release", "no newer count")]
+
+
+async def test_a_viewer_sees_counts_on_hold_and_cannot_release_them(
+    office: Office,
+) -> None:
+    await hold(office.store, lambda seconds: office.clock.set_back(-seconds))
+    browser = await office.browser("vera")
+    page = await browser.read("/targets")
+    assert ("on hold" in page, "/targets/release" in page) == (True, False)
+    answer = await browser.post("/targets/release", store="main", reason="why")
+    assert answer.status == 403
+    assert len(await office.store.read(lambda reader: reader.held_by_store())) == 1
 
 
 async def test_a_connector_is_asked_at_once(office: Office) -> None:

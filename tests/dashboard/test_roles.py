@@ -48,6 +48,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /connectors": READ,
     "POST /connectors/run": (401, 403, 422, 422),
     "GET /targets": READ,
+    "POST /targets/release": (401, 403, 422, 422),
     "POST /targets/resume": (401, 403, 422, 422),
     "GET /jobs": READ,
     "POST /jobs/run": (401, 403, 422, 422),

@@ -140,6 +140,11 @@ class NoCursor(Source):
             yield Batch(records=batch.records, cursor=None)
 
 
+class RestartsAll(Source):
+    def restart_stock(self, cursor: str | None) -> str | None:
+        return None
+
+
 class Hoarder(Source):
     async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
         batches = [batch async for batch in super().pull(cursor)]
@@ -174,6 +179,7 @@ CATCHES: Mapping[str, tuple[type[Source], ...]] = {
     "unknown_fields_are_tolerated": (Strict,),
     "pulling_twice_from_a_cursor_yields_the_same_or_more": (Forgets,),
     "what_was_acknowledged_does_not_come_again": (NoCursor,),
+    "stock_counts_alone_are_read_again": (RestartsAll,),
     "many_records_need_little_memory": (Hoarder,),
     "unplugged_often_it_says_nothing_and_works_again": (HidesTrouble, Talkative),
     "no_secret_shows": (Leaky,),

@@ -283,6 +283,16 @@ class HttpJson(Connector["Settings"]):
         reader = ItemParser(name, settings, rfc3339(now, "milliseconds"))
         return ListPass(name, settings, place, reader, latest)
 
+    def restart_stock(self, cursor: str | None) -> str | None:
+        lists = self.settings.lists
+        return cursor_of(
+            {
+                name: place
+                for name, place in positions_of(cursor).items()
+                if name not in lists or lists[name].kind != "stock_level"
+            }
+        )
+
     def topics(self) -> frozenset[str]:
         """Return the change topics that have a request in the settings."""
         return self.spec.topics & self.settings.pushes.keys()

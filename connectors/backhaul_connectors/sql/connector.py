@@ -134,6 +134,9 @@ class Sql(Connector["Settings"]):
         if failed:
             raise CheckFailed("; ".join(failed))
 
+    def restart_stock(self, cursor: str | None) -> str | None:
+        return SqlCursor.from_text(cursor).moved("stock_levels", None).to_text()
+
     def topics(self) -> frozenset[str]:
         """Return the change topics that have a table in the settings."""
         return frozenset(topic for each in self.settings.write for topic in each.topics)

@@ -7,6 +7,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from backhaul_connectors.tryton.orders import TrytonSales
 from backhaul_connectors.tryton.reader import TrytonCursor, TrytonReader
 from backhaul_connectors.tryton.rpc import (
@@ -95,6 +97,9 @@ class Tryton(Connector["Settings"]):
             page = await self._reader.stock(read)
             read, more = page.cursor, page.more
             yield Batch(records=page.records, cursor=read.to_text())
+
+    def restart_stock(self, cursor: str | None) -> str | None:
+        return replace(TrytonCursor.from_text(cursor), product=0, counted=0.0).to_text()
 
     def topics(self) -> frozenset[str]:
         """Return the change topics that become sales: none without a customer party."""

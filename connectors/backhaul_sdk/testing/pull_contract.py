@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_sdk.contract import Capability
+from backhaul_sdk.records import FullList, StockLevel
 from backhaul_sdk.testing.base_contract import (
     MOST_WAITS,
     AnyConnector,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from backhaul_sdk.testing.bench import Bench
 
 MOST_GROWTH_BYTES = 40_000_000
+STOCK = (FullList, StockLevel)
 
 
 class ConnectorContract(AnyConnector):
@@ -140,6 +142,15 @@ class PullContract(ConnectorContract):
         host = MemoryHost()
         await host.pull(await opened(bench))
         assert await pulled(await opened(bench), host.cursor) == []
+
+    async def test_stock_counts_alone_are_read_again(self, bench: Bench) -> None:
+        bench.offer(0, 30)
+        host = MemoryHost()
+        await host.pull(await opened(bench))
+        connector = await opened(bench)
+        cursor = connector.restart_stock(host.cursor)
+        again = await pulled(connector, cursor)
+        assert [each for each in again if not isinstance(each, STOCK)] == []
 
     async def test_unplugged_often_it_says_nothing_and_works_again(
         self,

@@ -38,6 +38,7 @@ _LABELS = {
     "counts": "stock counts stopped",
     "doubled": "took effect twice",
     "down": "connection down",
+    "held": "stock counts on hold",
     "news": "parked deliveries",
     "silent": "no records",
     "stopped": "sending stopped",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from backhaul.store.mirror import UnknownStatus
     from backhaul.store.operations import (
         CommandProblem,
+        HeldTargets,
         OpenIncident,
         ParkedDelivery,
     )
@@ -34,6 +35,7 @@ def find(facts: Facts) -> Iterator[Problem]:
     yield from _incidents(known.incidents)
     yield from _sent_repeatedly(known.repeated)
     yield from _counts_stopped(status, known.counts_stopped)
+    yield from _counts_held(status, known.held_targets)
     yield from _unreadable(status, known.unreadable, now)
     yield from _deliveries_down(status)
     yield from _deliveries_parked(status, known.parked_deliveries)
@@ -115,6 +117,35 @@ def _counts_stopped(
                 subject=f"counts of {store}",
                 short=f"stopped: {reason}",
                 command=f"backhaul stock resume {store}",
+            )
+
+
+def _counts_held(
+    status: Mapping[str, Any], held: Sequence[HeldTargets]
+) -> Iterator[Problem]:
+    """Yield one problem for all held counts of a store: a restore may hold many."""
+    for each in held:
+        store = each.store
+        if store in status["stores"]:
+            counts = (
+                "1 stock count" if each.number == 1 else f"{each.number:,} stock counts"
+            )
+            what = (
+                f"{counts} on hold since the database was restored, the oldest from"
+                f" {each.since}, SKU {each.sku}"
+            )
+            release = f"backhaul stock release --store {store}"
+            yield Problem(
+                f"held {store}",
+                f"{what} ({store}): Backhaul cannot determine whether a newer count was"
+                " applied before the restore",
+                "submit the present stock: a newer count of a SKU replaces the count on"
+                f" hold. If there is none, run: {release}. Until then Backhaul does not"
+                " change the stock of these SKUs",
+                subject=f"counts of {store}",
+                short=what,
+                command=f"{release} --dry-run",
+                severity=Severity.PARKED,
             )
 
 

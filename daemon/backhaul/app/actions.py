@@ -20,6 +20,7 @@ from backhaul.platform import requests
 from backhaul.store.commands import LONGEST_REASON, Decision, require_possible
 from backhaul.store.inbox import Selection
 from backhaul.store.operations import AuditEntry
+from backhaul.store.stock_targets import HeldFilter
 
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
@@ -73,6 +74,7 @@ def actions(parts: ActionContext) -> Mapping[str, Action]:
         "quarantine/retry": partial(_retry_row, parts),
         "search/rebuild": partial(_rebuild_search, parts),
         "secrets/drop": partial(_drop_secret, parts),
+        "stock/release": partial(_release_targets, parts),
         "targets/resume": partial(_resume_targets, parts),
         **accounts.user_actions(parts.store.users, Passwords()),
     }
@@ -243,6 +245,18 @@ async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Ans
     await parts.store.targets.stop(store, None, entry)
     parts.signals.operator_decided.emit()
     return {"was": reason}
+
+
+async def _release_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    """Release the held targets of a HeldFilter for `who`; return their number."""
+    reason = asked["reason"].strip()
+    if not 0 < len(reason) <= LONGEST_REASON:
+        raise BackhaulError(f"give a reason of 1 to {LONGEST_REASON} characters")
+    wanted = msgspec.convert(asked, HeldFilter)
+    entry = AuditEntry(asked["who"], "stock release", reason)
+    released = await parts.store.targets.release(wanted, entry)
+    parts.signals.operator_decided.emit()
+    return {"released": released}
 
 
 async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:

@@ -25,7 +25,8 @@ from backhaul.settings import Settings
 from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.matching import Command
 from backhaul.store.read_models import CommandFilter, Reader
-from backhaul.store.read_records import CommandDetail
+from backhaul.store.read_records import CommandDetail, ListedTarget
+from backhaul.store.stock_targets import HeldFilter
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
@@ -334,3 +335,82 @@ def resume_targets(
         return
     said = f"resumed; they had been stopped: {was}" if was else "they were not stopped"
     typer.echo(f"stock counts of {store}: {said}")
+
+
+SHOWN_HELD = 10
+
+
+@stock.command(
+    "release", epilog=example('stock release --sku LAMP-1 --reason "no newer count"')
+)
+def release_targets(
+    config: ConfigOption = None,
+    store: Annotated[
+        str | None, typer.Option(help="Only counts of this store.")
+    ] = None,
+    connection: Annotated[
+        str | None, typer.Option(help="Only counts that this connection submitted.")
+    ] = None,
+    sku: Annotated[str | None, typer.Option(help="Only counts of this SKU.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Release all counts on hold.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the counts and release none.")
+    ] = False,
+    reason: OptionalReason = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Apply stock counts that are on hold since the database was restored.
+
+    Release a count only if the back office has no newer count of the SKU; otherwise
+    submit the newer count, which replaces the count on hold. Backhaul then takes all
+    stock movements since the count as sales or received goods. It parks a count that it
+    still cannot explain.
+    """
+    wanted = HeldFilter(store, connection, sku)
+    if everything == (wanted != HeldFilter()):
+        raise typer.BadParameter(
+            "choose counts by --store, --connection or --sku; or give --all alone"
+        )
+    if reason is None and not dry_run:
+        raise typer.BadParameter("give a --reason; or --dry-run to list the counts")
+    with reader(config) as known:
+        found = known.held_targets(wanted)
+    if dry_run or not found:
+        _print_held(found, as_json)
+        return
+    if not yes:
+        _confirm_release(found)
+    asked = {**asdict(wanted), "who": who(), "reason": reason}
+    done = change(config, "stock/release", asked)
+    if as_json:
+        output.json(done)
+    else:
+        typer.echo(f"released {_counts(done['released'])}")
+
+
+def _confirm_release(found: list[ListedTarget]) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(
+            "without a terminal, the command cannot ask for confirmation; to release"
+            f" {_counts(len(found))}, add --yes"
+        )
+    _print_held(found, as_json=False)
+    typer.confirm(f"Release {_counts(len(found))}?", abort=True)
+
+
+def _print_held(found: list[ListedTarget], as_json: bool) -> None:
+    """Print counts on hold: all as JSON, else the oldest ones."""
+    columns = ("store", "sku", "quantity", "as_of", "stock", "reason")
+    shown = found if as_json else found[:SHOWN_HELD]
+    print_list(shown, columns, "no stock count is on hold", as_json)
+    if len(found) > len(shown):
+        output.note(f"and {len(found) - len(shown):,} more")
+
+
+def _counts(number: int) -> str:
+    return "1 stock count" if number == 1 else f"{number:,} stock counts"

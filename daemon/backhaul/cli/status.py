@@ -200,6 +200,8 @@ class _View:
         counts = self._found["commands"]
         is_open = [state for state in OPEN if counts.get(state)]
         said = [f"{counts[state]} {state}" for state in is_open]
+        if held := self._found["counts_held"]:
+            said.append(f"{held:,} of these counts on hold")
         if since := self._found["oldest_planned_at"]:
             said.append(f"oldest {self._when(since)}")
         done = sum(n for state, n in counts.items() if state not in OPEN)

@@ -314,9 +314,25 @@ class Host:
         )
 
     async def _pull(self) -> None:
-        cursor = await self._records.cursor(self.connector.instance)
+        cursor = await self._cursor()
         async for batch in self.connector.pull(cursor):
             await self._take(batch)
+
+    async def _cursor(self) -> str | None:
+        """Return where to go on; after a restore, once with all stock counts again."""
+        own = self.connector.instance
+        cursor = await self._records.cursor(own)
+        if not await self._records.must_read_stock_list(own):
+            return cursor
+        restarted = self.connector.restart_stock(cursor)
+        await self._records.begin_stock_list(own, restarted)
+        if restarted != cursor:
+            self._log.bind(action="connector.stock_restarted").info(
+                "{} reads all stock counts again, because some are on hold since the"
+                " database was restored",
+                own,
+            )
+        return restarted
 
     async def _apply(self) -> None:
         """Let the connector apply the rows that an operator approved."""

@@ -106,7 +106,8 @@ class StockSnapshot(Struct, frozen=True):
     sales that only their orders show. `unheard` names an adjustment of our own that is
     not among the movements yet. `moved_at` is when the stock last changed. `is_proved`
     is True if the platform's history since the stock count was read, `is_studied` if it
-    was requested, though there may be none.
+    was requested, though there may be none. `is_pre_restore` is True if the stock count
+    is older than a restore of the database, and no operator has released it since.
     """
 
     level: int
@@ -120,6 +121,7 @@ class StockSnapshot(Struct, frozen=True):
     unheard: str = ""
     is_proved: bool = False
     is_studied: bool = False
+    is_pre_restore: bool = False
 
 
 class ProductStock(Struct, frozen=True):

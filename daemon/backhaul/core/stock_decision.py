@@ -94,18 +94,24 @@ class Park(Struct, frozen=True):
     reason: str
 
 
+class Hold(Struct, frozen=True):
+    """Hold the target until a newer count replaces it or an operator releases it."""
+
+    reason: str
+
+
 def decide(
     target: Target, reading: StockReading, stock: StockSnapshot, now: datetime
-) -> Adjust | Wait | Park:
+) -> Adjust | Wait | Park | Hold:
     """Decide about a target from the snapshot of its variant."""
     seen, policy = reading.product, reading.policy
     if target.variant_id not in seen.levels:
         reason = "the platform does not show this variant of the product"
-        return _not_understood(target, reason, now)
+        return _not_understood(target, reason, stock, now)
     stock = replace(stock, is_proved=seen.is_proved, is_studied=seen.is_studied)
     understood = understand(target.count, stock)
     if isinstance(understood, str):
-        return _not_understood(target, understood, now)
+        return _not_understood(target, understood, stock, now)
     computation = compute(target.count, understood, policy)
     problem = review_reason(computation, policy, now)
     if problem and not target.is_allowed:
@@ -117,10 +123,20 @@ def decide(
     return Adjust(computation, expected, seen.levels)
 
 
-def _not_understood(target: Target, reason: str, now: datetime) -> Wait | Park:
+def _not_understood(
+    target: Target, reason: str, stock: StockSnapshot, now: datetime
+) -> Wait | Park | Hold:
+    """Read again; after the last round, leave the target to an operator.
+
+    After a restore this may concern many targets at once, and newer counts may be
+    missing in the database: these targets are held together.
+    """
     if target.tries < len(ROUNDS_SECONDS):
         return Wait(reason, _later(now, ROUNDS_SECONDS[target.tries]), counts=True)
-    return Park(f"{reason}, after {len(ROUNDS_SECONDS)} more rounds of reading")
+    reason = f"{reason}, after {len(ROUNDS_SECONDS)} more rounds of reading"
+    if stock.is_pre_restore:
+        return Hold(f"on hold since the database was restored: {reason}")
+    return Park(reason)
 
 
 def _later(now: datetime, seconds: float) -> str:

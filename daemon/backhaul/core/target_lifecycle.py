@@ -16,6 +16,7 @@ class TargetState(StrEnum):
 
     WAITING = "waiting"
     ADJUSTING = "adjusting"
+    HELD = "held"
     APPLIED = "applied"
     PARKED = "parked"
     DISCARDED = "discarded"
@@ -30,6 +31,8 @@ class TargetCause(StrEnum):
     RECALCULATED = "recalculated"
     REPLACED = "replaced"
     UNDECIDABLE = "undecidable"
+    UNEXPLAINED = "unexplained"
+    RELEASED = "released"
     ADJUSTMENT_PARKED = "adjustment_parked"
     ADJUSTMENT_REJECTED = "adjustment_rejected"
     ADJUSTMENT_RESUMED = "adjustment_resumed"
@@ -45,6 +48,10 @@ TRANSITIONS: dict[tuple[TargetState, TargetCause], TargetState] = {
     (TargetState.WAITING, TargetCause.REPLACED): TargetState.SUPERSEDED,
     (TargetState.WAITING, TargetCause.UNDECIDABLE): TargetState.PARKED,
     (TargetState.WAITING, TargetCause.PERSON_PARKS): TargetState.PARKED,
+    (TargetState.WAITING, TargetCause.UNEXPLAINED): TargetState.HELD,
+    (TargetState.HELD, TargetCause.RELEASED): TargetState.WAITING,
+    (TargetState.HELD, TargetCause.REPLACED): TargetState.SUPERSEDED,
+    (TargetState.HELD, TargetCause.PERSON_PARKS): TargetState.PARKED,
     (TargetState.ADJUSTING, TargetCause.REACHED): TargetState.APPLIED,
     (TargetState.ADJUSTING, TargetCause.RECALCULATED): TargetState.WAITING,
     (TargetState.ADJUSTING, TargetCause.REPLACED): TargetState.SUPERSEDED,
@@ -63,12 +70,13 @@ TRANSITIONS: dict[tuple[TargetState, TargetCause], TargetState] = {
 }
 """Every transition; one that is not listed is a bug."""
 
-OPEN = frozenset({TargetState.WAITING, TargetState.ADJUSTING})
+OPEN = frozenset({TargetState.WAITING, TargetState.ADJUSTING, TargetState.HELD})
 """States in which a stock target is not done."""
 
 SHOWN_AS: Mapping[TargetState, State] = {
     TargetState.WAITING: State.PLANNED,
     TargetState.ADJUSTING: State.PLANNED,
+    TargetState.HELD: State.PLANNED,
     TargetState.APPLIED: State.APPLIED,
     TargetState.PARKED: State.PARKED,
     TargetState.DISCARDED: State.REJECTED,

@@ -118,7 +118,8 @@ METRICS: dict[str, MetricInfo] = {
     ),
     "commands_open": MetricInfo(
         "gauge",
-        "Commands that are planned, sending, uncertain or parked.",
+        "Commands that are planned, sending, uncertain or parked, and stock counts that"
+        " are held.",
         ("store", "kind", "state"),
     ),
     "oldest_command_planned_seconds": MetricInfo(

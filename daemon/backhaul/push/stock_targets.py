@@ -242,7 +242,7 @@ class TargetWorker:
         await retry_until_stored(write, self._store, self._clock)
 
     def _log_state(self, target: Target, state: TargetState, reason: str) -> None:
-        if state in OPEN:
+        if state in OPEN and state is not TargetState.HELD:
             return
         level = "WARNING" if state is TargetState.PARKED else "INFO"
         logger.bind(action=f"target.{state}", store=self._store, command=target.id).log(

@@ -129,6 +129,18 @@ class OpenIncident(Struct, frozen=True):
     text: str
 
 
+class HeldTargets(Struct, frozen=True):
+    """A store's stock targets that are on hold; `since` is when the oldest came.
+
+    `sku` is the article of that target.
+    """
+
+    store: str
+    number: int
+    since: str
+    sku: str
+
+
 class AlertConditions(Struct, frozen=True):
     """What the tables contain that may raise an alert. Lists begin with the oldest.
 
@@ -141,7 +153,8 @@ class AlertConditions(Struct, frozen=True):
     delivery that waits for a parked one of the same object does not count. `repeated`
     lists open commands that were sent several times without a conclusive response.
     `foreign_webhooks` has for each store the time of the last webhook of another store,
-    and that store's id. `unreadable` lists orders whose commands wait for a refetch.
+    and that store's id. `held_targets` are the targets of each store that are on hold
+    after a restore. `unreadable` lists orders whose commands wait for a refetch.
     `quarantined` counts the open rows of the quarantine, and `unknown_topics` the
     events of the last hour by their unknown topic, the most frequent first.
     """
@@ -151,6 +164,7 @@ class AlertConditions(Struct, frozen=True):
     last_records: Mapping[str, float]
     doubled: Sequence[CommandProblem] = ()
     counts_stopped: Mapping[str, str] = field(default_factory=dict)
+    held_targets: Sequence[HeldTargets] = ()
     backup: BackupState | None = None
     open_stores: Collection[str] = ()
     parked_deliveries: Sequence[ParkedDelivery] = ()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import Arrival
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
-    from backhaul.store.operations import AlertConditions, MetricSample
+    from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
     from backhaul.store.read_records import (
         ChangedObject,
         CommandDetail,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SearchHit,
         TimelineEntry,
     )
+    from backhaul.store.stock_targets import HeldFilter
 
 
 class SearchText(Struct, frozen=True):
@@ -204,6 +205,14 @@ class Reader(Protocol):
         before: int | None = None,
     ) -> list[ListedTarget]:
         """Return the back office's stock counts; `before` is a command's `seq`."""
+        ...
+
+    def held_targets(self, wanted: HeldFilter) -> list[ListedTarget]:
+        """Return the stock counts on hold after a restore, the oldest first."""
+        ...
+
+    def held_by_store(self) -> list[HeldTargets]:
+        """Return, in short, each store's stock counts that are on hold."""
         ...
 
     def stopped_targets(self) -> dict[str, str]:

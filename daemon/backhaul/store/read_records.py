@@ -390,7 +390,8 @@ class ChangedObject(Struct, frozen=True):
 class Counts(Struct, frozen=True):
     """The backlog, and what needs an operator.
 
-    `to_fold` are events, `in_doubt` objects to refetch. `commands` counts by state.
+    `to_fold` are events, `in_doubt` objects to refetch. `commands` counts by state;
+    `counts_held` of those that are planned are stock counts on hold after a restore.
     `unknown_topics` counts the unhandled events of the last hour by topic.
     """
 
@@ -402,6 +403,7 @@ class Counts(Struct, frozen=True):
     products: int
     waiting_records: int
     quarantined: int
+    counts_held: int
     commands: Mapping[str, int]
     unreadable_orders: Sequence[UnreadableOrder]
     incidents: Sequence[OpenIncident]

@@ -108,6 +108,18 @@ class Records(Protocol):
         """Return the connector's position in its source, None at the beginning."""
         ...
 
+    async def must_read_stock_list(self, instance: str) -> bool:
+        """Return True if the connection is to read its stock list from the beginning.
+
+        Stock targets of the connection are on hold since a restore, and a newer count
+        may replace them. The connection is asked once after each restore.
+        """
+        ...
+
+    async def begin_stock_list(self, instance: str, cursor: str | None) -> None:
+        """Store the cursor from which the connection reads its stock list again."""
+        ...
+
     async def accept(
         self,
         instance: str,

@@ -41,6 +41,14 @@ class OtherVariants(Struct, frozen=True):
     shown_by: Sequence[str]
 
 
+class HeldFilter(Struct, frozen=True):
+    """Which held targets: of a store, a connection or a SKU; None is any."""
+
+    store: str | None = None
+    instance: str | None = None
+    sku: str | None = None
+
+
 class Targets(Protocol):
     """The stock targets of all stores. All methods may raise Busy."""
 
@@ -75,6 +83,14 @@ class Targets(Protocol):
 
     async def read_back(self, reading: Reading, due_at: str | None) -> None:
         """Record that a product was read back; `due_at` if it must be read again."""
+        ...
+
+    async def release(self, wanted: HeldFilter, entry: AuditEntry) -> int:
+        """Let held targets be calculated again; return their number.
+
+        Each target gets the audit entry. A target that still cannot be explained is
+        parked.
+        """
         ...
 
     async def stopped(self, store: str) -> str | None:

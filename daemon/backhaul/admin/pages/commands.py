@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import CURSOR, cursor_of, paginate
 from backhaul.core.lifecycle import Kind, State
+from backhaul.core.target_lifecycle import TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,
@@ -189,7 +190,8 @@ ROUTES = (
 
 PAGE_ROWS = 100
 STATES = [
-    state.value for state in State if state not in {State.SENDING, State.UNCERTAIN}
+    *(state.value for state in State if state not in {State.SENDING, State.UNCERTAIN}),
+    TargetState.HELD.value,
 ]
 """The states of a stock target; only its adjustment is sent and can be uncertain."""
 
@@ -198,9 +200,10 @@ async def show_targets(context: PageContext, page_request: PageRequest) -> web.R
     """List the newest stock targets, and the stores whose targets are stopped."""
     state, store = page_request.query("state"), page_request.query("store")
     since = cursor_of(page_request)
-    stopped, found = await context.services.store.read(
+    stopped, held, found = await context.services.store.read(
         lambda reader: (
             reader.stopped_targets(),
+            reader.held_by_store(),
             reader.stock_targets(state, store, PAGE_ROWS + 1, since),
         )
     )
@@ -211,6 +214,7 @@ async def show_targets(context: PageContext, page_request: PageRequest) -> web.R
         rows=rows,
         pager=pager,
         stopped=stopped,
+        held=held,
         state=state,
         store=store,
         states=STATES,
@@ -233,7 +237,22 @@ async def resume_targets(
     return page_request.redirect("/targets")
 
 
+async def release_targets(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Release the stock targets of a store that are on hold after a restore."""
+    form = page_request.form
+    store, reason = form.get("store", ""), form.get("reason", "")
+    asked = {"store": store, "reason": reason}
+    done = await context.change(page_request, "stock/release", **asked)
+    page_request.session.add_notice(
+        "good", f"Stock counts of {store} released: {done['released']:,}."
+    )
+    return page_request.redirect("/targets")
+
+
 TARGET_ROUTES = (
+    Route("POST", "/targets/release", Role.OPERATOR, release_targets),
     Route("GET", "/targets", Role.VIEWER, show_targets),
     Route("POST", "/targets/resume", Role.OPERATOR, resume_targets),
 )

@@ -129,6 +129,7 @@ async def show_level(
     *,
     adjustment: str = "",
     delta: int = 0,
+    reason: str = "MANUAL",
     product: str = "prod_1",
     name: str = "main",
 ) -> None:
@@ -136,7 +137,7 @@ async def show_level(
     level = Level(product, product.replace("prod", "var"), stock)
     at = version(second, b"").updated_at
     change = StockChange(
-        adjustment, product, None, at, (StockMove(level, delta, "MANUAL"),)
+        adjustment, product, None, at, (StockMove(level, delta, reason),)
     )
 
     def write(mirror: MirrorWriter, event: int) -> None:

@@ -52,7 +52,7 @@ async def count(
 ) -> None:
     """Submit a count of a variant, made so many seconds after noon."""
     key = f"{name}-{variant}-{second}-{quantity}"
-    as_of = f"2026-03-01T12:00:{second:02}.000Z"
+    as_of = f"2026-03-01T12:{second // 60:02}:{second % 60:02}.000Z"
     payload = {"variant_id": variant, "quantity": quantity, "as_of": as_of}
     id_ = key.encode().hex()[-32:].rjust(32, "0")
     command = NewCommand(id_, "target", product, f"product:{product}", payload)

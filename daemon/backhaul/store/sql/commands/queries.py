@@ -41,7 +41,7 @@ _OPEN = f"""
       SELECT id FROM commands
       WHERE state = :state AND state IN ('planned', 'sending', 'uncertain')
       UNION ALL SELECT id FROM stock_targets
-      WHERE :state = 'planned' AND state IN ('waiting', 'adjusting'))
+      WHERE :state = 'planned' AND state IN ('waiting', 'adjusting', 'held'))
     LIMIT :limit
 """  # noqa: S608 - constants
 IS_PARKED = """

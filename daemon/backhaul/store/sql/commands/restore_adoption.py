@@ -73,6 +73,12 @@ _REMEMBER_RESTORE = """
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 _RESTORED_AT = "SELECT value FROM kv WHERE name = :name AND value > :since"
+# Only a decision since the restore is about the effects that the restore adopted.
+_RELEASED = """
+    SELECT 1 FROM audit
+    WHERE command_id = :target AND action IN ('commands resend', 'stock release')
+      AND at >= coalesce((SELECT value FROM kv WHERE name = :name), '')
+"""
 
 
 class InitialState(NamedTuple):
@@ -135,13 +141,34 @@ def unknown_adjustment(connection: Connection, values: Mapping[str, object]) -> 
     """Return our command of which only an effect since a count is known; "" if none.
 
     It may have been the adjustment of a newer count, which an older count must not
-    undo. It becomes known once its record comes in again. `values` are `store`,
-    `product`, `variant` and `as_of`.
+    undo. It becomes known once its record comes in again. An operator who releases the
+    count says that it was not. `values` are `store`, `target`, `product`, `variant` and
+    `as_of`.
     """
     about = {**values, "reason": ADJUSTMENT_REASON}
     found = [row[0] for row in connection.execute(_UNKNOWN_ADJUSTMENTS, about)]
-    known = possible_adjustments(connection, values) if found else set()
+    if not found or is_released(connection, values):
+        return ""
+    known = possible_adjustments(connection, values)
     return next((command for command in found if command not in known), "")
+
+
+def is_released(connection: Connection, values: Mapping[str, object]) -> bool:
+    """Return True if an operator released `target` of `store` since the restore."""
+    about = {**values, "name": restored_mark(str(values["store"]))}
+    return connection.execute(_RELEASED, about).fetchone() is not None
+
+
+def is_pre_restore(connection: Connection, values: Mapping[str, object]) -> bool:
+    """Return True if a count is older than a restore, and was not released since.
+
+    `values` are `store`, `target`, `as_of` and `now`.
+    """
+    store, now = str(values["store"]), str(values["now"])
+    restored_at = _restored_at(connection, store, now)
+    if restored_at is None or str(values["as_of"]) > restored_at:
+        return False
+    return not is_released(connection, values)
 
 
 def last_round(

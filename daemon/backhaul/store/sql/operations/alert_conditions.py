@@ -26,6 +26,7 @@ from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.operations import kv
 from backhaul.store.sql.operations.gauges import last_records, unrepaired
 from backhaul.store.sql.operations.job_runs import FAILED, RUNNING
+from backhaul.store.sql.stock_targets import held_targets
 from backhaul.store.sql.stock_targets.adjustments import STOPPED
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _OPEN = "state IN ('planned', 'sending', 'uncertain')"
-_OPEN_TARGET = "state IN ('waiting', 'adjusting')"
+_OPEN_TARGET = "state IN ('waiting', 'adjusting', 'held')"
 # From each name to the next one in the index, past all open commands of one store.
 _STORES = f"""
     WITH RECURSIVE named(store) AS (
@@ -207,6 +208,7 @@ def conditions(
         last_records=last_records(connection, instances),
         doubled=_doubled(connection),
         counts_stopped=kv.with_prefix(connection, STOPPED),
+        held_targets=held_targets.summary(connection),
         backup=_backup(connection),
         open_stores=open_stores(connection),
         parked_deliveries=[

@@ -41,6 +41,9 @@ _QUERIES = {
         SELECT store, 'target', 'planned', count(*) FROM stock_targets
         WHERE state IN ('waiting', 'adjusting') GROUP BY 1
         UNION ALL
+        SELECT store, 'target', 'held', count(*) FROM stock_targets
+        WHERE state = 'held' GROUP BY 1
+        UNION ALL
         SELECT store, 'target', 'parked', count(*) FROM stock_targets
         WHERE state = 'parked' GROUP BY 1
     """,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import asdict
+
 from backhaul.store.mirror import Pass
 from backhaul.store.operations import MetricSample
 from backhaul.store.read_records import (
@@ -31,13 +33,15 @@ from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv
 from backhaul.store.sql.read_models.timeline import ORDER_NAME
-from backhaul.store.sql.stock_targets import adjustments
+from backhaul.store.sql.stock_targets import adjustments, held_targets
 from backhaul.store.sql.stock_targets.rows import SHOWN_STATE
 
 if TYPE_CHECKING:
     from backhaul.store.matching import Command
+    from backhaul.store.operations import HeldTargets
     from backhaul.store.read_models import CommandFilter
     from backhaul.store.sql.family import Connection
+    from backhaul.store.stock_targets import HeldFilter
 
 T = TypeVar("T")
 
@@ -101,17 +105,21 @@ _RUNS = f"""
     SELECT {", ".join(ListedRun.__struct_fields__)} FROM job_runs
     WHERE id < :before ORDER BY id DESC LIMIT :limit
 """  # noqa: S608 - constants
-_TARGETS = f"""
+_TARGET_ROWS = f"""
     SELECT t.seq, t.id, t.store, t.product_id, {SHOWN_STATE}, t.reason, t.created_at,
            t.quantity, t.as_of, t.variant_id, v.sku, l.stock
     FROM stock_targets t
     LEFT JOIN variants v
       ON v.store = t.store AND v.id = t.variant_id AND {NEWEST}
     LEFT JOIN inventory_levels l ON l.store = t.store AND l.variant_id = t.variant_id
+"""  # noqa: S608 - constants
+_TARGETS = f"""
+    {_TARGET_ROWS}
     WHERE (:state IS NULL OR {SHOWN_STATE} = :state)
       AND (:store IS NULL OR t.store = :store) AND t.seq < :before
     ORDER BY t.seq DESC LIMIT :limit
-"""  # noqa: S608 - constants
+"""
+_HELD = f"{_TARGET_ROWS} WHERE {held_targets.MATCHES} ORDER BY t.seq"
 SCANNED = 5_000
 """The changes that one page reads at most: some milliseconds."""
 _LATEST_CHANGES = f"""
@@ -246,6 +254,12 @@ class SqlLists:
             "before": _end(before),
         }
         return [ListedTarget(*row) for row in self._rows(_TARGETS, values)]
+
+    def held_targets(self, wanted: HeldFilter) -> list[ListedTarget]:
+        return [ListedTarget(*row) for row in self._rows(_HELD, asdict(wanted))]
+
+    def held_by_store(self) -> list[HeldTargets]:
+        return held_targets.summary(self._connection)
 
     def stopped_targets(self) -> dict[str, str]:
         return adjustments.stop_reasons(self._connection)

@@ -83,9 +83,10 @@ _COUNTS = """
            (SELECT count(*) FROM orders) AS orders,
            (SELECT count(*) FROM products WHERE deleted_at IS NULL) AS products,
            (SELECT count(*) FROM records WHERE state = 'waiting') AS waiting_records,
-           (SELECT count(*) FROM quarantine WHERE state = 'open') AS quarantined
+           (SELECT count(*) FROM quarantine WHERE state = 'open') AS quarantined,
+           (SELECT count(*) FROM stock_targets WHERE state = 'held') AS counts_held
 """
-_COUNTED = Counts.__struct_fields__[:8]
+_COUNTED = Counts.__struct_fields__[:9]
 _COMMAND_STATES = """
     SELECT state, count(*) AS commands FROM commands_and_targets GROUP BY state
 """

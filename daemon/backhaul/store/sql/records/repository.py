@@ -13,6 +13,7 @@ from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.records.acceptance import Acceptance
 from backhaul.store.sql.records.matching import Matching
+from backhaul.store.sql.stock_targets import held_targets
 from backhaul.store.sql.stock_targets.full_lists import note_listed
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ class SqlRecords(Family):
         match_one: MatchOne,
     ) -> list[RecordOutcome]:
         if cursor is not None:
-            values = {"instance": instance, "cursor": cursor}
-            connection.execute(_PUT_CURSOR, values)
+            _put_cursor(connection, instance, cursor)
         matching = Matching(connection, self._engine, match_one, self._now())
         acceptance = Acceptance(connection, instance, store, matching)
         outcomes = []
@@ -83,6 +83,18 @@ class SqlRecords(Family):
             outcomes.append(acceptance.accept(record))
             note_listed(connection, outcomes[-1].record)
         return outcomes
+
+    @write
+    def must_read_stock_list(self, connection: Connection, instance: str) -> bool:
+        return held_targets.must_read_list(connection, instance)
+
+    @write
+    def begin_stock_list(
+        self, connection: Connection, instance: str, cursor: str | None
+    ) -> None:
+        held_targets.note_list_read(connection, instance)
+        if cursor is not None:
+            _put_cursor(connection, instance, cursor)
 
     @background
     def match(
@@ -142,6 +154,10 @@ class SqlRecords(Family):
     @write
     def mark_applied(self, connection: Connection, id_: int) -> None:
         connection.execute(_MARK_APPLIED, {"id": id_})
+
+
+def _put_cursor(connection: Connection, instance: str, cursor: str) -> None:
+    connection.execute(_PUT_CURSOR, {"instance": instance, "cursor": cursor})
 
 
 def _retry_at(record: WaitingRecord, now: datetime) -> str:

@@ -167,8 +167,9 @@ STATEMENTS: tuple[str, ...] = (
     """,
     """
     CREATE INDEX targets_open ON stock_targets(store)
-        WHERE state IN ('waiting', 'adjusting')
+        WHERE state IN ('waiting', 'adjusting', 'held')
     """,
+    "CREATE INDEX targets_held ON stock_targets(seq) WHERE state = 'held'",
     "CREATE INDEX targets_parked ON stock_targets(seq) WHERE state = 'parked'",
     """
     CREATE TABLE parcels (

@@ -41,7 +41,8 @@ STATEMENTS: tuple[str, ...] = (
     UNION ALL
     SELECT seq, id, store, 'target', product_id, 'product:' || product_id,
            CASE state WHEN 'waiting' THEN 'planned' WHEN 'adjusting' THEN 'planned'
-             WHEN 'discarded' THEN 'rejected' ELSE state END,
+             WHEN 'held' THEN 'planned' WHEN 'discarded' THEN 'rejected'
+             ELSE state END,
            reason, payload, 0, 0, evidence, cause, instance,
            CASE state WHEN 'adjusting' THEN 'adjustment' END, created_at, due_at,
            settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest, NULL, caused_at, 0, NULL

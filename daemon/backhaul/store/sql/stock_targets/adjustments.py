@@ -316,7 +316,13 @@ def has_later_adjustment(connection: Connection, command: Command) -> bool:
     last = restore_adoption.last_round(connection, store, instance, target, since)
     if last is not None:
         return True
-    values = {"store": store, "product": product, "variant": variant, "as_of": as_of}
+    values = {
+        "store": store,
+        "target": target,
+        "product": product,
+        "variant": variant,
+        "as_of": as_of,
+    }
     return bool(restore_adoption.unknown_adjustment(connection, values))
 
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _SHIFT = f"""
     UPDATE stock_targets SET created_at = {least("created_at", ":now")},
       due_at = {greatest(":now", later("due_at", ":seconds"))}
-    WHERE store = :store AND state IN ('waiting', 'adjusting')
+    WHERE store = :store AND state IN ('waiting', 'adjusting', 'held')
 """  # noqa: S608 - constants
 _CATCH_UP = f"""
     UPDATE stock_targets SET created_at = {least("created_at", ":now")}, due_at = :now
-    WHERE store = :store AND state IN ('waiting', 'adjusting')
+    WHERE store = :store AND state IN ('waiting', 'adjusting', 'held')
       AND (created_at > :now OR due_at > :longest)
 """  # noqa: S608 - constants
 # Finding such counts among many takes long. At a start, the newest rows show whether

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.stock import ADJUSTMENT_REASON
-from backhaul.core.stock_decision import Adjust, Park, Wait
+from backhaul.core.stock_decision import Adjust, Hold, Park, Wait
 from backhaul.core.stock_decision import decide as decide_target
 from backhaul.core.target_lifecycle import TargetCause, TargetState
 from backhaul.store.matching import NewCommand
@@ -22,7 +22,12 @@ from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.operations import kv
 from backhaul.store.sql.operations.audit_log import add_entry
-from backhaul.store.sql.stock_targets import adjustments, rows, stock_snapshot
+from backhaul.store.sql.stock_targets import (
+    adjustments,
+    held_targets,
+    rows,
+    stock_snapshot,
+)
 from backhaul.store.sql.stock_targets.adjustments import NEWER, OUTDATED, STOPPED
 from backhaul.store.stock_targets import OtherVariants, Reading
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from backhaul.core.stock_decision import StockReading, Target
     from backhaul.store.operations import AuditEntry
     from backhaul.store.sql.family import Connection
+    from backhaul.store.stock_targets import HeldFilter
 
 BUSY = timedelta(seconds=1)
 """How long a target waits for a command under way; the end of the command wakes it."""
@@ -66,7 +72,7 @@ _READ_BACK = """
 _OUTDATED = f"""
     SELECT t.id FROM stock_targets t
     WHERE t.store = :store AND t.variant_id = :variant
-      AND t.state IN ('waiting', 'adjusting') AND {OUTDATED}
+      AND t.state IN ('waiting', 'adjusting', 'held') AND {OUTDATED}
 """  # noqa: S608 - constants
 _IS_OUTDATED = f"SELECT 1 FROM stock_targets t WHERE t.id = :target AND {OUTDATED}"  # noqa: S608 - constants
 _WAIT = """
@@ -166,6 +172,12 @@ class SqlTargets(Family):
         connection.execute(_READ_BACK, values)
 
     @write
+    def release(
+        self, connection: Connection, wanted: HeldFilter, entry: AuditEntry
+    ) -> int:
+        return held_targets.release(connection, wanted, entry, self._now())
+
+    @write
     def stopped(self, connection: Connection, store: str) -> str | None:
         return adjustments.stop_reasons(connection).get(store)
 
@@ -206,6 +218,8 @@ def _decide(
     elif isinstance(step, Park):
         cause = TargetCause.UNDECIDABLE
         rows.transition(connection, target.id, cause, now, reason=step.reason)
+    elif isinstance(step, Hold):
+        held_targets.hold(connection, target, step.reason, now)
     else:
         _adjust(connection, target, step, now)
 

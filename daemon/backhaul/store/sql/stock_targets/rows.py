@@ -50,9 +50,13 @@ _ADD = f"""
             :state, :payload, :digest, :cause, :instance, :now, :now)
     ON CONFLICT (id) DO NOTHING
 """  # noqa: S608 - constants
-_NAMES = " ".join(f"WHEN '{own}' THEN '{shown}'" for own, shown in SHOWN_AS.items())
+_SHOWN = {**SHOWN_AS, TargetState.HELD: TargetState.HELD}
+_NAMES = " ".join(f"WHEN '{own}' THEN '{shown}'" for own, shown in _SHOWN.items())
 SHOWN_STATE = f"CASE t.state {_NAMES} END"
-"""The state under which lists show a target `t`, as in `commands_and_targets`."""
+"""The state under which a list of targets shows a target `t`.
+
+It is the state in `commands_and_targets`, or `held`.
+"""
 COLUMNS = (
     "t.seq, t.id, t.store, t.product_id, t.variant_id, t.instance, t.payload, t.digest,"
     " t.tries"

@@ -296,8 +296,10 @@ def snapshot_values(
 ) -> dict[str, object]:
     """Return the values of the queries of this module."""
     return {
+        "now": now,
         "patience": to_text(from_text(now) - PATIENCE),
         "store": target.store,
+        "target": target.id,
         "product": target.product_id,
         "variant": target.variant_id,
         "as_of": target.count.as_of,
@@ -331,4 +333,5 @@ def load_snapshot(
             Movement(at, delta, None, cause)
             for at, delta, cause in connection.execute(_UNREPORTED_SALES, values)
         ),
+        is_pre_restore=restore_adoption.is_pre_restore(connection, values),
     )
