@@ -386,8 +386,10 @@ async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
 ) -> None:
     class Lists(Desk):
         def restart_stock(self, cursor: str | None) -> str | None:
+            asked.append(cursor)
             return f"stock from the beginning, else {cursor}"
 
+    asked: list[str | None] = []
     clock, desk = MovableClock(), Lists("erp")
     async with started_store(tmp_path / "backhaul.db", clock) as store:
         host = host_of(desk, store)
@@ -399,3 +401,4 @@ async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
             await host.once()
     again = "stock from the beginning, else 7"
     assert desk.cursors == [None, "7", again, again]
+    assert asked == ["7"]

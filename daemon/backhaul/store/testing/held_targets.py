@@ -14,7 +14,13 @@ from backhaul.core.stock_decision import ROUNDS_SECONDS
 from backhaul.store.commands import Decision, TaggedAdjustment
 from backhaul.store.operations import AuditEntry, HeldTargets
 from backhaul.store.stock_targets import HeldFilter
-from backhaul.store.testing.command_scenes import audit_entries, claimed, in_brief
+from backhaul.store.testing.command_scenes import (
+    ADJUSTMENT,
+    audit_entries,
+    claimed,
+    in_brief,
+    plan,
+)
 from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_level, show_product
 from backhaul.store.testing.stock_targets import adjusted, count, decide, due, listed
@@ -141,6 +147,15 @@ class HeldTargetsConformance(FamilyTests):
         assert await listed(store) == [(7, "planned")]
         assert await decided(store, clock.advance) == "adjusting"
         # 7 were counted before 2 left, so 5 are left of the 8 that are shown.
+        assert (await adjusted(store)).payload["delta"] == -3
+
+    async def test_a_record_that_explains_the_stock_ends_the_hold(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await plan(store, "adjust", "prod_1", id_=f"{9:032x}", payload=ADJUSTMENT)
+        assert await listed(store) == [(7, "planned")]
+        assert await decided(store, clock.advance) == "adjusting"
         assert (await adjusted(store)).payload["delta"] == -3
 
     async def test_a_released_count_that_cannot_be_explained_is_parked(

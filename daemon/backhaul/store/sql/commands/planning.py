@@ -11,6 +11,7 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands.restore_adoption import initial_state
 from backhaul.store.sql.mirror.shipped_units import out_by_line
+from backhaul.store.sql.stock_targets import held_targets
 from backhaul.store.sql.stock_targets.rows import NEXT_SEQ
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def plan(
         "digest": digest_of(digested),
     }
     connection.execute(_PLAN, values | initial._asdict())
+    if initial.evidence is not None:
+        held_targets.reconsider(connection, store, command.target, now)
 
 
 def rewrite_payload(

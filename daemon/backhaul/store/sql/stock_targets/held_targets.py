@@ -33,6 +33,11 @@ MATCHES = """
 """
 """Whether a target `t` is one of a HeldFilter."""
 _HELD = f"SELECT t.id FROM stock_targets t WHERE {MATCHES} ORDER BY t.seq"  # noqa: S608 - constants
+_OF_PRODUCT = """
+    SELECT id FROM stock_targets
+    WHERE store = :store AND product_id = :product AND state = 'held'
+"""
+RECORD_CAME = "the record of an adjustment from before the restore was submitted again"
 _ADD_ENTRY = """
     INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
     VALUES (:at, :who, :action, :detail, :target, 'held', 'planned')
@@ -70,10 +75,20 @@ def release(
     found = [row[0] for row in connection.execute(_HELD, asdict(wanted)).fetchall()]
     for target in found:
         connection.execute(_ADD_ENTRY, {"at": now, "target": target, **asdict(entry)})
-        cause, reason = TargetCause.RELEASED, f"released: {entry.detail}"
-        changed = {"reason": reason, "due_at": now, "tries": 0}
-        rows.transition(connection, target, cause, now, **changed)
+        _release(connection, target, f"released: {entry.detail}", now)
     return len(found)
+
+
+def reconsider(connection: Connection, store: str, product: str, now: str) -> None:
+    """Calculate held targets of a product again, of which one more effect is known."""
+    values = {"store": store, "product": product}
+    for (target,) in connection.execute(_OF_PRODUCT, values).fetchall():
+        _release(connection, target, RECORD_CAME, now)
+
+
+def _release(connection: Connection, target: str, reason: str, now: str) -> None:
+    changed = {"reason": reason, "due_at": now, "tries": 0}
+    rows.transition(connection, target, TargetCause.RELEASED, now, **changed)
 
 
 def summary(connection: Connection) -> list[HeldTargets]:
