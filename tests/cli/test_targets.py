@@ -160,6 +160,9 @@ def test_a_count_on_hold_is_shown_listed_and_released(held: Office) -> None:
     assert (row["sku"], row["quantity"], row["state"]) == ("SKU-1", 7, "held")
     assert "on hold" in said(held, "status")
 
+    shown = said(held, "commands", "show", row["id"][:8])
+    assert "a newer count replaces it, or you release it" in shown
+
     assert said(held, *RELEASE, "--yes") == "released 1 stock count"
     assert "counts of main" not in said(held, "status")
     assert said(held, *RELEASE, "--yes") == "no stock count is on hold"

@@ -16,6 +16,7 @@ from backhaul.store.commands import Decision
 from backhaul.store.operations import AuditEntry, JobRun, Trigger
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.read_models.lists import SCANNED
+from backhaul.store.stock_targets import HeldFilter
 from backhaul.store.testing.held_targets import hold
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from scenes.dashboard import Browser, Office
 
 OLD, NEW = b"an old secret of the store", b"a new secret of the store"
+ALL_HELD = HeldFilter()
 WHY = "the step of target abcdef01 for variant var_1 moved var_2"
 
 
@@ -120,6 +122,8 @@ async def test_counts_on_hold_are_listed_and_released_together(office: Office) -
     assert "1 stock count is on hold since the database was restored" in page
     listed = await browser.read("/targets?state=held&store=main")
     assert "may be the adjustment of a newer count" in listed
+    (target,) = await office.store.read(lambda reader: reader.held_targets(ALL_HELD))
+    assert "A newer count replaces" in await browser.read(f"/commands/{target.id}")
     form = {"store": "main", "reason": "no newer count"}
     assert (await browser.post("/targets/release", **form)).status == 303
     assert "Stock counts of main released: 1." in await browser.read("/targets")

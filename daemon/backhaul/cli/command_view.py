@@ -37,6 +37,11 @@ _HELD = {
     "order": "it waits for its order to change",
     "dry_run": "it waits for the end of the dry run",
 }
+_COUNT_MEANS = {
+    None: "it is being calculated",
+    "adjustment": "an adjustment applies it",
+    "restore": "a newer count replaces it, or you release it: backhaul stock release",
+}
 _SAYS = {
     "settle": ("", "check the platform now, and again as push.check_after says"),
     "settle --applied": (
@@ -167,8 +172,7 @@ def _earlier(earlier: Found) -> Iterator[tuple[str, object]]:
 
 def _means(found: CommandDetail, state: State) -> str:
     if state is State.PLANNED and found.kind == "target":
-        calculated = found.hold_reason is not None
-        return "an adjustment applies it" if calculated else "it is being calculated"
+        return _COUNT_MEANS[found.hold_reason]
     if state is State.PLANNED and found.hold_reason:
         return _HELD.get(found.hold_reason, _MEANS[state])
     return _MEANS[state]

@@ -56,6 +56,9 @@ MEANINGS = {
 }
 
 
+ON_HOLD = "A newer count replaces this count, or you release it under Stock counts."
+
+
 async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
     """List the commands that need a decision first, then the newest."""
     selected = CommandFilter(
@@ -97,7 +100,7 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
         command=command,
         timeline=_timeline(command),
         verbs=[(PATHS[verb], *DECISIONS[verb]) for verb in verbs],
-        meaning=MEANINGS[State(command.state)],
+        meaning=ON_HOLD if command.hold_reason == "restore" else MEANINGS[State(command.state)],
     )
 
 

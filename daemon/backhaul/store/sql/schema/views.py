@@ -44,8 +44,9 @@ STATEMENTS: tuple[str, ...] = (
              WHEN 'held' THEN 'planned' WHEN 'discarded' THEN 'rejected'
              ELSE state END,
            reason, payload, 0, 0, evidence, cause, instance,
-           CASE state WHEN 'adjusting' THEN 'adjustment' END, created_at, due_at,
-           settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest, NULL, caused_at, 0, NULL
+           CASE state WHEN 'adjusting' THEN 'adjustment' WHEN 'held' THEN 'restore' END,
+           created_at, due_at, settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest,
+           NULL, caused_at, 0, NULL
     FROM stock_targets
     """,
     f"""
