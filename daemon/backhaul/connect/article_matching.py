@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backhaul.core import sku_matching
 from backhaul.core.clock import from_text, normalize, to_text
+from backhaul.core.identity import command_id
+from backhaul.core.lifecycle import Kind
 from backhaul.core.sku_matching import near_hint
+from backhaul.store.matching import NewCommand, NewTarget
 from backhaul.store.records import Unmatched
 
 if TYPE_CHECKING:
@@ -28,25 +31,24 @@ AHEAD = (
 )
 
 
-def adjustment_payload(
+def new_adjustment(
     waiting: WaitingRecord, record: StockAdjustment, mirror: MatchReader
-) -> tuple[str, dict[str, Any]] | Unmatched:
-    """Return the product id and the payload of the adjust command."""
+) -> NewCommand | Unmatched:
+    """Return the command of a stock adjustment."""
     found = find_variant(waiting, record.sku, mirror)
     if isinstance(found, Unmatched):
         return found
     product, variant = found
-    return product, {
-        "variant_id": variant,
-        "delta": record.delta,
-        "reason": record.reason,
-    }
+    payload = {"variant_id": variant, "delta": record.delta, "reason": record.reason}
+    kind = Kind.ADJUST.value
+    identity = command_id(waiting.store, waiting.instance, waiting.key, kind)
+    return NewCommand(identity, kind, product, f"product:{product}", payload)
 
 
-def level_payload(
+def new_target(
     waiting: WaitingRecord, record: StockLevel, mirror: MatchReader
-) -> tuple[str, dict[str, Any]] | Unmatched:
-    """Return the product id and the payload of the stock target."""
+) -> NewTarget | Unmatched:
+    """Return the stock target of a count."""
     if record.quantity < 0:
         return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
     as_of = _counted_at(record, waiting)
@@ -60,13 +62,8 @@ def level_payload(
     others = mirror.levels_listed(waiting, variant, as_of, listed_at)
     if contradicting := [each for each in others if _contradicts(record, each)]:
         return _contradiction(waiting, record, contradicting)
-    payload: dict[str, Any] = {
-        "variant_id": variant,
-        "quantity": record.quantity,
-        "as_of": as_of,
-    }
-    # Left out when empty: older commands have no such member.
-    return product, payload | ({"listed_at": listed_at} if listed_at else {})
+    identity = command_id(waiting.store, waiting.instance, waiting.key, Kind.TARGET)
+    return NewTarget(identity, product, variant, record.quantity, as_of, listed_at)
 
 
 def _counted_at(record: StockLevel, waiting: WaitingRecord) -> str | Unmatched:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.connect.article_matching import adjustment_payload, level_payload
+from backhaul.connect.article_matching import new_adjustment, new_target
 from backhaul.connect.fulfillment_matching import match_fulfillment
 from backhaul.core.clock import from_text, normalize
 from backhaul.core.identity import command_id
@@ -221,32 +221,29 @@ def _match_order(
         return Unmatched(reason, final=True)
     if isinstance(record, Cancellation):
         asked = {"restock": record.restock, "reason": record.reason}
-        return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", asked)
+        return _command(waiting, kind, orders[0].id, asked)
     payload = match_fulfillment(
         waiting, record, orders[0], mirror, is_decided=is_decided(waiting.payload)
     )
     if isinstance(payload, Unmatched | Known):
         return payload
-    return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
+    return _command(waiting, kind, orders[0].id, payload)
 
 
 def _match_stock(
     waiting: WaitingRecord, record: StockAdjustment | StockLevel, mirror: MatchReader
 ) -> Matched | Unmatched:
     if isinstance(record, StockLevel):
-        kind, found = "target", level_payload(waiting, record, mirror)
-    else:
-        kind, found = "adjust", adjustment_payload(waiting, record, mirror)
-    if isinstance(found, Unmatched):
-        return found
-    product, payload = found
-    matched = _command(waiting, kind, product, f"product:{product}", payload)
-    note = record.note if isinstance(record, StockLevel) else ""
-    return msgspec.structs.replace(matched, note=storable(note))
+        target = new_target(waiting, record, mirror)
+        if isinstance(target, Unmatched):
+            return target
+        return Matched(target, storable(record.note))
+    command = new_adjustment(waiting, record, mirror)
+    return command if isinstance(command, Unmatched) else Matched(command)
 
 
 def _command(
-    waiting: WaitingRecord, kind: str, target: str, lane: str, payload: dict[str, Any]
+    waiting: WaitingRecord, kind: str, order: str, payload: dict[str, Any]
 ) -> Matched:
     identity = command_id(waiting.store, waiting.instance, waiting.key, kind)
-    return Matched(NewCommand(identity, kind, target, lane, payload))
+    return Matched(NewCommand(identity, kind, order, f"order:{order}", payload))

@@ -27,6 +27,20 @@ class NewCommand(Struct, frozen=True):
     payload: dict[str, Any]
 
 
+class NewTarget(Struct, frozen=True):
+    """A stock target to add: a stock count, matched to its variant.
+
+    `listed_at` is when its list was written; empty if that is not known.
+    """
+
+    id: str
+    product_id: str
+    variant_id: str
+    quantity: int
+    as_of: str
+    listed_at: str = ""
+
+
 class Command(Struct, frozen=True):
     """A command as the dispatcher sees it."""
 

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backhaul.core.stock import ListEnd
-    from backhaul.store.matching import MatchReader, NewCommand, WaitingRecord
+    from backhaul.store.matching import (
+        MatchReader,
+        NewCommand,
+        NewTarget,
+        WaitingRecord,
+    )
     from backhaul.store.mirror import Parcel
     from backhaul_sdk import NameInStore
 
@@ -30,9 +35,9 @@ class NewRecord(Struct, frozen=True):
 
 
 class Matched(Struct, frozen=True):
-    """The record became a command; `note` says what was changed when it was read."""
+    """What the record became; `note` says what was changed when it was read."""
 
-    command: NewCommand
+    new: NewCommand | NewTarget
     note: str = ""
 
 

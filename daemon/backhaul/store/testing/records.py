@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.matching import NewCommand
+from backhaul.store.matching import NewCommand, NewTarget
 from backhaul.store.records import Known, Matched, NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import claimed, count_commands, detail
 from backhaul.store.testing.contract import FamilyTests
@@ -181,10 +181,9 @@ class RecordsConformance(FamilyTests):
     async def test_a_match_that_fails_half_way_leaves_nothing(
         self, store: Store
     ) -> None:
-        incomplete = NewCommand(
-            "a" * 32, "target", "prod_1", "product:prod_1", {"n": 1}
-        )
-        found = await accept(store, new("first"), by=lambda *_: Matched(incomplete))
+        await show_product(store)
+        too_large = NewTarget("a" * 32, "prod_1", "var_1", 1 << 70, "2026-03-01")
+        found = await accept(store, new("first"), by=lambda *_: Matched(too_large))
         assert found == ["quarantined"]
         assert await count_commands(store) == 0
 

@@ -12,7 +12,7 @@ from backhaul.core.lifecycle import Cause
 from backhaul.core.stock import ListEnd, Policy, ProductStock
 from backhaul.core.stock_decision import StockReading, Wait
 from backhaul.store.commands import TaggedAdjustment
-from backhaul.store.matching import NewCommand
+from backhaul.store.matching import NewTarget
 from backhaul.store.operations import AuditEntry
 from backhaul.store.records import Known, Matched, NewRecord
 from backhaul.store.testing.command_scenes import (
@@ -53,11 +53,10 @@ async def count(
     """Submit a count of a variant, made so many seconds after noon."""
     key = f"{name}-{variant}-{second}-{quantity}"
     as_of = f"2026-03-01T12:{second // 60:02}:{second % 60:02}.000Z"
-    payload = {"variant_id": variant, "quantity": quantity, "as_of": as_of}
     id_ = key.encode().hex()[-32:].rjust(32, "0")
-    command = NewCommand(id_, "target", product, f"product:{product}", payload)
+    target = NewTarget(id_, product, variant, quantity, as_of)
     record = NewRecord(key, b"null", "", "", key)
-    await store.records.accept("erp", name, [record], None, lambda *_: Matched(command))
+    await store.records.accept("erp", name, [record], None, lambda *_: Matched(target))
 
 
 async def due(store: Store, name: str = "main") -> list[Target]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul.core.stock import ListEnd
+from backhaul.store.matching import NewTarget
 from backhaul.store.records import Known, Matched, RecordOutcome, Tracked, Unmatched
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.dialect import document_of, is_damaged
@@ -93,14 +94,17 @@ class Matching:
         return self._keep(record, found)
 
     def _plan(self, record: WaitingRecord, found: Matched) -> RecordOutcome:
-        connection, now, command = self._connection, self.now, found.command
-        cause = f"record {record.instance} {record.locator or record.key}"
-        is_count = command.kind == KIND
-        add = plan_target if is_count else plan
-        add(connection, record.store, record.instance, command, cause, now)
-        self._date_back(record, command.id, _DATE_COUNT if is_count else _DATE)
-        self._conclude(record, "accepted", found.note, command.id)
-        said = "; ".join(filter(None, (f"{command.kind} {command.target}", found.note)))
+        new, store, instance = found.new, record.store, record.instance
+        cause = f"record {instance} {record.locator or record.key}"
+        if isinstance(new, NewTarget):
+            plan_target(self._connection, store, instance, new, cause, self.now)
+            what, date = f"{KIND} {new.product_id}", _DATE_COUNT
+        else:
+            plan(self._connection, store, instance, new, cause, self.now)
+            what, date = f"{new.kind} {new.target}", _DATE
+        self._date_back(record, new.id, date)
+        self._conclude(record, "accepted", found.note, new.id)
+        said = "; ".join(filter(None, (what, found.note)))
         return RecordOutcome(record, "accepted", said)
 
     def _date_back(self, record: WaitingRecord, command: str, date: str) -> None:

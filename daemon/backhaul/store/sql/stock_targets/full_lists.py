@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul.core.clock import normalize
 from backhaul.core.identity import command_id
 from backhaul.core.sku_matching import near_text
-from backhaul.store.matching import NewCommand
+from backhaul.store.matching import NewTarget
 from backhaul.store.records import Unmatched
 from backhaul.store.sql.dialect import document_of, greatest, member
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -184,13 +184,7 @@ def _plan_zero(
 ) -> None:
     store, instance = record.store, record.instance
     identity = command_id(store, instance, f"{record.key}:{absent.variant}", KIND)
-    payload = {
-        "variant_id": absent.variant,
-        "quantity": 0,
-        "as_of": end.listed_at,
-        "listed_at": end.listed_at,
-    }
-    lane = f"product:{absent.product}"
-    command = NewCommand(identity, KIND, absent.product, lane, payload)
+    at = end.listed_at
+    new = NewTarget(identity, absent.product, absent.variant, 0, at, at)
     cause = f"record {instance} {record.locator or record.key}, which leaves it out"
-    plan_target(connection, store, instance, command, cause, now)
+    plan_target(connection, store, instance, new, cause, now)

@@ -33,6 +33,7 @@ from backhaul.store.stock_targets import OtherVariants, Reading
 
 if TYPE_CHECKING:
     from backhaul.core.stock_decision import StockReading, Target
+    from backhaul.store.matching import NewTarget
     from backhaul.store.operations import AuditEntry
     from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import HeldFilter
@@ -104,7 +105,7 @@ def plan_target(
     connection: Connection,
     store: str,
     instance: str,
-    new: NewCommand,
+    new: NewTarget,
     cause: str,
     now: str,
 ) -> None:
@@ -115,7 +116,7 @@ def plan_target(
     """
     if not rows.add(connection, store, instance, new, cause, now):
         return
-    variant = {"store": store, "variant": new.payload["variant_id"]}
+    variant = {"store": store, "variant": new.variant_id}
     for (target,) in connection.execute(_OUTDATED, variant).fetchall():
         adjustments.supersede(connection, target, NEWER, now)
 

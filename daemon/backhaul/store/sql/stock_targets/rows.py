@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from loguru import logger
+from msgspec.structs import asdict
 
 from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.stock import Count
@@ -27,7 +28,7 @@ from backhaul.store.sql.dialect import document_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.store.matching import NewCommand
+    from backhaul.store.matching import NewTarget
     from backhaul.store.sql.family import Connection
 
 KIND = "target"
@@ -46,8 +47,8 @@ _ADD = f"""
     INSERT INTO stock_targets
       (seq, id, store, product_id, variant_id, quantity, as_of, listed_at, state,
        payload, digest, cause, instance, created_at, due_at)
-    VALUES ({NEXT_SEQ}, :id, :store, :product, :variant, :quantity, :as_of, :listed_at,
-            :state, :payload, :digest, :cause, :instance, :now, :now)
+    VALUES ({NEXT_SEQ}, :id, :store, :product, :variant_id, :quantity, :as_of,
+            :listed_at, :state, :payload, :digest, :cause, :instance, :now, :now)
     ON CONFLICT (id) DO NOTHING
 """  # noqa: S608 - constants
 _SHOWN = {**SHOWN_AS, TargetState.HELD: TargetState.HELD}
@@ -69,23 +70,21 @@ def add(
     connection: Connection,
     store: str,
     instance: str,
-    new: NewCommand,
+    new: NewTarget,
     cause: str,
     now: str,
 ) -> bool:
     """Add a target; return False if its id is known, whose row stays as it is."""
-    payload = msgspec.json.encode(new.payload).decode()
-    values = {
-        "id": new.id,
+    count = asdict(new)
+    id_, product = count.pop("id"), count.pop("product_id")
+    payload = msgspec.json.encode(count).decode()
+    values = count | {
+        "id": id_,
         "store": store,
-        "product": new.target,
-        "variant": new.payload["variant_id"],
-        "quantity": new.payload["quantity"],
-        "as_of": new.payload["as_of"],
-        "listed_at": new.payload.get("listed_at", ""),
+        "product": product,
         "state": TargetState.WAITING,
         "payload": payload,
-        "digest": digest_of((new.id, store, KIND, new.target, payload)),
+        "digest": digest_of((id_, store, KIND, product, payload)),
         "cause": cause,
         "instance": instance,
         "now": now,
