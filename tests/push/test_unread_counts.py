@@ -14,6 +14,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.stock import ProductStock
 from backhaul.core.stock_decision import ROUNDS_SECONDS
 from backhaul.platform.transport import NotSent
+from backhaul.push.stock_reader import StockReader
 from backhaul.push.stock_targets import RETRY_CAP_SECONDS, TargetWorker
 from backhaul.runtime.signals import StoreContext
 from backhaul.store.records import NewRecord
@@ -34,7 +35,7 @@ def stands(on: Scene) -> list[tuple[Any, ...]]:
 
 
 @dataclass(slots=True)
-class Reader:
+class Reader(StockReader):
     """Reads what the platform shows, once the cable is in; there is no history."""
 
     levels: dict[str, int] = field(default_factory=dict)

@@ -18,12 +18,12 @@ from backhaul.push.history_audit import Auditor
 from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.push.send_switch import SendSwitch
+from backhaul.push.stock_reader import StockReader
 from backhaul.push.stock_targets import TargetWorker
 from backhaul.runtime.signals import StoreSignals
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import ORDERS
-from backhaul.sync.stock_reader import StockReader
 from backhaul.sync.store_identity import StoreIdentity
 from backhaul.sync.sync_scheduler import Reconciler, SyncState, nothing
 from backhaul.sync.webhook_subscriptions import AcceptedSecrets, SubscriptionManager

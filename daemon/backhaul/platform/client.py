@@ -45,6 +45,10 @@ class StoreFacts(Struct, frozen=True):
     tracking: decoding.Tracking = decoding.TRACKING
 
 
+NOT_OFFERED = frozenset({403, 404, 405})
+"""Statuses of a list that the key or the platform does not offer."""
+
+
 class ReadRefused(Unusable):
     """The platform answered a read, but not with the requested object."""
 

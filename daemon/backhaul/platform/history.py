@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from backhaul.platform.responses import Listing
 
 PATH = "/inventory/history"
+INITIAL_STOCK = "INITIAL_STOCK"
+"""The reason of a new variant's first stock, which its product reports already."""
 MOST_PAGES = 50
 """Most pages of one product, or pages in a row without a new row."""
 
@@ -142,3 +145,52 @@ def _move(entry: schemas.Moved) -> Move:
         at=entry.created_at,
         order_id=str(entry.order_id) if entry.order_id else None,
     )
+
+
+class HistoryMove(Struct, frozen=True):
+    """A row of the stock history that moved the stock of a variant."""
+
+    adjustment_id: str
+    product_id: str
+    variant_id: str
+    entry: schemas.Entry
+
+    @property
+    def is_whole(self) -> bool:
+        return None not in (self.entry.adjustment, self.entry.stock_after)
+
+
+def move_of(row: schemas.Entry) -> HistoryMove | None:
+    """Return the move that a row describes; None for a new variant's first stock."""
+    ids = (row.adjustment_id, row.product_id, row.variant_id)
+    adjustment, product, variant = (id_ or "" for id_ in ids)
+    if not (adjustment and product and variant) or row.reason == INITIAL_STOCK:
+        return None
+    return HistoryMove(adjustment, product, variant, row)
+
+
+def adjustments(moves: Iterable[HistoryMove]) -> list[dict[str, Any]]:
+    """Group moves into events: an order causes one event for each product."""
+    grouped: dict[tuple[str, str], list[HistoryMove]] = defaultdict(list)
+    for move in moves:
+        grouped[move.adjustment_id, move.product_id].append(move)
+    return [_adjustment(parts) for parts in grouped.values()]
+
+
+def _adjustment(parts: list[HistoryMove]) -> dict[str, Any]:
+    first = parts[0]
+    return {
+        "adjustmentId": first.adjustment_id,
+        "productId": first.product_id,
+        "reason": first.entry.reason or "",
+        "orderId": first.entry.order_id,
+        "updatedAt": first.entry.created_at,
+        "levels": [
+            {
+                "variantId": part.variant_id,
+                "stock": part.entry.stock_after,
+                "adjustment": part.entry.adjustment,
+            }
+            for part in parts
+        ],
+    }

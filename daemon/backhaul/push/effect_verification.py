@@ -16,7 +16,7 @@ from backhaul.core.effect_proof import (
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import State
 from backhaul.platform import decoding, history, requests
-from backhaul.platform.client import ReadRefused
+from backhaul.platform.client import NOT_OFFERED, ReadRefused
 from backhaul.push.response_classifier import owned_by_others
 from backhaul.store.commands import audited_mark
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.operations import KeyValues
 
-NOT_OFFERED = frozenset({403, 404, 405})
 MOST_KEPT = 50
 """Rows of a history that are stored as evidence."""
 

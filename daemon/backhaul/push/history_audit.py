@@ -14,9 +14,8 @@ from backhaul.core.effect_proof import BECOMES_EFFECT, FOREIGN, TagMeaning
 from backhaul.core.identity import tag, tagged
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import history
-from backhaul.platform.client import ReadRefused
+from backhaul.platform.client import NOT_OFFERED, ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
-from backhaul.push.effect_verification import NOT_OFFERED
 from backhaul.push.resolver import report_double_effect
 from backhaul.runtime.loop import Loop
 from backhaul.store.commands import TaggedAdjustment, audited_mark, restored_mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from loguru import logger
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.stock import ProductStock
     from backhaul.core.stock_decision import Target
+    from backhaul.push.stock_reader import StockReader
     from backhaul.runtime.signals import StoreContext
     from backhaul.store.stock_targets import Reading, Targets
 
@@ -33,18 +34,6 @@ REPORTED_AFTER = 3
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
 TROUBLE = (NotSent, OutcomeUnknown, Unusable, Busy)
-
-
-class StockReader(Protocol):
-    """Reads one product's stock. Raises NotSent, OutcomeUnknown or Unusable."""
-
-    async def read_levels(self, product_id: str) -> ProductStock:
-        """Read the stock of all variants; empty if the product was deleted."""
-        ...
-
-    async def read_with_history(self, product_id: str, since: str) -> ProductStock:
-        """Read stock and movements since `since`, and fold them before returning."""
-        ...
 
 
 class TargetWorker:
@@ -154,7 +143,8 @@ class TargetWorker:
         try:
             seen = await self._see(product, since, target.tries)
         except TROUBLE as error:
-            await self._unread(target, error)
+            due_at = self._failed(product, error)
+            await self._wait(target, f"the product cannot be read: {error}", due_at)
             return
         self._failures.pop(product, None)
         if self._on_hold():
@@ -173,12 +163,6 @@ class TargetWorker:
 
     def _in(self, seconds: float) -> str:
         return to_text(self._clock.now() + timedelta(seconds=seconds))
-
-    async def _unread(self, target: Target, error: Exception) -> None:
-        """Retry a stock count later whose product cannot be read."""
-        product = target.product_id
-        due_at = self._failed(product, error)
-        await self._wait(target, f"the product cannot be read: {error}", due_at)
 
     async def _wait(self, target: Target, reason: str, due_at: str) -> None:
         waits = Wait(reason, due_at, counts=False)

@@ -15,12 +15,14 @@ from backhaul.core.fold import Drift, drift_of
 from backhaul.core.identity import address_digest
 from backhaul.errors import Unusable
 from backhaul.platform import personal_data
+from backhaul.platform.history import adjustments
 from backhaul.store.inbox import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.fold import Version
+    from backhaul.platform.history import HistoryMove
     from backhaul.store.inbox import Inbox
     from backhaul.store.mirror import Mirror
     from backhaul.sync.resource_types import ListRow, ResourceType
@@ -198,6 +200,21 @@ class MirrorRepair(Comparison):
         if digest not in self._appended:
             self._appended[digest] = await self.append_body(topic, read_at, body)
             self._limit_memory()
+
+    async def unknown_moves(self, moves: Sequence[HistoryMove]) -> list[HistoryMove]:
+        """Return the moves of stock that the ledger lacks."""
+        keys = [(move.adjustment_id, move.variant_id) for move in moves]
+        unknown: set[tuple[str, str]] = set()
+        for start in range(0, len(keys), 500):
+            part = keys[start : start + 500]
+            unknown |= await self.lookup.unknown_moves(self.store, part)
+        return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
+
+    async def append_moves(self, moves: Sequence[HistoryMove], read_at: str) -> None:
+        """Append the moves that the ledger lacks, like the events that report them."""
+        for adjustment in adjustments(await self.unknown_moves(moves)):
+            body = strict_json.encode(adjustment)
+            await self.append_body("inventory/history", read_at, body)
 
     async def append_body(self, topic: str, read_at: str, body: bytes) -> int:
         """Append one document that Backhaul built itself; return the event's id."""

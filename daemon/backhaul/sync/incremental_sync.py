@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core import strict_json
@@ -17,7 +16,7 @@ from backhaul.core.fold import Drift, drift_of
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
-from backhaul.platform.history import is_past
+from backhaul.platform.history import PATH, is_past, move_of
 from backhaul.sync.full_sync import log_result
 from backhaul.sync.resource_types import LEVELS
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
+    from backhaul.platform.history import HistoryMove
     from backhaul.platform.schemas import Entry
     from backhaul.store.mirror import Pass, Passes, Progress
     from backhaul.store.operations import KeyValues
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from backhaul.sync.resource_types import ResourceType
 
 POLL = "incremental"
-HISTORY = "/inventory/history"
 FIRST_POLL_REACH = timedelta(hours=1)
 """How far the first poll reaches back: our clock and the platform's may differ."""
 LEAD = timedelta(minutes=1)
@@ -42,21 +41,6 @@ LEAD = timedelta(minutes=1)
 CHUNK_ROWS = 1_000
 ENTRY = "inventory/entry"
 """The topic of a stock history row that does not describe a complete move."""
-_GIVEN = "INITIAL_STOCK"
-"""The reason of a new variant's first stock, which its product reports already."""
-
-
-class HistoryMove(Struct, frozen=True):
-    """A row of the stock history that moved the stock of a variant."""
-
-    adjustment_id: str
-    product_id: str
-    variant_id: str
-    entry: Entry
-
-    @property
-    def is_whole(self) -> bool:
-        return None not in (self.entry.adjustment, self.entry.stock_after)
 
 
 @dataclass(slots=True)
@@ -167,16 +151,13 @@ class Poll:
         store = self.repair.store
         since = await self._since(LEVELS.name)
         moves = await self._moves(since)
-        if await self._unknown(moves):
+        if await self.repair.unknown_moves(moves):
             await self.clock.sleep(self.grace_seconds)
             await self.repair.caught_up()
-        unknown = await self._unknown(moves)
+        unknown = await self.repair.unknown_moves(moves)
         at = await self.passes.begin(store, POLL, LEVELS.name)
         drift = await self._count(unknown)
-        for adjustment in adjustments(unknown):
-            read_at = to_text(self.clock.now())
-            body = strict_json.encode(adjustment)
-            await self.repair.append_body("inventory/history", read_at, body)
+        await self.repair.append_moves(unknown, to_text(self.clock.now()))
         await self.passes.advance(replace(at, read=len(moves)), [], drift)
         await self._remember(LEVELS.name)
         return await self._end(at.pass_id)
@@ -188,7 +169,7 @@ class Poll:
         number = 0
         while True:
             number += 1
-            listing = await self.client.page(HISTORY, number, Priority.INCREMENTAL)
+            listing = await self.client.page(PATH, number, Priority.INCREMENTAL)
             rows, strange = _read(listing.rows, since)
             await self._quarantine(strange)
             shown = {row.id for row in rows} | set(strange)
@@ -207,14 +188,6 @@ class Poll:
         for body in strange:
             read_at = to_text(self.clock.now())
             await self.repair.append_once(ENTRY, read_at, body)
-
-    async def _unknown(self, moves: Sequence[HistoryMove]) -> list[HistoryMove]:
-        keys = [(move.adjustment_id, move.variant_id) for move in moves]
-        unknown: set[tuple[str, str]] = set()
-        for start in range(0, len(keys), 500):
-            part = keys[start : start + 500]
-            unknown |= await self.repair.lookup.unknown_moves(self.repair.store, part)
-        return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
 
     async def _count(self, moves: Sequence[HistoryMove]) -> Counter[Drift]:
         """Count the levels that differ; a gap in the ledger alone is not drift."""
@@ -298,39 +271,3 @@ def _read(bodies: Iterable[bytes], since: str) -> tuple[list[Entry], list[bytes]
         elif row.created_at >= since:
             strange.append(body)
     return rows, strange
-
-
-def move_of(row: Entry) -> HistoryMove | None:
-    """Return the move that a row describes; None for a new variant's first stock."""
-    ids = (row.adjustment_id, row.product_id, row.variant_id)
-    adjustment, product, variant = (id_ or "" for id_ in ids)
-    if not (adjustment and product and variant) or row.reason == _GIVEN:
-        return None
-    return HistoryMove(adjustment, product, variant, row)
-
-
-def adjustments(moves: Sequence[HistoryMove]) -> list[dict[str, Any]]:
-    """Group moves into events: an order causes one event for each product."""
-    grouped: dict[tuple[str, str], list[HistoryMove]] = defaultdict(list)
-    for move in moves:
-        grouped[move.adjustment_id, move.product_id].append(move)
-    return [_adjustment(parts) for parts in grouped.values()]
-
-
-def _adjustment(parts: Sequence[HistoryMove]) -> dict[str, Any]:
-    first = parts[0]
-    return {
-        "adjustmentId": first.adjustment_id,
-        "productId": first.product_id,
-        "reason": first.entry.reason or "",
-        "orderId": first.entry.order_id,
-        "updatedAt": first.entry.created_at,
-        "levels": [
-            {
-                "variantId": part.variant_id,
-                "stock": part.entry.stock_after,
-                "adjustment": part.entry.adjustment,
-            }
-            for part in parts
-        ],
-    }

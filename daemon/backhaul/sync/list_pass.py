@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
-from backhaul.platform.client import PAGE_ROWS, ReadRefused
+from backhaul.platform.client import NOT_OFFERED, PAGE_ROWS, ReadRefused
 from backhaul.sync.resource_types import LEVELS, SHOWN_LEVELS
 
 if TYPE_CHECKING:
@@ -218,9 +218,6 @@ class ListPass(Struct):
 
 
 T = TypeVar("T")
-
-NOT_OFFERED = frozenset({403, 404, 405})
-"""Statuses of a list that the key or the platform does not offer."""
 
 
 class NotOffered(Unusable):

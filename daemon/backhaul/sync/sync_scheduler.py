@@ -15,12 +15,12 @@ from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Fatal
-from backhaul.platform.client import ReadRefused
+from backhaul.platform.client import NOT_OFFERED, ReadRefused
 from backhaul.runtime.loop import Loop
 from backhaul.sync.deletion_check import DeletionCheck
 from backhaul.sync.full_sync import FailureLog, FullSync, GivenUp, StallTimer
 from backhaul.sync.incremental_sync import POLL, Poll
-from backhaul.sync.list_pass import NOT_OFFERED, NotOffered, first_offered
+from backhaul.sync.list_pass import NotOffered, first_offered
 from backhaul.sync.resource_types import (
     BACKFILL,
     CUSTOMERS,

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from backhaul.core import strict_json
 from backhaul.core.clock import to_text
 from backhaul.core.rate_limit import Priority
 from backhaul.core.stock import ProductStock
 from backhaul.platform import decoding, responses, schemas
-from backhaul.platform.client import ReadRefused
-from backhaul.platform.history import is_past
-from backhaul.sync.incremental_sync import HISTORY, adjustments, move_of
+from backhaul.platform.client import NOT_OFFERED, ReadRefused
+from backhaul.platform.history import MOST_PAGES, PATH, is_past, move_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.sync.diff_repair import MirrorRepair
-    from backhaul.sync.incremental_sync import HistoryMove
+    from backhaul.platform.history import HistoryMove
 
-NOT_OFFERED = frozenset({403, 404, 405})
-MOST_PAGES = 50
+
+class MirrorUpdates(Protocol):
+    """Appends what is read to the inbox; `caught_up` waits until it is folded."""
+
+    caught_up: Callable[[], Awaitable[None]]
+
+    async def append_body(self, topic: str, read_at: str, body: bytes) -> int:
+        """Append one document; return the event's id."""
+        ...
+
+    async def append_moves(self, moves: Sequence[HistoryMove], read_at: str) -> None:
+        """Append the moves of stock that the ledger lacks."""
+        ...
 
 
 class StockReader:
@@ -31,7 +40,7 @@ class StockReader:
     def __init__(
         self,
         client: PlatformClient,
-        repair: MirrorRepair,
+        repair: MirrorUpdates,
         clock: Clock,
         currency: Callable[[], str],
         read_orders: Callable[[], Awaitable[object]],
@@ -61,7 +70,8 @@ class StockReader:
         if moves is None:
             await self._read_orders()
         else:
-            await self._fold(moves)
+            whole = [move for move in moves if move.is_whole]
+            await self._repair.append_moves(whole, to_text(self._clock.now()))
             # Newer than the levels: it was read after them.
             levels |= {
                 move.variant_id: move.entry.stock_after
@@ -90,7 +100,7 @@ class StockReader:
         for number in range(1, MOST_PAGES + 1):
             filters = {"productId": product_id}
             try:
-                page = await self._client.page(HISTORY, number, Priority.PROOF, filters)
+                page = await self._client.page(PATH, number, Priority.PROOF, filters)
             except ReadRefused as error:
                 if error.status in NOT_OFFERED:
                     return None
@@ -103,19 +113,6 @@ class StockReader:
                 break
         moves = [move_of(row) for row in reversed(found.values())]
         return [m for m in moves if m is not None and m.product_id == product_id]
-
-    async def _fold(self, moves: Sequence[HistoryMove]) -> None:
-        lookup, store = self._repair.lookup, self._repair.store
-        moves = [move for move in moves if move.is_whole]
-        keys = [(move.adjustment_id, move.variant_id) for move in moves]
-        unknown: set[tuple[str, str]] = set()
-        for start in range(0, len(keys), 500):
-            unknown |= await lookup.unknown_moves(store, keys[start : start + 500])
-        news = [m for m, key in zip(moves, keys, strict=True) if key in unknown]
-        for adjustment in adjustments(news):
-            read_at = to_text(self._clock.now())
-            body = strict_json.encode(adjustment)
-            await self._repair.append_body("inventory/history", read_at, body)
 
     def _levels(self, product_id: str, bodies: Sequence[bytes]) -> dict[str, int]:
         """Return the stock by variant, of levels or of the product that shows them."""
