@@ -8,13 +8,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from backhaul.core.clock import SystemClock
 from backhaul.core.fold import Version
 from backhaul.platform import decoding
-from backhaul.store.sql.mirror.rows import parts
 from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
@@ -22,8 +19,6 @@ from scenes import payloads
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from scenes.databases import Row
 
 VERSION = Version(payloads.instant(0), 1, True, payloads.instant(1), b"digest")
 
@@ -88,28 +83,3 @@ def test_a_changed_order_keeps_the_rows_of_itself_and_of_its_lines(
     assert len(before) == 4
     written(connection, note="new", items=[lines[0], {**lines[1], "quantity": 7}])
     assert connection.execute(places).fetchall() == before
-
-
-LINES = st.dictionaries(
-    st.sampled_from("abcd"),
-    st.tuples(st.sampled_from("xy"), st.integers(0, 2), st.none() | st.just("z")),
-)
-
-
-@given(before=LINES, elsewhere=LINES, after=LINES)
-def test_the_rows_of_a_parent_become_what_they_should_be(
-    before: dict[str, Row], elsewhere: dict[str, Row], after: dict[str, Row]
-) -> None:
-    """And those of another parent stay, whatever their ids."""
-    lines = parts("lines", "parent", "word, count, note")
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(
-            "CREATE TABLE lines (store, id, parent, word, count, note,"
-            " PRIMARY KEY (store, parent, id))"
-        )
-        for parent, told in (("1", before), ("2", elsewhere), ("1", after)):
-            lines.put_all(connection, "main", parent, told)
-        found = connection.execute("SELECT parent, id, word, count, note FROM lines")
-        shown = {(parent, id_): tuple(row) for parent, id_, *row in found}
-    expected = {("1", id_): row for id_, row in after.items()}
-    assert shown == expected | {("2", id_): row for id_, row in elsewhere.items()}

@@ -48,3 +48,16 @@ class FamilyTests(StoreConformance):
                 return await stack.enter_async_context(running(make_store, clock))
 
             yield opened
+
+
+AFTER_NOON_SECONDS = 3600
+
+
+class MirrorTests(FamilyTests):
+    """The clock is one hour ahead of the events of `mirror_scenes`."""
+
+    @pytest.fixture
+    def clock(self) -> MovableClock:
+        clock = MovableClock()
+        clock.advance(AFTER_NOON_SECONDS)
+        return clock
