@@ -1,0 +1,431 @@
+"""Tests of the fold: outcomes, repeated deliveries, failing events, and slices."""
+
+# ruff: noqa: S101, S311 - these are tests, which assert, and repeat their sequences
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.fold import supersedes
+from backhaul.core.identity import digest_of
+from backhaul.core.resources import Deletion, Item, Shipment
+from backhaul.store.inbox import Arrival, Folded, Selection
+from backhaul.store.testing.command_scenes import at
+from backhaul.store.testing.contract import AFTER_NOON_SECONDS, MirrorTests
+from backhaul.store.testing.mirror_scenes import (
+    NOON,
+    in_fold,
+    order,
+    product_of,
+    rows_of,
+    version,
+)
+from backhaul.store.testing.scenes import (
+    SLICE_SECONDS,
+    fold_to_body,
+    folded_bodies,
+    webhook,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul.core.fold import Version
+    from backhaul.store import Store
+    from backhaul.store.inbox import FoldReport, MirrorWriter, StoredEvent
+    from backhaul.store.read_records import EventDetail
+    from backhaul.store.testing.contract import MovableClock, OpenStore
+
+MANY = 700
+"""More events than one slice folds."""
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "orders": ("store", "id", "updated_at", "document"),
+    "order_items": ("store", "order_id", "id", "quantity"),
+    "shipments": ("store", "order_id", "id", "tracking_number"),
+    "products": ("store", "id", "status", "updated_at", "deleted_at", "document"),
+    "variants": ("store", "product_id", "id", "sku", "updated_at"),
+    "inventory_levels": ("store", "product_id", "variant_id", "stock"),
+    "events": ("store", "topic", "state", "kind", "object_id", "detail"),
+    "changes": ("store", "kind", "object_id", "change"),
+    "quarantine": ("name", "raw", "reason"),
+}
+Step = dict[str, Any]
+
+
+async def append(store: Store, *bodies: str, name: str = "main") -> list[int]:
+    """Append webhooks with these bodies; return their ids."""
+    waiting = [store.inbox.append(webhook(body, name)) for body in bodies]
+    return [await id_ for id_ in waiting]
+
+
+async def versions(
+    store: Store, name: str, kind: str, *ids: str
+) -> list[Version | None]:
+    """Return the mirrored versions of objects, as a fold sees them."""
+
+    def read(mirror: MirrorWriter, _: int) -> list[Version | None]:
+        return [mirror.current_version(kind, name, id_) for id_ in ids]
+
+    return await in_fold(store, read)
+
+
+async def event(store: Store, id_: int) -> EventDetail:
+    """Return one event as operators see it."""
+    found = await store.read(lambda reader: reader.event(id_))
+    assert found is not None
+    return found
+
+
+def steps_at_random(chance: random.Random) -> list[Step]:
+    """Return events about a few orders and products, old and new, good and bad."""
+    return [step_at_random(chance) for _ in range(chance.randint(0, 12))]
+
+
+def step_at_random(chance: random.Random) -> Step:
+    """Return one event."""
+    step: Step = {"second": chance.randint(0, 3)}
+    step["kind"] = chance.choice(["order", "order", "gone", "product", "deletion", ""])
+    if step["kind"] in {"order", "gone"}:
+        step["id"] = chance.choice(["ord_1", "ord_2", "ord_3"])
+        step["lines"] = chance.randint(1, 3)
+        step["parcels"] = chance.randint(0, 2)
+    else:
+        step["id"] = chance.choice(["prod_1", "prod_2"])
+        step["lines"] = chance.randint(0, 2)
+    step["fails"] = chance.random() < 0.2
+    return step
+
+
+def fold_step(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    """Fold an event of `steps_at_random`: a newer version replaces an older one."""
+    step = json.loads(event.body)
+    kind = {"gone": "order", "deletion": "product"}.get(step["kind"], step["kind"])
+    if not kind:
+        return Folded("quarantined", event.topic, detail="no kind")
+    incoming = version(step["second"], event.body)
+    current = mirror.current_version(kind, event.store, step["id"])
+    state = "folded"
+    if supersedes(current, incoming):
+        _write(event.store, step, mirror, event.body)
+        mirror.add_change(event.store, kind, step["id"], step["kind"], event.id)
+    else:
+        state = "stale"
+    if step["fails"]:
+        raise ZeroDivisionError("a bug")
+    return Folded(state, event.topic, None, kind, step["id"])
+
+
+def _write(store: str, step: Step, mirror: MirrorWriter, body: bytes) -> None:
+    id_, incoming = step["id"], version(step["second"], body)
+    if step["kind"] == "gone":
+        mirror.remove("order", store, id_, incoming)
+    elif step["kind"] == "order":
+        mirror.remove_tombstone("order", store, id_)
+        items = tuple(
+            Item(f"li_{n}", None, None, "SKU", "", n + 1, 0, None)
+            for n in range(step["lines"])
+        )
+        parcels = tuple(
+            Shipment(f"shp_{n}", None, f"T-{n}", None) for n in range(step["parcels"])
+        )
+        shown = order(id_, step["second"], items=items, shipments=parcels)
+        mirror.put_order(store, shown, incoming)
+    elif step["kind"] == "product":
+        product = product_of(id_, step["second"], step["lines"])
+        mirror.put_product(store, product, "INR", incoming)
+    else:
+        mirror.delete_product(store, Deletion(id_, incoming.updated_at), incoming)
+
+
+async def fold_steps(
+    store: Store, name: str, steps: Sequence[Step], slice_seconds: float
+) -> None:
+    """Fold these events for a store, in slices of that length."""
+    await append(store, *map(json.dumps, steps), name=name)
+    while (await store.inbox.fold(fold_step, slice_seconds)).more:
+        pass
+
+
+def stored(store: Store) -> Mapping[str, list[tuple[Any, ...]]]:
+    """Return what folds have written for each store."""
+    found: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for table, columns in TABLES.items():
+        for name, *row in rows_of(store, table, *columns):
+            found[name].append((table, *row))
+    return found
+
+
+def failing(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    """Write into every table, then fail if the body says so."""
+    name, id_ = event.body.decode(), event.id
+    mirror.is_new_delivery(b"digest of " + event.body, id_)
+    mirror.put_order("main", order(f"ord_{id_}", 1), version(1, b""))
+    product = product_of(f"prod_{id_}", 1, 1)
+    mirror.put_product("main", product, "INR", version(1, b""))
+    mirror.remove("customer", "main", f"cus_{id_}", version(1, b""))
+    mirror.hold_order("main", f"ord_{id_}", id_, "why", NOON)
+    mirror.add_change("main", "order", f"ord_{id_}", "created", id_)
+    if name == "fails":
+        raise ValueError("no such order")
+    return Folded("folded", event.topic)
+
+
+class FoldConformance(MirrorTests):
+    """Tests of `Inbox.fold`."""
+
+    async def test_an_event_is_stored_byte_for_byte(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        body = bytes(range(256)) * 3
+        arrival = Arrival("main", "read", "ünicode/\U0001f4a1", NOON, b'{"h":1}', body)
+        id_ = await store.inbox.append(arrival)
+        shown = await event(await open_store(), id_)
+        assert (shown.body, shown.headers) == (body, b'{"h":1}')
+        assert (shown.store, shown.source, shown.topic) == ("main", "read", arrival[2])
+        assert (shown.received_at, shown.state) == (NOON, "received")
+        assert (shown.folded_at, shown.erased_at) == (None, None)
+
+    async def test_the_digest_of_an_event_is_that_of_its_body(
+        self, store: Store
+    ) -> None:
+        await append(store, "a body")
+        seen: list[StoredEvent] = []
+
+        def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            seen.append(event)
+            return Folded("folded", event.topic)
+
+        await store.inbox.fold(fold, SLICE_SECONDS)
+        assert seen[0].digest == digest_of((b"a body",))
+
+    async def test_an_outcome_is_kept_with_its_event(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await append(store, "body")
+        outcome = Folded("stale", "a/topic", "evt_1", "order", "ord_1", "because")
+        clock.advance(5)
+        await store.inbox.fold(lambda *_: outcome, SLICE_SECONDS)
+        shown = await event(store, 1)
+        assert (shown.state, shown.topic, shown.event_id) == (
+            "stale",
+            "a/topic",
+            "evt_1",
+        )
+        about = (shown.kind, shown.object_id, shown.detail)
+        assert about == ("order", "ord_1", "because")
+        assert shown.folded_at == at(clock)
+        assert await store.read(lambda reader: reader.quarantine(9)) == []
+
+    async def test_a_repeated_delivery_is_recognized(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        def is_new(mirror: MirrorWriter, event: int) -> list[bool]:
+            return [
+                mirror.is_new_delivery(b"a", event),
+                mirror.is_new_delivery(b"a", event),
+                mirror.is_new_delivery(b"b", event),
+            ]
+
+        assert await in_fold(store, is_new) == [True, True, True]
+        assert await in_fold(store, is_new) == [False, False, False]
+        again = await open_store()
+        found = await in_fold(again, lambda m, id_: m.is_new_delivery(b"a", id_))
+        assert found is False
+        assert await in_fold(again, lambda m, _: m.is_new_delivery(b"a", 1)) is True
+
+    async def test_a_redacted_body_replaces_the_bytes(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        first, second = await append(store, "Asha", "Asha")
+
+        def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            if event.id == first:
+                mirror.replace_body(event.id, b"erased")
+            return Folded("folded", event.topic)
+
+        await store.inbox.fold(fold, SLICE_SECONDS)
+        shown, other = await event(store, first), await event(store, second)
+        assert (shown.body, shown.erased_by) == (b"erased", "forget")
+        assert shown.erased_at == at(clock)
+        assert (other.body, other.erased_at) == (b"Asha", None)
+        seen: list[StoredEvent] = []
+
+        def see(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            seen.append(event)
+            return Folded("folded", event.topic)
+
+        await store.reprocessing.reprocess(see, Selection(), 0, 1.0, confirming=False)
+        assert [each.body for each in seen] == [b"erased", b"Asha"]
+        assert [each.digest is None for each in seen] == [True, False]
+
+    async def test_a_failing_event_leaves_nothing_and_the_others_stay(
+        self, store: Store
+    ) -> None:
+        ids = await append(store, "before", "fails", "after", "fails", "last")
+        report = await store.inbox.fold(failing, SLICE_SECONDS)
+        bad = [ids[1], ids[3]]
+        good = [ids[0], ids[2], ids[4]]
+        assert [id_ for id_, _ in report.problems] == bad
+        assert report.folded_to == ids[-1]
+        orders = {f"ord_{id_}" for id_ in good}
+        products = {f"prod_{id_}" for id_ in good}
+        assert {id_ for (id_,) in rows_of(store, "orders", "id")} == orders
+        assert {id_ for (id_,) in rows_of(store, "order_items", "order_id")} == orders
+        assert {id_ for (id_,) in rows_of(store, "products", "id")} == products
+        assert {id_ for (id_,) in rows_of(store, "variants", "product_id")} == products
+        assert [id_ for (id_,) in rows_of(store, "changes", "event")] == good
+        counts = await store.read(lambda reader: reader.counts())
+        assert {each.order_id for each in counts.unreadable_orders} == orders
+        for id_ in ids:
+            (tombstone,) = await versions(store, "main", "customer", f"cus_{id_}")
+            assert (tombstone is None) is (id_ in bad)
+        digest = b"digest of fails"
+        is_new = await in_fold(store, lambda m, id_: m.is_new_delivery(digest, id_))
+        assert is_new
+
+    async def test_an_event_that_cannot_be_folded_is_in_quarantine(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        (bad,) = await append(store, "fails")
+        await store.inbox.fold(failing, SLICE_SECONDS)
+        reason = "cannot be folded: ValueError: no such order"
+        assert (await event(store, bad)).state == "quarantined"
+        assert (await event(store, bad)).detail == reason
+        (row,) = await store.read(lambda reader: reader.quarantine(9))
+        assert (row.source, row.name, row.locator) == ("event", "main", f"event {bad}")
+        assert (row.reason, row.at) == (reason, at(clock))
+        detail = await store.read(lambda reader: reader.quarantined(row.id))
+        assert detail is not None
+        assert (bytes(detail.raw), detail.state) == (b"fails", "open")
+
+    async def test_foreign_events_are_noted_for_their_store(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            found = event.body.decode()
+            return Folded("unhandled", event.topic, foreign_store=found)
+
+        await append(store, "sto_2", "sto_3")
+        await append(store, "sto_4", name="other")
+        await store.inbox.fold(fold, SLICE_SECONDS)
+        found = await store.alert_conditions.current([])
+        assert found.foreign_webhooks == {
+            "main": f"{at(clock)} sto_3",
+            "other": f"{at(clock)} sto_4",
+        }
+
+    async def test_the_report_counts_refetches_and_names_left_out_members(
+        self, store: Store
+    ) -> None:
+        def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            for number in range(event.id):
+                mirror.enqueue_refetch(
+                    "main", "order", str(number), "a tie", event.id, rest_seconds=0
+                )
+            notes = ("left out: email",) if event.id == 2 else ()
+            return Folded("folded", event.topic, notes=notes)
+
+        await append(store, "a", "b")
+        report = await store.inbox.fold(fold, SLICE_SECONDS)
+        assert report.refetches == 3
+        ((id_, outcome),) = report.incomplete
+        assert (id_, outcome.notes) == (2, ("left out: email",))
+        assert len(await store.refetch_queue.next("main", 9)) == 2
+
+    async def test_the_report_says_how_long_the_last_event_waited(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        assert (await fold(store)).behind_seconds == 0
+        for second in (0, 3):
+            await store.inbox.append(webhook("folded", second=second))
+        clock.advance(10)
+        assert (await fold(store)).behind_seconds == 10 + AFTER_NOON_SECONDS - 3
+
+    async def test_a_refetch_rests_as_long_as_the_fold_says(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        async def enqueue(seconds: float) -> None:
+            await in_fold(
+                store,
+                lambda m, id_: m.enqueue_refetch(
+                    "main", "order", "a", "a tie", id_, rest_seconds=seconds
+                ),
+            )
+
+        await enqueue(5)
+        assert await store.refetch_queue.next_due("main") == at(clock, 5)
+        clock.advance(1)
+        await enqueue(5)
+        assert await store.refetch_queue.next_due("main") == at(clock, 5)
+        for seconds in (0, 1):
+            await enqueue(seconds)
+            assert await store.refetch_queue.next_due("main") == at(clock, 5)
+        clock.advance(5)
+        (row,) = await store.refetch_queue.next("main", 9)
+        assert (row.asks, row.kind, row.reason) == (4, "order", "a tie")
+
+    async def test_many_events_are_folded_in_order_and_once(self, store: Store) -> None:
+        bodies = [f"{number}" for number in range(MANY)]
+        await append(store, *bodies)
+
+        def fold_number(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            mirror.add_change("main", "order", event.body.decode(), "seen", event.id)
+            return Folded("folded", event.topic)
+
+        assert await folded_bodies(store, fold_number) == bodies
+        seen = rows_of(store, "changes", "object_id")
+        assert seen == [(body,) for body in bodies]
+
+    @pytest.mark.parametrize("slice_seconds", [0.0, SLICE_SECONDS])
+    async def test_a_report_says_whether_more_waits(
+        self, slice_seconds: float, store: Store
+    ) -> None:
+        assert not (await fold(store, slice_seconds)).more
+        await append(store, "folded", "stale")
+        folded = 0
+        while folded < 2:
+            report = await fold(store, slice_seconds)
+            folded += report.folded
+            if folded < 2:
+                assert report.more
+        last = await fold(store, slice_seconds)
+        assert (last.folded, last.folded_to, last.more) == (0, 2, False)
+
+    async def test_a_slice_leaves_the_same_as_its_events_one_at_a_time(
+        self, store: Store
+    ) -> None:
+        all_steps = [steps_at_random(random.Random(seed)) for seed in range(80)]
+        for number, steps in enumerate(all_steps):
+            await fold_steps(store, f"together_{number}", steps, 9.0)
+            await fold_steps(store, f"alone_{number}", steps, 0.0)
+        found = stored(store)
+        orders = ("ord_1", "ord_2", "ord_3")
+        for number, steps in enumerate(all_steps):
+            together, alone = f"together_{number}", f"alone_{number}"
+            assert found[together] == found[alone], steps
+            tombstones = await versions(store, together, "order", *orders)
+            assert tombstones == await versions(store, alone, "order", *orders), steps
+
+    async def test_a_change_has_its_event_and_its_time(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        clock.advance(5)
+
+        def add(mirror: MirrorWriter, event: int) -> int:
+            mirror.add_change("main", "order", "ord_1", "created", event)
+            return event
+
+        id_ = await in_fold(store, add)
+        columns = ("store", "kind", "object_id", "change", "at", "event", "instance")
+        expected = ("main", "order", "ord_1", "created", at(clock), id_, None)
+        assert rows_of(store, "changes", *columns) == [expected]
+
+
+async def fold(store: Store, slice_seconds: float = SLICE_SECONDS) -> FoldReport:
+    """Fold one slice of events whose body is their state."""
+    return await store.inbox.fold(fold_to_body, slice_seconds)
