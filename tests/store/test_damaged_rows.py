@@ -87,17 +87,6 @@ async def test_a_body_that_changed_is_set_aside(store: SqliteStore) -> None:
     assert "the disk or the database file is damaged" in detail
 
 
-async def test_a_body_rewritten_on_purpose_is_believed(store: SqliteStore) -> None:
-    body = payloads.envelope("orders/create", payloads.order())
-    await store.inbox.append(payloads.arrival(body))
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute(
-            "UPDATE inbox SET body = CAST(body || ' ' AS BLOB), digest = NULL"
-        )
-    await store.inbox.fold(fold, 1.0)
-    assert rows(store.path, "SELECT state FROM events") == [("folded",)]
-
-
 @pytest.mark.parametrize(
     ("column", "value"),
     [
