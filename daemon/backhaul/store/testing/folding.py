@@ -1,19 +1,14 @@
-"""Tests of the fold: outcomes, repeated deliveries, failing events, and slices."""
+"""Tests of the fold: outcomes, repeated deliveries, and failing events."""
 
-# ruff: noqa: S101, S311 - these are tests, which assert, and repeat their sequences
+# ruff: noqa: S101 - these are tests, which assert
 
 from __future__ import annotations
 
-import json
-import random
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.fold import supersedes
 from backhaul.core.identity import digest_of
-from backhaul.core.resources import Deletion, Item, Shipment
 from backhaul.store.inbox import Arrival, Folded, Selection
 from backhaul.store.testing.command_scenes import at
 from backhaul.store.testing.contract import AFTER_NOON_SECONDS, MirrorTests
@@ -33,8 +28,6 @@ from backhaul.store.testing.scenes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from backhaul.core.fold import Version
     from backhaul.store import Store
     from backhaul.store.inbox import FoldReport, MirrorWriter, StoredEvent
@@ -43,18 +36,6 @@ if TYPE_CHECKING:
 
 MANY = 700
 """More events than one slice folds."""
-TABLES: Mapping[str, tuple[str, ...]] = {
-    "orders": ("store", "id", "updated_at", "document"),
-    "order_items": ("store", "order_id", "id", "quantity"),
-    "shipments": ("store", "order_id", "id", "tracking_number"),
-    "products": ("store", "id", "status", "updated_at", "deleted_at", "document"),
-    "variants": ("store", "product_id", "id", "sku", "updated_at"),
-    "inventory_levels": ("store", "product_id", "variant_id", "stock"),
-    "events": ("store", "topic", "state", "kind", "object_id", "detail"),
-    "changes": ("store", "kind", "object_id", "change"),
-    "quarantine": ("name", "raw", "reason"),
-}
-Step = dict[str, Any]
 
 
 async def append(store: Store, *bodies: str, name: str = "main") -> list[int]:
@@ -78,85 +59,6 @@ async def event(store: Store, id_: int) -> EventDetail:
     """Return one event as operators see it."""
     found = await store.read(lambda reader: reader.event(id_))
     assert found is not None
-    return found
-
-
-def steps_at_random(chance: random.Random) -> list[Step]:
-    """Return events about a few orders and products, old and new, good and bad."""
-    return [step_at_random(chance) for _ in range(chance.randint(0, 12))]
-
-
-def step_at_random(chance: random.Random) -> Step:
-    """Return one event."""
-    step: Step = {"second": chance.randint(0, 3)}
-    step["kind"] = chance.choice(["order", "order", "gone", "product", "deletion", ""])
-    if step["kind"] in {"order", "gone"}:
-        step["id"] = chance.choice(["ord_1", "ord_2", "ord_3"])
-        step["lines"] = chance.randint(1, 3)
-        step["parcels"] = chance.randint(0, 2)
-    else:
-        step["id"] = chance.choice(["prod_1", "prod_2"])
-        step["lines"] = chance.randint(0, 2)
-    step["fails"] = chance.random() < 0.2
-    return step
-
-
-def fold_step(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    """Fold an event of `steps_at_random`: a newer version replaces an older one."""
-    step = json.loads(event.body)
-    kind = {"gone": "order", "deletion": "product"}.get(step["kind"], step["kind"])
-    if not kind:
-        return Folded("quarantined", event.topic, detail="no kind")
-    incoming = version(step["second"], event.body)
-    current = mirror.current_version(kind, event.store, step["id"])
-    state = "folded"
-    if supersedes(current, incoming):
-        _write(event.store, step, mirror, event.body)
-        mirror.add_change(event.store, kind, step["id"], step["kind"], event.id)
-    else:
-        state = "stale"
-    if step["fails"]:
-        raise ZeroDivisionError("a bug")
-    return Folded(state, event.topic, None, kind, step["id"])
-
-
-def _write(store: str, step: Step, mirror: MirrorWriter, body: bytes) -> None:
-    id_, incoming = step["id"], version(step["second"], body)
-    if step["kind"] == "gone":
-        mirror.remove("order", store, id_, incoming)
-    elif step["kind"] == "order":
-        mirror.remove_tombstone("order", store, id_)
-        items = tuple(
-            Item(f"li_{n}", None, None, "SKU", "", n + 1, 0, None)
-            for n in range(step["lines"])
-        )
-        parcels = tuple(
-            Shipment(f"shp_{n}", None, f"T-{n}", None) for n in range(step["parcels"])
-        )
-        shown = order(id_, step["second"], items=items, shipments=parcels)
-        mirror.put_order(store, shown, incoming)
-    elif step["kind"] == "product":
-        product = product_of(id_, step["second"], step["lines"])
-        mirror.put_product(store, product, "INR", incoming)
-    else:
-        mirror.delete_product(store, Deletion(id_, incoming.updated_at), incoming)
-
-
-async def fold_steps(
-    store: Store, name: str, steps: Sequence[Step], slice_seconds: float
-) -> None:
-    """Fold these events for a store, in slices of that length."""
-    await append(store, *map(json.dumps, steps), name=name)
-    while (await store.inbox.fold(fold_step, slice_seconds)).more:
-        pass
-
-
-def stored(store: Store) -> Mapping[str, list[tuple[Any, ...]]]:
-    """Return what folds have written for each store."""
-    found: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
-    for table, columns in TABLES.items():
-        for name, *row in rows_of(store, table, *columns):
-            found[name].append((table, *row))
     return found
 
 
@@ -395,21 +297,6 @@ class FoldConformance(MirrorTests):
                 assert report.more
         last = await fold(store, slice_seconds)
         assert (last.folded, last.folded_to, last.more) == (0, 2, False)
-
-    async def test_a_slice_leaves_the_same_as_its_events_one_at_a_time(
-        self, store: Store
-    ) -> None:
-        all_steps = [steps_at_random(random.Random(seed)) for seed in range(80)]
-        for number, steps in enumerate(all_steps):
-            await fold_steps(store, f"together_{number}", steps, 9.0)
-            await fold_steps(store, f"alone_{number}", steps, 0.0)
-        found = stored(store)
-        orders = ("ord_1", "ord_2", "ord_3")
-        for number, steps in enumerate(all_steps):
-            together, alone = f"together_{number}", f"alone_{number}"
-            assert found[together] == found[alone], steps
-            tombstones = await versions(store, together, "order", *orders)
-            assert tombstones == await versions(store, alone, "order", *orders), steps
 
     async def test_a_change_has_its_event_and_its_time(
         self, store: Store, clock: MovableClock

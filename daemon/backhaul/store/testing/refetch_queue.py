@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.store.inbox import LONGEST_REST_SECONDS
+from backhaul.store.testing.contract import MirrorTests
+from backhaul.store.testing.mirror_scenes import (
+    in_fold,
+    order,
+    show_customer,
+    show_level,
+    show_order,
+    show_product,
+    version,
+)
 from backhaul.store.testing.scenes import StoreConformance, running
 
 if TYPE_CHECKING:
     from backhaul.store import Store
-    from backhaul.store.inbox import Refetch
+    from backhaul.store.inbox import MirrorWriter, Refetch
     from backhaul.store.testing.scenes import MakeStore, TestClock
+
+MANY = 1_100
+"""More changes than one slice reads."""
 
 
 async def ids(store: Store, limit: int = 10) -> list[str]:
@@ -108,3 +121,84 @@ class RefetchQueueConformance(StoreConformance):
             await queued(store)
         async with running(make_store, clock) as store:
             assert await ids(store) == ["a"]
+
+
+class ParentsConformance(MirrorTests):
+    """Tests for `RefetchQueue.enqueue_parents`."""
+
+    async def test_the_unknown_customer_of_an_order_is_queued(
+        self, store: Store
+    ) -> None:
+        for number in (1, 2, 3):
+            await show_order(store, f"ord_{number}", customer_id=f"cus_{number % 2}")
+        await show_order(store, "ord_4", customer_id="cus_4")
+        await show_order(store, "ord_5")
+        await show_customer(store, "cus_4", "a@b.example")
+        assert await store.refetch_queue.enqueue_parents("main")
+        queued = await store.refetch_queue.next("main", 9)
+        assert {(row.kind, row.object_id) for row in queued} == {
+            *(("customer", "cus_0"), ("customer", "cus_1")),
+        }
+        assert {row.asks for row in queued} == {1}
+
+    async def test_the_unknown_product_of_a_level_is_queued(self, store: Store) -> None:
+        await show_product(store, "prod_1")
+        for product in ("prod_1", "prod_2"):
+            await show_level(store, 5, product=product)
+        assert await store.refetch_queue.enqueue_parents("main")
+        (row,) = await store.refetch_queue.next("main", 9)
+        assert (row.kind, row.object_id) == ("product", "prod_2")
+
+    async def test_a_parent_that_was_deleted_is_not_queued(self, store: Store) -> None:
+        await show_order(store, "ord_1", customer_id="cus_1")
+        await show_order(store, "ord_2", customer_id="cus_2")
+        gone = version(5, b"gone")
+        await in_fold(store, lambda m, _: m.remove("customer", "main", "cus_1", gone))
+        await in_fold(store, lambda m, _: m.remove("order", "main", "cus_2", gone))
+        await in_fold(store, lambda m, _: m.remove("customer", "other", "cus_2", gone))
+        await store.refetch_queue.enqueue_parents("main")
+        assert await ids(store) == ["cus_2"]
+
+    async def test_only_recent_changes_are_read(self, store: Store) -> None:
+        assert not await store.refetch_queue.enqueue_parents("main")
+        await show_order(store, "ord_1", customer_id="cus_1")
+        assert await store.refetch_queue.enqueue_parents("main")
+        (row,) = await store.refetch_queue.next("main", 9)
+        await store.refetch_queue.done(row)
+        assert not await store.refetch_queue.enqueue_parents("main")
+        assert await ids(store) == []
+        await show_order(store, "ord_1", 1, customer_id="cus_1")
+        assert await store.refetch_queue.enqueue_parents("main")
+        assert await ids(store) == ["cus_1"]
+
+    async def test_each_store_has_its_own_parents(self, store: Store) -> None:
+        await show_order(store, "ord_1", customer_id="cus_1")
+        await show_order(store, "ord_1", name="other", customer_id="cus_2")
+        await show_customer(store, "cus_1", "a@b.example", name="other")
+        assert await store.refetch_queue.enqueue_parents("main")
+        assert await ids(store) == ["cus_1"]
+        assert await store.refetch_queue.next("other", 9) == []
+        assert await store.refetch_queue.enqueue_parents("other")
+        (row,) = await store.refetch_queue.next("other", 9)
+        assert row.object_id == "cus_2"
+
+    async def test_a_parent_that_is_queued_stays_queued_once(
+        self, store: Store
+    ) -> None:
+        await store.refetch_queue.enqueue("main", "customer", "cus_1", "a tie")
+        await show_order(store, "ord_1", customer_id="cus_1")
+        assert not await store.refetch_queue.enqueue_parents("main")
+        (row,) = await store.refetch_queue.next("main", 9)
+        assert (row.asks, row.reason) == (1, "a tie")
+
+    async def test_many_changes_are_read(self, store: Store) -> None:
+        def show(mirror: MirrorWriter, event: int) -> None:
+            for number in range(MANY):
+                id_ = f"ord_{number}"
+                shown = order(id_, customer_id=f"cus_{number}")
+                mirror.put_order("main", shown, version(0, b""))
+                mirror.add_change("main", "order", id_, "created", event)
+
+        await in_fold(store, show)
+        assert await store.refetch_queue.enqueue_parents("main")
+        assert len(await ids(store, 2 * MANY)) == MANY
