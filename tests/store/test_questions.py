@@ -10,8 +10,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.store import database_at
 from backhaul.store.sqlite.opening import open_store
 from backhaul.store.sqlite.sql_console import PUBLISHED
-from scenes import payloads
-from scenes.databases import rows, started_store, take
+from scenes.databases import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,50 +67,6 @@ def test_a_page_of_a_table_is_read_without_sorting(table: str, empty: Path) -> N
     )
     assert [step for step in steps if "TEMP B-TREE" in step] == []
     assert [step for step in steps if step.startswith("SCAN")] == []
-
-
-@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1_200])
-async def test_pages_hold_every_row_once(count: int, tmp_path: Path) -> None:
-    path = tmp_path / "backhaul.db"
-    orders = [payloads.order(f"ord_{n}", number=n) for n in range(count)]
-    async with started_store(path) as store:
-        await take(store, *(payloads.envelope("orders/create", o) for o in orders))
-        with database_at(path).console(SystemClock()) as asker:
-            for table in ("orders", "order_lines", "changes", "events"):
-                pages = list(asker.pages(table))
-                assert sum(len(page) for page in pages) == count
-                assert len({row for page in pages for row in page}) == count
-                assert all(len(page) <= 500 for page in pages)
-
-
-async def test_the_views_say_what_a_warehouse_asks(tmp_path: Path) -> None:
-    path = tmp_path / "backhaul.db"
-    cancelled = {"cancelledAt": payloads.instant(3)}
-    half = payloads.item("li_2", fulfilledQuantity=1)
-    orders = [
-        payloads.order("ord_1"),
-        payloads.order("ord_2", number=1002, items=[half]),
-        payloads.order("ord_3", number=1003, fulfillmentStatus="FULFILLED"),
-        payloads.order("ord_4", number=1004, cancellation=cancelled),
-    ]
-    bodies = [payloads.envelope("orders/create", order) for order in orders]
-    bodies.append(payloads.envelope("products/create", payloads.product()))
-    sold = payloads.stock_change(orderId="ord_1", stock=10, adjustment=-2)
-    bodies.append(payloads.envelope("inventory/level_update", sold))
-    async with started_store(path) as store:
-        assert await take(store, *bodies) == []
-    to_ship = "SELECT name, units_to_ship FROM open_orders ORDER BY number"
-    assert rows(path, to_ship) == [("#1001", 2), ("#1002", 1)]
-    lines = "SELECT order_name, units_to_ship FROM order_lines WHERE sku = 'LS-S'"
-    assert ("#1004", 0) in rows(path, lines)
-    stock = "SELECT sku, product, variant, stock, since FROM stock"
-    assert rows(path, stock) == [
-        ("LS-S", "Linen shirt", "S", 10, payloads.instant(1)),
-    ]
-    moves = "SELECT sku, adjustment, stock_after, order_name FROM stock_moves"
-    assert rows(path, moves) == [("LS-S", -2, 10, "#1001")]
-    revenue = "SELECT day, currency, orders, revenue_minor FROM revenue_by_day"
-    assert rows(path, revenue) == [("2026-03-01", "INR", 3, 3 * 299_800)]
 
 
 def test_an_operator_s_text_is_not_changed_before_it_runs(empty: Path) -> None:
