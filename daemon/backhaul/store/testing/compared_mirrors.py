@@ -22,13 +22,8 @@ from backhaul.core.resources import (
 )
 from backhaul.store import database_at
 from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import (
-    NOON,
-    in_fold,
-    order,
-    product_of,
-    version,
-)
+from backhaul.store.testing.mirror_scenes import NOON, order, product_of, version
+from backhaul.store.testing.transactions import in_fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable

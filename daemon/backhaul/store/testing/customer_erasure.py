@@ -22,11 +22,8 @@ from backhaul.store.testing.command_scenes import (
     uncertain,
 )
 from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import (
-    NOON,
-    show_customer,
-    show_order,
-)
+from backhaul.store.testing.mirror_scenes import NOON, show_customer, show_order
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -255,7 +252,7 @@ class ErasureConformance(FamilyTests):
             seen.append(event)
             return Folded("folded", event.topic)
 
-        await store.inbox.fold(fold, 1.0)
+        await fold_with(store, fold)
         assert [event.digest is None for event in seen] == [True, False]
 
     async def test_records_and_the_quarantine_are_redacted(self, store: Store) -> None:
@@ -328,5 +325,5 @@ async def is_erased(
         return Folded("folded", "")
 
     await arrive(store, b"{}", name)
-    await store.inbox.fold(fold, 1.0)
+    await fold_with(store, fold)
     return seen[-1]

@@ -15,7 +15,7 @@ from backhaul.store.testing.command_scenes import (
     sent,
 )
 from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import in_fold, rows_of
+from backhaul.store.testing.transactions import in_fold, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

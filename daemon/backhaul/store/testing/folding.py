@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.identity import digest_of
-from backhaul.store.inbox import Arrival, Folded, Selection
+from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.testing.command_scenes import at
 from backhaul.store.testing.contract import AFTER_NOON_SECONDS, MirrorTests
-from backhaul.store.testing.mirror_scenes import (
-    NOON,
-    in_fold,
-    order,
-    product_of,
-    rows_of,
-    version,
-)
+from backhaul.store.testing.mirror_scenes import NOON, order, product_of, version
 from backhaul.store.testing.scenes import (
     SLICE_SECONDS,
     fold_to_body,
-    folded_bodies,
     webhook,
+)
+from backhaul.store.testing.transactions import (
+    fold_all_with,
+    fold_with,
+    in_fold,
+    reprocess_with,
+    rows_of,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class FoldConformance(MirrorTests):
             seen.append(event)
             return Folded("folded", event.topic)
 
-        await store.inbox.fold(fold, SLICE_SECONDS)
+        await fold_with(store, fold)
         assert seen[0].digest == digest_of((b"a body",))
 
     async def test_an_outcome_is_kept_with_its_event(
@@ -111,7 +110,7 @@ class FoldConformance(MirrorTests):
         await append(store, "body")
         outcome = Folded("stale", "a/topic", "evt_1", "order", "ord_1", "because")
         clock.advance(5)
-        await store.inbox.fold(lambda *_: outcome, SLICE_SECONDS)
+        await fold_with(store, lambda *_: outcome)
         shown = await event(store, 1)
         assert (shown.state, shown.topic, shown.event_id) == (
             "stale",
@@ -150,7 +149,7 @@ class FoldConformance(MirrorTests):
                 mirror.replace_body(event.id, b"erased")
             return Folded("folded", event.topic)
 
-        await store.inbox.fold(fold, SLICE_SECONDS)
+        await fold_with(store, fold)
         shown, other = await event(store, first), await event(store, second)
         assert (shown.body, shown.erased_by) == (b"erased", "forget")
         assert shown.erased_at == at(clock)
@@ -161,7 +160,7 @@ class FoldConformance(MirrorTests):
             seen.append(event)
             return Folded("folded", event.topic)
 
-        await store.reprocessing.reprocess(see, Selection(), 0, 1.0, confirming=False)
+        await reprocess_with(store, see)
         assert [each.body for each in seen] == [b"erased", b"Asha"]
         assert [each.digest is None for each in seen] == [True, False]
 
@@ -169,7 +168,7 @@ class FoldConformance(MirrorTests):
         self, store: Store
     ) -> None:
         ids = await append(store, "before", "fails", "after", "fails", "last")
-        report = await store.inbox.fold(failing, SLICE_SECONDS)
+        report = await fold_with(store, failing)
         bad = [ids[1], ids[3]]
         good = [ids[0], ids[2], ids[4]]
         assert [id_ for id_, _ in report.problems] == bad
@@ -194,7 +193,7 @@ class FoldConformance(MirrorTests):
         self, store: Store, clock: MovableClock
     ) -> None:
         (bad,) = await append(store, "fails")
-        await store.inbox.fold(failing, SLICE_SECONDS)
+        await fold_with(store, failing)
         reason = "cannot be folded: ValueError: no such order"
         assert (await event(store, bad)).state == "quarantined"
         assert (await event(store, bad)).detail == reason
@@ -214,7 +213,7 @@ class FoldConformance(MirrorTests):
 
         await append(store, "sto_2", "sto_3")
         await append(store, "sto_4", name="other")
-        await store.inbox.fold(fold, SLICE_SECONDS)
+        await fold_with(store, fold)
         found = await store.alert_conditions.current([])
         assert found.foreign_webhooks == {
             "main": f"{at(clock)} sto_3",
@@ -233,7 +232,7 @@ class FoldConformance(MirrorTests):
             return Folded("folded", event.topic, notes=notes)
 
         await append(store, "a", "b")
-        report = await store.inbox.fold(fold, SLICE_SECONDS)
+        report = await fold_with(store, fold)
         assert report.refetches == 3
         ((id_, outcome),) = report.incomplete
         assert (id_, outcome.notes) == (2, ("left out: email",))
@@ -279,7 +278,7 @@ class FoldConformance(MirrorTests):
             mirror.add_change("main", "order", event.body.decode(), "seen", event.id)
             return Folded("folded", event.topic)
 
-        assert await folded_bodies(store, fold_number) == bodies
+        await fold_all_with(store, fold_number)
         seen = rows_of(store, "changes", "object_id")
         assert seen == [(body,) for body in bodies]
 
@@ -315,4 +314,4 @@ class FoldConformance(MirrorTests):
 
 async def fold(store: Store, slice_seconds: float = SLICE_SECONDS) -> FoldReport:
     """Fold one slice of events whose body is their state."""
-    return await store.inbox.fold(fold_to_body, slice_seconds)
+    return await fold_with(store, fold_to_body, slice_seconds)

@@ -12,11 +12,8 @@ from backhaul.store import database_at
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.read_models import EventFilter
 from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import (
-    show_customer,
-    show_order,
-    show_product,
-)
+from backhaul.store.testing.mirror_scenes import show_customer, show_order, show_product
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -76,7 +73,7 @@ class InboxExportConformance(MirrorTests):
         for arrival in ARRIVALS:
             await store.inbox.append(arrival)
         assert exported(store) == (ARRIVALS, 0)
-        await store.inbox.fold(fold_topic, 1.0)
+        await fold_with(store, fold_topic)
         assert exported(store) == (ARRIVALS, 0)
 
     @pytest.mark.parametrize(("wanted", "expected"), FILTERS)
@@ -85,7 +82,7 @@ class InboxExportConformance(MirrorTests):
     ) -> None:
         for arrival in ARRIVALS:
             await store.inbox.append(arrival)
-        await store.inbox.fold(fold_topic, 1.0)
+        await fold_with(store, fold_topic)
         found, _ = exported(store, wanted)
         assert found == [ARRIVALS[number] for number in expected]
 
@@ -111,7 +108,7 @@ class InboxExportConformance(MirrorTests):
             id_ = "ord_9" if event.store == "main" else "ord_8"
             return Folded("quarantined", event.topic, None, "order", id_)
 
-        await store.inbox.fold(fold, 1.0)
+        await fold_with(store, fold)
         found, _ = exported(store, EventFilter(object="ord_9"))
         assert found == ARRIVALS[:1]
 
@@ -128,7 +125,7 @@ class InboxExportConformance(MirrorTests):
     async def test_pruned_events_are_left_out_and_counted(self, store: Store) -> None:
         for arrival in ARRIVALS:
             await store.inbox.append(arrival)
-        await store.inbox.fold(fold_topic, 1.0)
+        await fold_with(store, fold_topic)
         while (await store.retention.prune(TIMES[2], 1.0)).more:
             pass
         assert exported(store) == (ARRIVALS[2:], 2)
@@ -150,7 +147,7 @@ class InboxExportConformance(MirrorTests):
         def fold(event: StoredEvent, _: MirrorWriter) -> Folded:
             return Folded("stale" if event.id == 2 else "folded", event.topic)
 
-        await store.inbox.fold(fold, 1.0)
+        await fold_with(store, fold)
         await store.inbox.append(ARRIVALS[3])
         await store.kv.put("facts:main", '{"currency":"INR"}')
         await store.kv.put("factsheet", "no facts")

@@ -18,14 +18,8 @@ from backhaul.store.mirror import OpenLine, OrderParcel, Parcel
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.testing.command_scenes import claimed, plan, resolve, sent
 from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import (
-    NOON,
-    in_fold,
-    match_with,
-    order,
-    show_order,
-    version,
-)
+from backhaul.store.testing.mirror_scenes import NOON, order, show_order, version
+from backhaul.store.testing.transactions import in_fold, match_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable

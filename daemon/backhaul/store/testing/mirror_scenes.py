@@ -1,17 +1,13 @@
 """Objects that conformance tests write into the mirror as a fold does."""
 
-# ruff: noqa: S101 - these are helpers of tests, which assert
-
 from __future__ import annotations
 
 import json
 from hashlib import sha256
-from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from backhaul.core.clock import SystemClock
 from backhaul.core.fold import Version
 from backhaul.core.resources import (
     Customer,
@@ -23,20 +19,15 @@ from backhaul.core.resources import (
     StockMove,
     Variant,
 )
-from backhaul.store import database_at
 from backhaul.store.inbox import Arrival, Folded
-from backhaul.store.records import Known, NewRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter, StoredEvent
-    from backhaul.store.matching import MatchReader, WaitingRecord
 
-T = TypeVar("T")
 NOON = "2026-03-01T12:00:00.000Z"
-_NUMBERS = count(1)
 
 
 async def show(
@@ -59,64 +50,6 @@ async def show(
 
     await store.inbox.fold(fold, 1.0)
     return event
-
-
-async def in_fold(
-    store: Store, use: Callable[[MirrorWriter, int], T], name: str = "main"
-) -> T:
-    """Call a function in the fold of a new event of a store; return its result."""
-    found: list[T] = []
-    event = await store.inbox.append(
-        Arrival(name, "delivery", "used/in_fold", NOON, b"{}", b"{}")
-    )
-
-    def fold(stored: StoredEvent, mirror: MirrorWriter) -> Folded:
-        if stored.id == event:
-            found.append(use(mirror, event))
-        return Folded("folded", stored.topic)
-
-    report = await store.inbox.fold(fold, 1.0)
-    assert report.problems == ()
-    return found[-1]
-
-
-async def match_with(
-    store: Store,
-    use: Callable[[MatchReader], T],
-    name: str = "main",
-    key: str = "",
-) -> T:
-    """Call a function in the matching of a record of connection `reader`."""
-    found: list[T] = []
-
-    def match(_: WaitingRecord, mirror: MatchReader) -> Known:
-        found.append(use(mirror))
-        return Known(None, "a test")
-
-    key = key or f"match with {next(_NUMBERS)}"
-    record = NewRecord(key, b"null", "", "", "")
-    (outcome,) = await store.records.accept("reader", name, [record], None, match)
-    assert found, outcome.reason
-    return found[-1]
-
-
-def rows_of(
-    store: Store, table: str, /, *columns: str, **wanted: object
-) -> list[tuple[Any, ...]]:
-    """Return columns of a table of docs/mirror.md, in the order of its key.
-
-    `wanted` are the values that columns must have.
-    """
-    with database_at(store.path).console(SystemClock()) as console:
-        names = console.columns(table)
-        rows = [row for page in console.pages(table) for row in page]
-    places = [names.index(column) for column in columns]
-    filters = [(names.index(name), value) for name, value in wanted.items()]
-    return [
-        tuple(row[place] for place in places)
-        for row in rows
-        if all(row[place] == value for place, value in filters)
-    ]
 
 
 def version(second: int, document: bytes) -> Version:

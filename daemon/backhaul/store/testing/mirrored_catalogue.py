@@ -13,13 +13,11 @@ from backhaul.core.resources import Customer, Deletion, Level, Product, Variant
 from backhaul.store.testing.contract import MirrorTests
 from backhaul.store.testing.mirror_scenes import (
     NOON,
-    in_fold,
-    match_with,
-    rows_of,
     show_customer,
     show_level,
     version,
 )
+from backhaul.store.testing.transactions import in_fold, match_with, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

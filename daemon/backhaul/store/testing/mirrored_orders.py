@@ -17,16 +17,14 @@ from backhaul.store.inbox import Folded
 from backhaul.store.testing.contract import MirrorTests
 from backhaul.store.testing.mirror_scenes import (
     NOON,
-    in_fold,
-    match_with,
     order,
-    rows_of,
     show_customer,
     show_order,
     show_product,
     version,
 )
 from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.transactions import fold_with, in_fold, match_with, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -374,6 +372,6 @@ async def put_orders(
         await store.inbox.append(webhook("{}", name))
     more = True
     while more:
-        report = await store.inbox.fold(fold, slice_seconds)
+        report = await fold_with(store, fold, slice_seconds)
         assert report.problems == ()
         more = report.more

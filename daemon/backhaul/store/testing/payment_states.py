@@ -13,7 +13,8 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.mirror import UnknownStatus
 from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import rows_of, show_order
+from backhaul.store.testing.mirror_scenes import show_order
+from backhaul.store.testing.transactions import rows_of
 
 if TYPE_CHECKING:
     from backhaul.store import Store

@@ -16,14 +16,14 @@ from backhaul.store.testing.contract import MirrorTests
 from backhaul.store.testing.mirror_scenes import (
     NOON,
     order,
-    rows_of,
     show_customer,
     show_level,
     show_order,
     show_product,
     version,
 )
-from backhaul.store.testing.scenes import folded_bodies, webhook
+from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.transactions import fold_all_with, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ async def show_orders(store: Store, number: int) -> None:
     waiting = [store.inbox.append(webhook("{}")) for _ in range(number)]
     for each in waiting:
         await each
-    await folded_bodies(store, fold)
+    await fold_all_with(store, fold)
 
 
 def pages_of(

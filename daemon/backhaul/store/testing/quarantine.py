@@ -27,8 +27,9 @@ from backhaul.store.testing.command_scenes import (
     resolve,
 )
 from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import rows_of, show_order
+from backhaul.store.testing.mirror_scenes import show_order
 from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.transactions import fold_with, rows_of
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -102,7 +103,7 @@ async def bad_event(
     """Quarantine an event of a store; return its row."""
     event = await store.inbox.append(webhook(body, name, topic))
     outcome = Folded("quarantined", topic, None, kind, object_id, "no JSON")
-    await store.inbox.fold(lambda *_: outcome, 1.0)
+    await fold_with(store, lambda *_: outcome)
     rows = await store.read(lambda reader: reader.quarantine(99))
     return next(each.id for each in rows if each.locator == f"event {event}")
 

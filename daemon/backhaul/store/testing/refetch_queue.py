@@ -10,7 +10,6 @@ from backhaul.core.clock import to_text
 from backhaul.store.inbox import LONGEST_REST_SECONDS
 from backhaul.store.testing.contract import MirrorTests
 from backhaul.store.testing.mirror_scenes import (
-    in_fold,
     order,
     show_customer,
     show_level,
@@ -19,6 +18,7 @@ from backhaul.store.testing.mirror_scenes import (
     version,
 )
 from backhaul.store.testing.scenes import StoreConformance, running
+from backhaul.store.testing.transactions import in_fold
 
 if TYPE_CHECKING:
     from backhaul.store import Store

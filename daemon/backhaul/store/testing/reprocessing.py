@@ -11,19 +11,19 @@ import pytest
 from backhaul.store.inbox import Arrival, Folded, Selection
 from backhaul.store.testing.command_scenes import at
 from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import NOON, rows_of
+from backhaul.store.testing.mirror_scenes import NOON
 from backhaul.store.testing.scenes import folded_bodies, webhook
+from backhaul.store.testing.transactions import reprocess_with, rows_of
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.inbox import (
-        FoldOne,
         MirrorWriter,
-        ReprocessReport,
         StoredEvent,
     )
     from backhaul.store.read_records import EventDetail
     from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.transactions import Fold
 
 DAY = 86_400.0
 MANY = 4_100
@@ -51,25 +51,10 @@ async def append(
     return [await id_ for id_ in waiting]
 
 
-def to(state: str) -> FoldOne:
+def to(state: str) -> Fold:
     """Return a fold that gives every event this state."""
     return lambda event, _: Folded(
         state, "again", "evt", "order", "ord_1", f"now {state}"
-    )
-
-
-async def reprocess(
-    store: Store,
-    fold_one: FoldOne,
-    selection: Selection | None = None,
-    *,
-    after: int = 0,
-    slice_seconds: float = 1.0,
-    confirming: bool = False,
-) -> ReprocessReport:
-    """Fold one slice of selected events again."""
-    return await store.reprocessing.reprocess(
-        fold_one, selection or Selection(), after, slice_seconds, confirming=confirming
     )
 
 
@@ -80,14 +65,14 @@ async def reprocessed(
     found: list[int] = []
     last: int | None = 0
     while last is not None:
-        report = await reprocess(
+        report = await reprocess_with(
             store, collect(found), selection, after=last, confirming=confirming
         )
         last = report.last
     return found
 
 
-def collect(found: list[int]) -> FoldOne:
+def collect(found: list[int]) -> Fold:
     """Return a fold that adds each event's id to a list, and changes nothing."""
 
     def fold(event: StoredEvent, _: MirrorWriter) -> Folded:
@@ -125,7 +110,7 @@ class ReprocessingConformance(FamilyTests):
             seen.append(event)
             return Folded("duplicate", event.topic)
 
-        report = await reprocess(store, fold)
+        report = await reprocess_with(store, fold)
         assert (report.last, report.states) == (None, ("duplicate", "duplicate"))
         assert [each.id for each in seen] == [1, 2]
         first = seen[0]
@@ -168,20 +153,20 @@ class ReprocessingConformance(FamilyTests):
     ) -> None:
         await append(store, "folded", "folded", "folded")
         await folded_bodies(store)
-        report = await reprocess(store, to("stale"), slice_seconds=0.0)
+        report = await reprocess_with(store, to("stale"), slice_seconds=0.0)
         assert (report.last, report.states) == (1, ("stale",))
-        report = await reprocess(store, to("stale"), after=1, slice_seconds=0.0)
+        report = await reprocess_with(store, to("stale"), after=1, slice_seconds=0.0)
         assert (report.last, report.states) == (2, ("stale",))
-        report = await reprocess(store, to("stale"), after=2, slice_seconds=0.0)
+        report = await reprocess_with(store, to("stale"), after=2, slice_seconds=0.0)
         assert (report.last, report.states) == (None, ("stale",))
 
         def slow(event: StoredEvent, _: MirrorWriter) -> Folded:
             clock.advance(0.4)
             return Folded("stale", event.topic)
 
-        report = await reprocess(store, slow)
+        report = await reprocess_with(store, slow)
         assert (report.last, len(report.states)) == (None, 3)
-        report = await reprocess(store, slow, slice_seconds=0.7)
+        report = await reprocess_with(store, slow, slice_seconds=0.7)
         assert (report.last, len(report.states)) == (2, 2)
 
     async def test_confirming_reads_are_folded_apart(self, store: Store) -> None:
@@ -210,7 +195,7 @@ class ReprocessingConformance(FamilyTests):
         await append(store, before)
         await folded_bodies(store)
         shown = await event(store, 1)
-        assert (await reprocess(store, to(after))).states == (after,)
+        assert (await reprocess_with(store, to(after))).states == (after,)
         assert await event(store, 1) == shown
 
     @pytest.mark.parametrize(("before", "after"), REPLACED)
@@ -220,7 +205,7 @@ class ReprocessingConformance(FamilyTests):
         await append(store, before)
         await folded_bodies(store)
         clock.advance(60)
-        await reprocess(store, to(after))
+        await reprocess_with(store, to(after))
         shown = await event(store, 1)
         assert (shown.state, shown.topic, shown.event_id) == (after, "again", "evt")
         assert (shown.kind, shown.object_id) == ("order", "ord_1")
@@ -238,7 +223,7 @@ class ReprocessingConformance(FamilyTests):
             state = "quarantined" if event.id == 2 else "folded"
             return Folded(state, event.topic, detail="still bad")
 
-        report = await reprocess(store, fold, Selection(ids=(1, 2, 4)))
+        report = await reprocess_with(store, fold, Selection(ids=(1, 2, 4)))
         assert report.states == ("folded", "quarantined", "folded")
         assert [(id_, one.detail) for id_, one in report.problems] == [(2, "still bad")]
         assert [row[:2] for row in quarantine(store)] == [
@@ -250,9 +235,9 @@ class ReprocessingConformance(FamilyTests):
     ) -> None:
         await append(store, "quarantined")
         await folded_bodies(store)
-        await reprocess(store, to("folded"))
+        await reprocess_with(store, to("folded"))
         clock.advance(60)
-        await reprocess(store, to("quarantined"))
+        await reprocess_with(store, to("quarantined"))
         assert quarantine(store) == [("1", "open", "now quarantined")]
         (row,) = await store.read(lambda reader: reader.quarantine(9))
         assert row.at == at(clock)
@@ -262,7 +247,7 @@ class ReprocessingConformance(FamilyTests):
     ) -> None:
         await append(store, "folded")
         await folded_bodies(store)
-        await reprocess(store, to("quarantined"))
+        await reprocess_with(store, to("quarantined"))
         (row,) = await store.read(lambda reader: reader.quarantine(9))
         assert (row.source, row.name, row.locator) == ("event", "main", "event 1")
 
@@ -272,7 +257,7 @@ class ReprocessingConformance(FamilyTests):
         await append(store, "quarantined")
         await folded_bodies(store)
         await store.quarantine.drop(1, "ann", "seen")
-        report = await reprocess(store, to("quarantined"))
+        report = await reprocess_with(store, to("quarantined"))
         assert report.states == ("quarantined",)
         assert [row[:2] for row in quarantine(store)] == [("1", "dropped")]
 
@@ -291,7 +276,7 @@ class ReprocessingConformance(FamilyTests):
                 raise ZeroDivisionError("a bug")
             return Folded("folded", event.topic)
 
-        report = await reprocess(store, fold)
+        report = await reprocess_with(store, fold)
         assert report.states == ("folded", "quarantined", "folded")
         ((id_, problem),) = report.problems
         detail = "cannot be folded: ZeroDivisionError: a bug"
@@ -304,7 +289,7 @@ class ReprocessingConformance(FamilyTests):
     async def test_requests_for_a_refetch_are_counted(self, store: Store) -> None:
         await append(store, "folded", "folded")
         await folded_bodies(store)
-        assert (await reprocess(store, to("stale"))).refetches == 0
+        assert (await reprocess_with(store, to("stale"))).refetches == 0
 
         def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
             mirror.enqueue_refetch(
@@ -312,4 +297,4 @@ class ReprocessingConformance(FamilyTests):
             )
             return Folded("stale", event.topic)
 
-        assert (await reprocess(store, fold)).refetches == 2
+        assert (await reprocess_with(store, fold)).refetches == 2

@@ -23,7 +23,8 @@ from backhaul.store.testing.command_scenes import (
     state_of,
 )
 from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import NOON, rows_of, show_order
+from backhaul.store.testing.mirror_scenes import NOON, show_order
+from backhaul.store.testing.transactions import rows_of
 
 if TYPE_CHECKING:
     from backhaul.store import Store

@@ -24,22 +24,18 @@ from backhaul.core.resources import (
 from backhaul.store.inbox import Folded
 from backhaul.store.testing.command_scenes import ADJUSTMENT, resolve, sent
 from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import (
-    in_fold,
-    order,
-    product_of,
-    rows_of,
-    version,
-)
+from backhaul.store.testing.mirror_scenes import order, product_of, version
 from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.transactions import fold_with, in_fold, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.fold import Version
     from backhaul.store import Store
-    from backhaul.store.inbox import FoldOne, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import MirrorWriter, StoredEvent
     from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.transactions import Fold
 
 SEQUENCES = 50
 SLICES = {"alone": 1, "sevens": 7, "together": 100}
@@ -190,7 +186,7 @@ _WRITES: Mapping[str, Write] = {
 
 
 async def fold_steps(
-    store: Store, name: str, steps: Sequence[Step], fold_one: FoldOne, seconds: float
+    store: Store, name: str, steps: Sequence[Step], fold_one: Fold, seconds: float
 ) -> list[int]:
     """Fold events for a store in slices of that length; return the sizes of these."""
     waiting = [
@@ -201,7 +197,7 @@ async def fold_steps(
         await each
     sizes, more = [], True
     while more:
-        report = await store.inbox.fold(fold_one, seconds)
+        report = await fold_with(store, fold_one, seconds)
         sizes.append(report.folded)
         more = report.more
     return sizes

@@ -13,13 +13,9 @@ from msgspec.structs import replace
 from backhaul.core.resources import Level, StockChange, StockMove
 from backhaul.store.inbox import Folded
 from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import (
-    in_fold,
-    rows_of,
-    show_order,
-    show_product,
-)
-from backhaul.store.testing.scenes import folded_bodies, webhook
+from backhaul.store.testing.mirror_scenes import show_order, show_product
+from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.transactions import fold_all_with, in_fold, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +72,7 @@ async def add_all(store: Store, name: str, reports: Sequence[Report]) -> None:
 
     for _ in reports:
         await store.inbox.append(webhook("{}", name))
-    await folded_bodies(store, fold)
+    await fold_all_with(store, fold)
 
 
 def ledger(store: Store, name: str = "main") -> list[tuple[Any, ...]]:

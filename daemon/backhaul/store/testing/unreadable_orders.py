@@ -11,6 +11,7 @@ from backhaul.store.testing.command_scenes import at, claimed_ids, plan
 from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import NOON, show_order
 from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.transactions import fold_with, reprocess_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -35,7 +36,7 @@ async def unreadable(
         return Folded("quarantined", event.topic, None, "order", id_, reason)
 
     event = await store.inbox.append(webhook("{", name))
-    await store.inbox.fold(fold, 1.0)
+    await fold_with(store, fold)
     return event
 
 
@@ -49,7 +50,7 @@ async def release(
         return Folded("folded", event.topic, None, "order", id_)
 
     await store.inbox.append(webhook("{}", name))
-    await store.inbox.fold(fold, 1.0)
+    await fold_with(store, fold)
 
 
 async def listed(store: Store) -> list[UnreadableOrder]:
@@ -114,7 +115,7 @@ class UnreadableOrdersConformance(FamilyTests):
             return Folded("folded", event.topic)
 
         selection = Selection(ids=(event,))
-        await store.reprocessing.reprocess(fold, selection, 0, 1.0, confirming=False)
+        await reprocess_with(store, fold, selection)
         assert await claimed_ids(store) == [command]
         assert await listed(store) == []
 
@@ -130,7 +131,7 @@ class UnreadableOrdersConformance(FamilyTests):
 
         for body in ("{", "{}"):
             await store.inbox.append(webhook(body))
-        await store.inbox.fold(fold, 1.0)
+        await fold_with(store, fold)
         assert await claimed_ids(store) == [command]
 
     async def test_the_newest_of_several_events_counts(self, store: Store) -> None:
