@@ -114,7 +114,7 @@ BUGS = (
         '    text = "".join(f"{len(part)}:{part}" for part in parts)\n',
         '    text = "".join(f"{len(part)}:{part}" for part in parts)\n'
         '    text += __import__("secrets").token_hex()\n',
-        "tests/store/test_records.py"
+        "tests/connect/test_records.py"
         "::test_one_cause_is_one_command_even_if_its_record_is_forgotten",
     ),
     Bug(

@@ -12,7 +12,8 @@ from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import new
-from scenes.databases import count, rows, started_store, take
+from scenes.databases import started_store, take
+from scenes.stored import count, rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -60,12 +61,11 @@ def said(outcomes: Sequence[RecordOutcome]) -> list[tuple[str, str]]:
 
 
 def commands(store: SqliteStore) -> list[dict[str, Any]]:
-    query = "SELECT payload FROM commands ORDER BY seq"
-    return [json.loads(row[0]) for row in rows(store.path, query)]
+    return [json.loads(text) for text in values_of(store.path, "commands", "payload")]
 
 
 def quarantined(store: SqliteStore) -> list[tuple[Any, ...]]:
-    return rows(store.path, "SELECT key, raw, reason, locator FROM quarantine")
+    return rows_of(store.path, "quarantine", "key", "raw", "reason", "locator")
 
 
 def shipped(key: str = "BD1", order: str = "1001", **members: Any) -> NewRecord:
@@ -83,8 +83,8 @@ async def test_one_cause_is_one_command_even_if_its_record_is_forgotten(
     async with started_store(tmp_path / "restored.db") as restored:
         await know(restored, payloads.order())
         await accept(restored, matcher, shipped())
-        (one,) = rows(store.path, "SELECT id FROM commands")
-        assert rows(restored.path, "SELECT id FROM commands") == [one]
+        (one,) = values_of(store.path, "commands", "id")
+        assert values_of(restored.path, "commands", "id") == [one]
 
 
 async def test_unknown_order_is_waited_for(
@@ -257,7 +257,7 @@ async def test_adjustment_finds_its_variant(
     assert commands(store) == [
         {"variant_id": "var_1", "delta": -2, "reason": "DAMAGED"}
     ]
-    assert rows(store.path, "SELECT lane FROM commands") == [("product:prod_1",)]
+    assert values_of(store.path, "commands", "lane") == ["product:prod_1"]
 
 
 async def test_sku_of_two_variants_is_set_aside_naming_them(
