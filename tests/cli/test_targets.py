@@ -22,7 +22,7 @@ from scenes.clock import VirtualClock
 from scenes.daemon import in_process
 from scenes.databases import started_store, take
 from scenes.mirror_files import lone_office
-from scenes.stored import rows_of, value_of
+from scenes.stored import rows_of, stock_targets, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,8 +166,8 @@ def test_a_count_on_hold_is_shown_listed_and_released(held: Office) -> None:
     assert said(held, *RELEASE, "--yes") == "released 1 stock count"
     assert "counts of main" not in said(held, "status")
     assert said(held, *RELEASE, "--yes") == "no stock count is on hold"
-    query = "SELECT action, detail FROM audit"
-    assert rows(held.database, query) == [("stock release", "no newer count")]
+    audit = rows_of(held.database, "audit", "action", "detail")
+    assert audit == [("stock release", "no newer count")]
 
 
 def test_a_release_needs_a_choice_a_reason_and_a_confirmation(held: Office) -> None:
@@ -181,11 +181,11 @@ def test_a_release_needs_a_choice_a_reason_and_a_confirmation(held: Office) -> N
         done = in_process("stock", "release", *options, config=held.config)
         assert done.code == 2
         assert words in " ".join(done.err.replace("│", " ").split())
-    assert rows(held.database, "SELECT state FROM stock_targets") == [("held",)]
+    assert [each.state for each in stock_targets(held.database)] == ["held"]
 
 
 def test_a_filter_that_matches_no_count_releases_none(held: Office) -> None:
     for option in (("--sku", "SKU-2"), ("--connection", "courier")):
         more = (*option, "--reason", "why", "--yes")
         assert said(held, "stock", "release", *more) == "no stock count is on hold"
-    assert rows(held.database, "SELECT state FROM stock_targets") == [("held",)]
+    assert [each.state for each in stock_targets(held.database)] == ["held"]

@@ -128,7 +128,7 @@ async def test_counts_on_hold_are_listed_and_released_together(office: Office) -
     assert (await browser.post("/targets/release", **form)).status == 303
     assert "Stock counts of main released: 1." in await browser.read("/targets")
     assert "on hold" not in await browser.read("/targets")
-    assert audit(office) == [("otto", "stock release", "no newer count")]
+    assert office.audit() == [("otto", "stock release", "no newer count")]
 
 
 async def test_a_viewer_sees_counts_on_hold_and_cannot_release_them(

@@ -85,10 +85,6 @@ ALLOWED = {
 }
 """Files whose SQL is not of Backhaul's tables, or is there for other tests."""
 
-NOT_YET = {
-}
-"""Files whose SQL is still to go. This list only gets shorter."""
-
 
 def may_hold_sql(folder: str) -> bool:
     """Return whether a folder's tests are about an engine: ours, or the reference's."""
@@ -105,13 +101,8 @@ def test_only_tests_of_the_store_hold_sql() -> None:
         for path in python_files("tests")
         if not may_hold_sql(path.parts[1]) and (hits := sql_of(read(path)))
     }
-    listed = NOT_YET | ALLOWED.keys()
-    assert [hits for path, hits in found.items() if path not in listed] == []
-    assert sorted(listed - found.keys()) == [], "these hold no SQL any more"
-
-
-def test_no_file_is_listed_twice() -> None:
-    assert NOT_YET & ALLOWED.keys() == set()
+    assert [hits for path, hits in found.items() if path not in ALLOWED] == []
+    assert sorted(ALLOWED.keys() - found.keys()) == [], "these hold no SQL any more"
 
 
 @pytest.mark.parametrize(

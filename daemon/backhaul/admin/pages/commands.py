@@ -94,13 +94,14 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
     payload = command.wanted
     if can_restock_unshipped(command.kind, State(command.state), payload):
         verbs.append(RESTOCK_UNSHIPPED)
+    is_on_hold = command.hold_reason == "restore"
     return context.page(
         page_request,
         "command",
         command=command,
         timeline=_timeline(command),
         verbs=[(PATHS[verb], *DECISIONS[verb]) for verb in verbs],
-        meaning=ON_HOLD if command.hold_reason == "restore" else MEANINGS[State(command.state)],
+        meaning=ON_HOLD if is_on_hold else MEANINGS[State(command.state)],
     )
 
 

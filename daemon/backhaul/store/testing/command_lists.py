@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.lifecycle import Cause
-from backhaul.store.matching import NewCommand
+from backhaul.store.matching import NewTarget
 from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.testing.command_scenes import at, claimed_ids, detail, plan, sent
@@ -52,11 +52,10 @@ async def count(
     """Submit a stock count of a product; return its id."""
     variant = product.replace("prod", "var")
     as_of = f"2026-03-01T11:00:{quantity:02}.000Z"
-    payload = {"variant_id": variant, "quantity": quantity, "as_of": as_of}
     id_ = f"{name}-{product}-{quantity}".encode().hex()[:32].ljust(32, "0")
-    command = NewCommand(id_, "target", product, f"product:{product}", payload)
+    target = NewTarget(id_, product, variant, quantity, as_of)
     record = NewRecord(id_, b"null", "", "", id_)
-    await store.records.accept("erp", name, [record], None, lambda *_: Matched(command))
+    await store.records.accept("erp", name, [record], None, lambda *_: Matched(target))
     return id_
 
 
