@@ -15,12 +15,15 @@ from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.store import database_at
 from backhaul.store.operations import AuditEntry
 from backhaul.store.stock_targets import HeldFilter
-from backhaul_sdk import StockAdjustment, StockLevel
+from backhaul_sdk import Batch, StockAdjustment, StockLevel
+from scenes.back_office import Desk, host_of
 from scenes.reference_shop import Shop, open_shop
 from scenes.stock_counts import ERP, STORE, House, now, working
+from scenes.stored import rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 MOVES = [10, 3, -3]
@@ -215,3 +218,54 @@ def has_steps(at: House, target: str) -> bool:
 
 def on_hold(at: House, target: str) -> bool:
     return at.reason(target).startswith("on hold since the database was restored")
+
+
+class ReportsChanges(Desk):
+    """A source that submits each count once, and all of them when it is asked."""
+
+    def __init__(self, skus: list[str]) -> None:
+        super().__init__(ERP)
+        self.skus = skus
+        self.restarted = 0
+
+    def restart_stock(self, cursor: str | None) -> str | None:
+        self.restarted += 1
+        return "all"
+
+    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+        if cursor == "all":
+            at = now()
+            counts = [
+                StockLevel(key=f"{sku} {at}", sku=sku, quantity=5, as_of=at)
+                for sku in self.skus
+            ]
+            yield Batch(records=counts, cursor="changes")
+
+
+async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
+    tmp_path: Path,
+) -> None:
+    copy = tmp_path / "restored" / "backhaul.db"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path, shop, {ERP: {}}) as at:
+            lamps, older = await lose_two_counts(at, copy)
+        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+            source = ReportsChanges([lamp["variants"][0]["sku"] for lamp in lamps])
+            host = host_of(source, at.store)
+            await host.once()
+            for target in older:
+                await until(partial(on_hold, at, target), "it is held")
+            for _ in range(2):
+                await host.once()
+                at.sender.context.signals.command_changed.emit()
+            for target in older:
+                await at.reaches(target, "superseded")
+            await until(lambda: len(fives(at)) == 2, "the new counts are applied")
+            assert [await at.stock(lamp) for lamp in lamps] == [5, 5]
+            assert source.restarted == 1
+            assert (await at.store.alert_conditions.current([])).held_targets == []
+
+
+def fives(at: House) -> list[Any]:
+    """Return the applied counts of five."""
+    return rows_of(at.path, "stock_targets", "id", quantity=5, state="applied")
