@@ -50,6 +50,7 @@ INSERT = """
 """
 VALUES = {
     "store": "main",
+    "now": NOW,
     "product": "prod_1",
     "variant": "var_1",
     "object": "prod_1",
