@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.ingest.topics import fold_one
+from backhaul.ingest.topics import decode_event
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from scenes.captures import captured
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Decoded, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 LONG = os.environ.get("FAULTS") == "long"
@@ -32,8 +32,8 @@ DAY_SECONDS = 86_400.0
 EFFECTS = ("changes", "stock_ledger", "delivery_digests")
 
 
-def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    return fold_one(event, mirror, store_id=None, currency="INR")
+def fold(event: StoredEvent) -> Decoded:
+    return decode_event(event, store_id=None, currency="INR")
 
 
 async def fold_all(store: SqliteStore) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.ingest.topics import fold_one
+from backhaul.ingest.topics import decode_event
 from scenes import payloads
 from scenes.captures import captured
 from scenes.databases import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Decoded, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.databases import Row
     from scenes.receiver import Served
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 SEEDS = range(60)
 
 
-def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    return fold_one(event, mirror, store_id=captured().store_id, currency="INR")
+def fold(event: StoredEvent) -> Decoded:
+    return decode_event(event, store_id=captured().store_id, currency="INR")
 
 
 async def mirrored(path: Path, bodies: Sequence[bytes]) -> dict[str, list[Row]]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.ingest.fold_worker import Reprocessor
-from backhaul.ingest.topics import fold_one
+from backhaul.ingest.topics import decode_event
 from backhaul.platform.client import StoreFacts
 from backhaul.runtime.signals import SharedSignals
 from backhaul.store.inbox import Selection
+from backhaul.store.testing.scenes import without_decoding
 from scenes import payloads
 from scenes.captures import captured
 from scenes.databases import append, count, dump, fold_all, states, take
@@ -22,7 +23,7 @@ from scenes.stored import documents, rows_of, value_of, values_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.inbox import Arrival, Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Arrival, Decoded, Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 ALL = Selection()
@@ -52,8 +53,8 @@ async def test_folding_everything_again_changes_nothing(
 ) -> None:
     await append(store, [*bodies, *bodies[:9]])
 
-    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-        return fold_one(event, mirror, store_id=None, currency="INR")
+    def fold(event: StoredEvent) -> Decoded:
+        return decode_event(event, store_id=None, currency="INR")
 
     while (await store.inbox.fold(fold, 1.0)).more:
         pass
@@ -80,7 +81,7 @@ async def failing_at_first(store: SqliteStore, *bodies: bytes) -> None:
         raise ZeroDivisionError
 
     await append(store, bodies)
-    await store.inbox.fold(fold, 1.0)
+    await store.inbox.fold(without_decoding(fold), 1.0)
     assert set(states(store.path)) == {"quarantined"}
 
 
@@ -150,9 +151,11 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
         if event.id == 1:
             mirror.add_change("main", "order", "half", "done", 1)
             raise ZeroDivisionError
-        return _fold(event, mirror)
+        return _fold(event).fold(mirror)
 
-    report = await store.reprocessing.reprocess(fold, ALL, 0, 1.0, confirming=False)
+    report = await store.reprocessing.reprocess(
+        without_decoding(fold), ALL, 0, 1.0, confirming=False
+    )
     assert report.last is None
     assert report.states == ("quarantined", "duplicate")
     assert quarantine(store) == [("1", "open")]
@@ -168,8 +171,8 @@ async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
     assert await reprocessor(store).reprocess(ALL) == {"duplicate": 200}
 
 
-def _fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    return fold_one(event, mirror, store_id=STORE_ID, currency="INR")
+def _fold(event: StoredEvent) -> Decoded:
+    return decode_event(event, store_id=STORE_ID, currency="INR")
 
 
 async def test_a_slice_holds_one_body_at_a_time(store: SqliteStore) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core import strict_json
 from backhaul.core.clock import SystemClock
-from backhaul.ingest.topics import fold_one
+from backhaul.ingest.topics import decode_event
 from backhaul.store.sql.mirror.compare_mirrors import MIRROR, table_rows
 from backhaul.store.sqlite.connections import Connection
 from backhaul.store.sqlite.opening import open_store
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.inbox import Arrival, Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Arrival, Decoded, Folded, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 Row = tuple[Any, ...]
@@ -149,9 +149,9 @@ async def started_store(
         await store.stop()
 
 
-def fold_as_demo(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    """Fold for the store that the payloads of tests belong to."""
-    return fold_one(event, mirror, store_id=STORE_ID, currency="INR")
+def fold_as_demo(event: StoredEvent) -> Decoded:
+    """Decode for the store that the payloads of tests belong to."""
+    return decode_event(event, store_id=STORE_ID, currency="INR")
 
 
 async def fold_all(store: SqliteStore) -> list[tuple[int, Folded]]:

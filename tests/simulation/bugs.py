@@ -134,8 +134,8 @@ BUGS = (
     Bug(
         "an echo is forwarded as somebody else's news",
         "daemon/backhaul/store/sql/commands/echoes.py",
-        "    return added.rowcount > 0, instance\n",
-        "    return added.rowcount > 0, None\n",
+        "        return is_first, owner.instance\n",
+        "        return is_first, None\n",
         "tests/push/test_echoes.py::"
         "test_the_first_event_that_shows_the_effect_is_the_echo",
     ),

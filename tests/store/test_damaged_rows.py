@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import Cause, State
-from backhaul.ingest.topics import fold_one
+from backhaul.ingest.topics import decode_event
 from backhaul.store.commands import Attempt, Sendable, Transition
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.inbox import Selection
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Decoded, StoredEvent
     from backhaul.store.matching import Command, MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -47,8 +47,8 @@ def prepare(command: Command, _: MatchReader) -> Sendable:
     return Sendable(command.id.encode(), "mark")
 
 
-def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    return fold_one(event, mirror, store_id=None, currency="INR")
+def fold(event: StoredEvent) -> Decoded:
+    return decode_event(event, store_id=None, currency="INR")
 
 
 def match_nothing(_: WaitingRecord, __: MatchReader) -> Unmatched:
@@ -215,3 +215,37 @@ async def test_a_part_with_a_damaged_id_is_replaced_by_the_next_event(
     later = {**order, "note": "later", "updatedAt": payloads.instant(9)}
     assert await take(store, payloads.envelope("orders/updated", later)) == []
     assert rows(store.path, f"SELECT id FROM {table}") == [(id_,)]  # noqa: S608 - ours
+
+
+async def test_a_damaged_order_stops_no_other_order_of_its_slice(
+    store: SqliteStore,
+) -> None:
+    orders = [payloads.order(f"ord_{n}") for n in (1, 2, 3)]
+    await take(store, *(payloads.envelope("orders/create", one) for one in orders))
+    damage = "UPDATE orders SET seen_at = x'ff' WHERE id = ?"
+    change(store.path, damage, "ord_2")
+    later = {"status": "FULFILLED", "updatedAt": payloads.instant(9)}
+    events = [payloads.envelope("orders/updated", one | later) for one in orders]
+    ((event, problem),) = await take(store, *events)
+    assert (event, problem.state) == (5, "quarantined")
+    found = rows(store.path, "SELECT id, status FROM orders ORDER BY id")
+    assert found == [
+        ("ord_1", "FULFILLED"),
+        ("ord_2", "PENDING"),
+        ("ord_3", "FULFILLED"),
+    ]
+
+
+async def test_a_level_with_a_damaged_id_is_deleted_with_its_variant(
+    store: SqliteStore,
+) -> None:
+    shown = payloads.product(
+        variants=[payloads.variant("var_1", 5), payloads.variant("var_2", 6)]
+    )
+    await take(store, payloads.envelope("products/create", shown))
+    damage = "UPDATE inventory_levels SET variant_id = CAST(x'6cff' AS TEXT)"
+    change(store.path, f"{damage} WHERE variant_id = ?", "var_1")
+    later = {**shown, "title": "New", "updatedAt": payloads.instant(9)}
+    assert await take(store, payloads.envelope("products/update", later)) == []
+    levels = "SELECT variant_id, stock FROM inventory_levels ORDER BY variant_id"
+    assert rows(store.path, levels) == [("var_1", 5), ("var_2", 6)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,12 @@ from backhaul.core.clock import SystemClock
 from backhaul.core.fold import Version
 from backhaul.platform import decoding
 from backhaul.store.sql.mirror.write import MirrorTransaction
+from backhaul.store.sqlite.connections import Connection
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -27,7 +28,7 @@ VERSION = Version(payloads.instant(0), 1, True, payloads.instant(1), b"digest")
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
-    with closing(sqlite3.connect(path, isolation_level=None)) as opened:
+    with closing(Connection(path, isolation_level=None)) as opened:
         yield opened
 
 

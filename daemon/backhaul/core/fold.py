@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Version(Struct, frozen=True):
+class Version(Struct, frozen=True, gc=False):
     """One version of an object, and how it came to be known.
 
     `updated_at` is the platform's time. `seen_at` is ours: when a delivery arrived, or

@@ -18,7 +18,7 @@ from msgspec import Struct
 from backhaul.errors import Unusable
 
 
-class Level(Struct, frozen=True):
+class Level(Struct, frozen=True, gc=False):
     """Stock of one variant, in units."""
 
     product_id: str
@@ -26,7 +26,7 @@ class Level(Struct, frozen=True):
     stock: int
 
 
-class Variant(Struct, frozen=True):
+class Variant(Struct, frozen=True, gc=False):
     """One buyable form of a product."""
 
     id: str
@@ -36,7 +36,7 @@ class Variant(Struct, frozen=True):
     price_minor: int | None
 
 
-class Product(Struct, frozen=True):
+class Product(Struct, frozen=True, gc=False):
     """A catalogue item. `levels` holds the stock its variants were shown with."""
 
     id: str
@@ -51,7 +51,7 @@ class Product(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, gc=False):
     """A line of an order."""
 
     id: str
@@ -64,7 +64,7 @@ class Item(Struct, frozen=True):
     unit_price_minor: int | None
 
 
-class Shipment(Struct, frozen=True):
+class Shipment(Struct, frozen=True, gc=False):
     """A parcel of an order."""
 
     id: str
@@ -73,7 +73,7 @@ class Shipment(Struct, frozen=True):
     shipped_at: str | None
 
 
-class Order(Struct, frozen=True):
+class Order(Struct, frozen=True, gc=False):
     """An order with its lines and parcels."""
 
     id: str
@@ -96,7 +96,7 @@ class Order(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Customer(Struct, frozen=True):
+class Customer(Struct, frozen=True, gc=False):
     """A customer of the store."""
 
     id: str
@@ -108,7 +108,7 @@ class Customer(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Deletion(Struct, frozen=True):
+class Deletion(Struct, frozen=True, gc=False):
     """A product that was removed: leaves a tombstone.
 
     Its title and handle come from the deletion event, if the platform sends them.
@@ -122,7 +122,7 @@ class Deletion(Struct, frozen=True):
     document: bytes = b"{}"
 
 
-class StockMove(Struct, frozen=True):
+class StockMove(Struct, frozen=True, gc=False):
     """One variant's share of a stock change, for the ledger."""
 
     level: Level
@@ -130,7 +130,7 @@ class StockMove(Struct, frozen=True):
     reason: str
 
 
-class StockChange(Struct, frozen=True):
+class StockChange(Struct, frozen=True, gc=False):
     """A stock change of one product: one `adjustment_id`, one move per variant."""
 
     adjustment_id: str | None

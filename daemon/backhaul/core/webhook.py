@@ -56,7 +56,7 @@ TOPICS = (
 """The nine topics of the specification."""
 
 
-class Envelope(Struct, frozen=True):
+class Envelope(Struct, frozen=True, gc=False):
     """A parsed delivery. `sequence` is 0 if the platform gives none."""
 
     topic: str
@@ -65,6 +65,17 @@ class Envelope(Struct, frozen=True):
     sequence: int
     created_at: str | None
     data: dict[str, Any]
+
+    def without_data(self) -> Envelope:
+        """Return the envelope alone."""
+        return Envelope(
+            self.topic,
+            self.event_id,
+            self.store_id,
+            self.sequence,
+            self.created_at,
+            {},
+        )
 
 
 def topic_of(value: object) -> str:

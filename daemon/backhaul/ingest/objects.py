@@ -6,7 +6,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from msgspec import json
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from backhaul.core import status_rank
@@ -20,15 +20,16 @@ from backhaul.core.fold import (
 from backhaul.core.identity import cancellation
 from backhaul.core.resources import Deletion
 from backhaul.platform import decoding
-from backhaul.store.inbox import CONFIRMING, Folded
+from backhaul.store.inbox import CONFIRMING, Concerned, Decoded, Folded, StoredEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from backhaul.core.resources import Order
+    from backhaul.core.resources import Customer, Order, StockChange
     from backhaul.core.webhook import Envelope
     from backhaul.errors import Unreadable
-    from backhaul.store.inbox import MirrorWriter, StoredEvent
+    from backhaul.platform.decoding import Data
+    from backhaul.store.inbox import MirrorWriter
 
 
 STAMPS = frozenset({"updatedAt", "version"})
@@ -83,22 +84,48 @@ UNRESOLVED_SECONDS = 5.0
 """Delay before an object is fetched again whose refetch left a conflict."""
 
 
+class Source(Struct, frozen=True, gc=False):
+    """An event, its envelope, and how its store writes amounts and parcels.
+
+    The envelope has no `data`: a slice holds many events, so that each is decoded and
+    its document freed before the next. A webhook has a `digest`.
+    """
+
+    event: StoredEvent
+    envelope: Envelope
+    digest: bytes | None
+    currency: str
+    tracking: decoding.Tracking = decoding.TRACKING
+
+    def concerned(
+        self,
+        kind: str = "",
+        object_id: str = "",
+        variants: tuple[str, ...] = (),
+        effects: tuple[str, ...] = (),
+        change: StockChange | None = None,
+    ) -> Concerned:
+        """Return the rows that an event about an object reads."""
+        event = self.event
+        return Concerned(
+            event.id,
+            event.store,
+            self.digest,
+            kind,
+            object_id,
+            variants,
+            effects,
+            change,
+        )
+
+
 class Fold:
     """The application of one event to the mirror."""
 
-    def __init__(
-        self,
-        event: StoredEvent,
-        envelope: Envelope,
-        mirror: MirrorWriter,
-        currency: str,
-        tracking: decoding.Tracking = decoding.TRACKING,
-    ) -> None:
-        self.event = event
-        self.envelope = envelope
+    def __init__(self, source: Source, mirror: MirrorWriter) -> None:
+        self.event = event = source.event
+        self.envelope = source.envelope
         self.mirror = mirror
-        self.currency = currency
-        self.tracking = tracking
         self.is_read = event.kind == "read"
         self.is_confirming = self.is_read and event.topic.endswith(CONFIRMING)
         self.conflicts: list[str] = []
@@ -202,31 +229,44 @@ def decide(
     return judgement
 
 
-def order(fold: Fold) -> Folded:
-    """Fold an order."""
-    found = decoding.order(fold.envelope.data, fold.tracking, fold.currency)
-    store, mirror = fold.event.store, fold.mirror
+def order(source: Source, data: Data) -> Decoded:
+    """Decode an order."""
+    found = decoding.order(data, source.tracking, source.currency)
+    effects = tuple(_effects(found))
+    concerned = source.concerned("order", found.id, effects=effects)
+    return Decoded(partial(_order, source, found, effects), concerned)
+
+
+def _effects(order: Order) -> list[str]:
+    """Return the effects that an order shows: its parcels and its cancellation."""
+    effects = sorted({parcel.id for parcel in order.shipments})
+    if order.cancelled_at is not None:
+        effects.append(cancellation(order.id, order.cancelled_at))
+    return effects
+
+
+def _order(
+    source: Source, found: Order, effects: Sequence[str], mirror: MirrorWriter
+) -> Folded:
+    fold, store = Fold(source, mirror), source.event.store
     fold.notes = found.notes
     version = fold.version(
         found.updated_at, found.document, status_rank.of_order(found)
     )
     held = mirror.current_version("order", store, found.id)
     put = partial(mirror.put_order, store, found)
-    _record_effects(fold, found)
+    _record_effects(fold, found, effects)
     judgement = decide(fold, ("order", found.id), held, version, put)
     fold.confirm_order(found.id)
     return fold.conclude("order", found.id, judgement)
 
 
-def _record_effects(fold: Fold, order: Order) -> None:
+def _record_effects(fold: Fold, order: Order, effects: Sequence[str]) -> None:
     """Record the command effects that this event shows first, and foreign changes."""
-    store, mirror = fold.event.store, fold.mirror
-    parcels = {parcel.id for parcel in order.shipments}
-    effects = sorted(parcels)
-    if order.cancelled_at is not None:
-        effects.append(cancellation(order.id, order.cancelled_at))
     if not effects:
         return
+    store, mirror = fold.event.store, fold.mirror
+    parcels = {parcel.id for parcel in order.shipments}
     first_seen = set(
         mirror.record_effects(store, f"order:{order.id}", effects, fold.event.id)
     )
@@ -239,10 +279,15 @@ def _record_effects(fold: Fold, order: Order) -> None:
         mirror.mark_shared_change(fold.event.id)
 
 
-def customer(fold: Fold) -> Folded:
-    """Fold a customer."""
-    found = decoding.customer(fold.envelope.data)
-    store, mirror = fold.event.store, fold.mirror
+def customer(source: Source, data: Data) -> Decoded:
+    """Decode a customer."""
+    found = decoding.customer(data)
+    concerned = source.concerned("customer", found.id)
+    return Decoded(partial(_customer, source, found), concerned)
+
+
+def _customer(source: Source, found: Customer, mirror: MirrorWriter) -> Folded:
+    fold, store = Fold(source, mirror), source.event.store
     fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
     held = mirror.current_version("customer", store, found.id)
@@ -251,19 +296,24 @@ def customer(fold: Fold) -> Folded:
     return fold.conclude("customer", found.id, judgement)
 
 
-def deletion(fold: Fold) -> Folded:
-    """Fold the deletion of a product."""
-    return _delete(fold, decoding.deletion(fold.envelope.data))
+def deletion(source: Source, data: Data) -> Decoded:
+    """Decode the deletion of a product."""
+    return _deleted(source, decoding.deletion(data))
 
 
-def product_gone(fold: Fold) -> Folded:
-    """Fold a fetch that found no product of this id."""
-    object_id = decoding.gone(fold.envelope.data)
-    return _delete(fold, Deletion(object_id, fold.event.received_at))
+def product_gone(source: Source, data: Data) -> Decoded:
+    """Decode a fetch that found no product of this id."""
+    object_id = decoding.gone(data)
+    return _deleted(source, Deletion(object_id, source.event.received_at))
 
 
-def _delete(fold: Fold, found: Deletion) -> Folded:
-    store, mirror = fold.event.store, fold.mirror
+def _deleted(source: Source, found: Deletion) -> Decoded:
+    concerned = source.concerned("product", found.id)
+    return Decoded(partial(_delete, source, found), concerned)
+
+
+def _delete(source: Source, found: Deletion, mirror: MirrorWriter) -> Folded:
+    fold, store = Fold(source, mirror), source.event.store
     content = b"deleted " + found.id.encode()
     version = fold.version(found.deleted_at, content, status_rank.GONE)
     held = mirror.current_version("product", store, found.id)
@@ -281,10 +331,15 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
     return fold.conclude("product", found.id, judgement)
 
 
-def gone(kind: str, fold: Fold) -> Folded:
-    """Fold a fetch that found no order or customer of this id."""
-    object_id = decoding.gone(fold.envelope.data)
-    store, mirror = fold.event.store, fold.mirror
+def gone(kind: str, source: Source, data: Data) -> Decoded:
+    """Decode a fetch that found no order or customer of this id."""
+    object_id = decoding.gone(data)
+    concerned = source.concerned(kind, object_id)
+    return Decoded(partial(_gone, kind, source, object_id), concerned)
+
+
+def _gone(kind: str, source: Source, object_id: str, mirror: MirrorWriter) -> Folded:
+    fold, store = Fold(source, mirror), source.event.store
     content = b"gone " + object_id.encode()
     version = fold.version(fold.event.received_at, content, status_rank.GONE)
     held = mirror.current_version(kind, store, object_id)

@@ -11,24 +11,38 @@ from backhaul.core.fold import Version, VersionComparison
 from backhaul.errors import Unusable
 from backhaul.ingest.objects import Fold, decide
 from backhaul.platform import decoding
+from backhaul.store.inbox import Decoded
 
 if TYPE_CHECKING:
-    from backhaul.core.resources import Level, StockChange, StockMove
-    from backhaul.store.inbox import Folded
+    from collections.abc import Iterable, Sequence
+
+    from backhaul.core.resources import Level, Product, StockChange, StockMove
+    from backhaul.ingest.objects import Source
+    from backhaul.platform.decoding import Data
+    from backhaul.store.inbox import Folded, MirrorWriter
 
 
 UNKNOWN_TIME = "1970-01-01T00:00:00.000Z"
 """The time of a stock level that only a product has shown."""
 
 
-def product(fold: Fold) -> Folded:
-    """Fold a product and the stock of its variants."""
-    found = decoding.product(fold.envelope.data, fold.currency)
-    store, mirror = fold.event.store, fold.mirror
+def product(source: Source, data: Data) -> Decoded:
+    """Decode a product and the stock of its variants."""
+    found = decoding.product(data, source.currency)
+    concerned = source.concerned("product", found.id, _variants(found.levels))
+    return Decoded(partial(_product, source, found), concerned)
+
+
+def _variants(levels: Iterable[Level]) -> tuple[str, ...]:
+    return tuple(level.variant_id for level in levels)
+
+
+def _product(source: Source, found: Product, mirror: MirrorWriter) -> Folded:
+    fold, store = Fold(source, mirror), source.event.store
     fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
     held = mirror.current_version("product", store, found.id)
-    put = partial(mirror.put_product, store, found, fold.currency)
+    put = partial(mirror.put_product, store, found, source.currency)
     judgement = decide(fold, ("product", found.id), held, version, put)
     # A webhook's body was written at `updatedAt`, so its stock counts like a level's
     # own event. The body of a read shows a stock that is newer than `updatedAt`.
@@ -52,17 +66,17 @@ def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
         )
 
 
-def stock_change(fold: Fold) -> Folded:
-    """Apply a stock change to the levels, and add its moves to the ledger."""
-    return _change(fold, decoding.stock_change(fold.envelope.data))
+def stock_change(source: Source, data: Data) -> Decoded:
+    """Decode a stock change, which changes levels and adds moves to the ledger."""
+    return _changed(source, decoding.stock_change(data))
 
 
-def history_row(fold: Fold) -> Folded:
-    """Fold a stock history row that a poll could not read.
+def history_row(source: Source, data: Data) -> Decoded:
+    """Decode a stock history row that a poll could not read.
 
     Nearly always it raises Unusable, with what is wrong with the row.
     """
-    row = decoding.entry(fold.envelope.data)
+    row = decoding.entry(data)
     if row.stock_after is None or row.adjustment is None:
         raise Unusable("stockAfter or adjustment is missing or null")
     move = {
@@ -78,15 +92,31 @@ def history_row(fold: Fold) -> Folded:
         "updatedAt": row.created_at,
         "levels": [move],
     }
-    return _change(fold, decoding.stock_change(change))
+    return _changed(source, decoding.stock_change(change))
 
 
-def _change(fold: Fold, change: StockChange) -> Folded:
+def _changed(source: Source, change: StockChange) -> Decoded:
+    variants = _variants(move.level for move in change.moves)
+    effects = _effects(change)
+    concerned = source.concerned("level", change.product_id, variants, effects, change)
+    return Decoded(partial(_change, source, change, effects), concerned)
+
+
+def _effects(change: StockChange) -> tuple[str, ...]:
+    """Return the effect that a stock change shows, if a command can be its cause."""
+    if not change.adjustment_id or change.order_id:
+        return ()
+    return (change.adjustment_id,)
+
+
+def _change(
+    source: Source, change: StockChange, effects: Sequence[str], mirror: MirrorWriter
+) -> Folded:
+    fold = Fold(source, mirror)
     event_id = fold.envelope.event_id or ""
     is_new = fold.mirror.add_moves(fold.event.store, change, event_id)
-    if change.adjustment_id and not change.order_id:
+    if effects:
         lane = f"product:{change.product_id}"
-        effects = [change.adjustment_id]
         first_seen = fold.mirror.record_effects(
             fold.event.store, lane, effects, fold.event.id
         )
@@ -114,20 +144,34 @@ def _shows_more(fold: Fold, move: StockMove, updated_at: str) -> bool:
     return held.digest not in [version.digest for version in explained]
 
 
-def level_read(fold: Fold) -> Folded:
-    """Fold a level that Backhaul read."""
-    level, updated_at = decoding.level(fold.envelope.data)
+def level_read(source: Source, data: Data) -> Decoded:
+    """Decode a level that Backhaul read."""
+    level, updated_at = decoding.level(data)
+    concerned = source.concerned("level", level.product_id, (level.variant_id,))
+    return Decoded(partial(_level_read, source, level, updated_at), concerned)
+
+
+def _level_read(
+    source: Source, level: Level, updated_at: str, mirror: MirrorWriter
+) -> Folded:
+    fold = Fold(source, mirror)
     judgement = _level(fold, level, updated_at)
     return fold.conclude("level", level.product_id, judgement)
 
 
-def levels_shown(fold: Fold) -> Folded:
-    """Fold the stock of a product that was fetched because its levels conflict.
+def levels_shown(source: Source, data: Data) -> Decoded:
+    """Decode the stock of a product that was fetched because its levels conflict.
 
     This happens if the platform lists no levels. The product does not say when its
     stock changed, so the known time is kept.
     """
-    found = decoding.product(fold.envelope.data, fold.currency)
+    found = decoding.product(data, source.currency)
+    concerned = source.concerned("level", found.id, _variants(found.levels))
+    return Decoded(partial(_levels_shown, source, found), concerned)
+
+
+def _levels_shown(source: Source, found: Product, mirror: MirrorWriter) -> Folded:
+    fold = Fold(source, mirror)
     judgements: set[VersionComparison] = set()
     for level in found.levels:
         held = fold.mirror.current_level_version(fold.event.store, level.variant_id)

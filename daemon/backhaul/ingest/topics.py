@@ -11,18 +11,18 @@ from backhaul.core.identity import is_intact
 from backhaul.core.webhook import Envelope, open_envelope, topic_of
 from backhaul.errors import Unreadable, Unusable
 from backhaul.ingest import objects, stock
-from backhaul.ingest.objects import Fold
+from backhaul.ingest.objects import Fold, Source
 from backhaul.platform.client import StoreFacts
-from backhaul.platform.decoding import TRACKING
+from backhaul.platform.decoding import TRACKING, Data
 from backhaul.platform.fields import identity
 from backhaul.platform.personal_data import without_erased_customer
-from backhaul.store.inbox import Folded
+from backhaul.store.inbox import Decoded, Folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.platform.decoding import Tracking
-    from backhaul.store.inbox import FoldOne, MirrorWriter, StoredEvent
+    from backhaul.store.inbox import Concerned, FoldOne, MirrorWriter, StoredEvent
 
 
 Object: TypeAlias = tuple[str, str]
@@ -67,7 +67,7 @@ def _shown(data: Mapping[str, Any]) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-Handler: TypeAlias = Callable[[Fold], Folded]
+Handler: TypeAlias = Callable[[Source, Data], Decoded]
 
 TOPICS: Mapping[str, Handler] = {
     "orders/create": objects.order,
@@ -102,6 +102,8 @@ READS: Mapping[str, Handler] = {
 """The topics of Backhaul's own reads; a webhook never has one of these."""
 
 
+_ZERO = rb"\u0000"
+"""How JSON writes a zero byte."""
 TEST_TOPIC = "webhooks/test"
 """The topic of a test delivery that somebody requested at the platform."""
 DAMAGED = (
@@ -110,56 +112,104 @@ DAMAGED = (
 )
 
 
-def fold_one(
+def decode_event(
     event: StoredEvent,
-    mirror: MirrorWriter,
     *,
     store_id: str | None,
     currency: str,
     tracking: Tracking = TRACKING,
-) -> Folded:
-    """Fold one event. `store_id` is the platform's id of the store, if known."""
+) -> Decoded:
+    """Decode an event. `store_id` is the platform's id of the store, if known."""
     try:
         if not is_intact(event.digest, (event.body,)):
             raise Unusable(DAMAGED)
         envelope = open_envelope(event.body, event.topic)
-        envelope = without_erased_customer(event, envelope, mirror)
     except Unusable as error:
-        return Folded("quarantined", topic_of(event.topic), detail=str(error))
-    fold = Fold(event, envelope, mirror, currency, tracking)
+        return _result(Folded("quarantined", topic_of(event.topic), detail=str(error)))
+    digest = _digest(event) if event.kind == "delivery" else None
+    source = Source(event, envelope.without_data(), digest, currency, tracking)
+    decoded = _decoded(source, envelope.data, store_id)
+    return Decoded(partial(_fold, source, decoded, store_id), decoded.concerned)
+
+
+def _result(folded: Folded) -> Decoded:
+    """Return an event whose result does not depend on the mirror."""
+    return Decoded(lambda _: folded)
+
+
+def _fold(
+    source: Source, decoded: Decoded, store_id: str | None, mirror: MirrorWriter
+) -> Folded:
+    """Fold a decoded event, without its customer if that customer was erased."""
+    topic, event_id = source.envelope.topic, source.envelope.event_id
+    if mirror.has_erased_customers():
+        data = _redacted(source.event, mirror)
+        decoded = decoded if data is None else _decoded(source, data, store_id)
     try:
-        return _folded(fold, store_id)
+        if decoded.concerned and not _is_new(source, mirror):
+            return Folded("duplicate", topic, event_id)
+        return decoded.fold(mirror)
     except Unreadable as error:
-        return fold.quarantine(error)
+        return Fold(source, mirror).quarantine(error)
     except Unusable as error:
-        return Folded(
-            "quarantined", envelope.topic, envelope.event_id, detail=str(error)
-        )
+        return Folded("quarantined", topic, event_id, detail=str(error))
 
 
-def _folded(fold: Fold, store_id: str | None) -> Folded:
-    """Fold a decoded event by the handler of its topic. Raises Unusable."""
-    event, envelope = fold.event, fold.envelope
+def _is_new(source: Source, mirror: MirrorWriter) -> bool:
+    """Return whether no other webhook had the same body; each read is new."""
+    digest = source.digest
+    return digest is None or mirror.is_new_delivery(digest, source.event.id)
+
+
+def _redacted(event: StoredEvent, mirror: MirrorWriter) -> dict[str, Any] | None:
+    """Return the object without its erased customer, None if it has none."""
+    envelope = open_envelope(event.body, event.topic)
+    redacted = without_erased_customer(event, envelope, mirror)
+    return None if redacted is envelope else redacted.data
+
+
+def _decoded(source: Source, data: dict[str, Any], store_id: str | None) -> Decoded:
+    """Decode an object by the handler of its topic. The fold may raise Unusable."""
+    event, envelope = source.event, source.envelope
     if store_id and envelope.store_id and envelope.store_id != store_id:
         detail = f"belongs to another store {envelope.store_id}"
-        return _unhandled(envelope, detail, envelope.store_id)
+        return _result(_unhandled(envelope, detail, envelope.store_id))
     handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)
     if handler is None:
-        return _without_handler(fold)
-    if event.kind == "delivery" and not fold.mirror.is_new_delivery(
-        _digest(event), event.id
-    ):
-        return Folded("duplicate", envelope.topic, envelope.event_id)
-    return handler(fold)
+        named = object_named(envelope.topic, data)
+        return Decoded(partial(_without_handler, source, named))
+    try:
+        decoded = handler(source, data)
+        if decoded.concerned and _ZERO in event.body:
+            _require_keys(decoded.concerned)
+    except Unusable as error:
+        return Decoded(partial(_raise, error), source.concerned())
+    return decoded
 
 
-def _without_handler(fold: Fold) -> Folded:
+def _require_keys(concerned: Concerned) -> None:
+    """Refuse ids that no statement finds: a database ends a text at a zero byte."""
+    ids = [concerned.object_id, *concerned.variants, *concerned.effects]
+    if concerned.change is not None:
+        ids.append(concerned.change.adjustment_id or "")
+    for id_ in ids:
+        if "\0" in id_:
+            raise Unusable(f"the id {id_!r:.60} holds a zero byte")
+
+
+def _raise(error: Unusable, _: MirrorWriter) -> Folded:
+    raise error
+
+
+def _without_handler(
+    source: Source, named: Object | None, mirror: MirrorWriter
+) -> Folded:
     """Fetch the object that an event of an unknown topic is about."""
+    fold = Fold(source, mirror)
     topic, event_id = fold.envelope.topic, fold.envelope.event_id
     if topic == TEST_TOPIC:
         return Folded("folded", topic, event_id, detail="a test delivery")
     detail = f"unknown topic {topic!r}" if topic else "no topic"
-    named = object_named(topic, fold.envelope.data)
     if fold.is_read or named is None:
         return _unhandled(fold.envelope, detail)
     fold.enqueue_refetch(*named, f"event {fold.event.id} has {detail}")
@@ -189,16 +239,15 @@ _NOTHING = StoreFacts()
 
 
 def fold_for(facts: Mapping[str, StoreFacts]) -> FoldOne:
-    """Return a function that folds one event; `facts` may grow while it is used."""
+    """Return a function that decodes an event; `facts` may grow while it is used."""
 
-    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    def decode(event: StoredEvent) -> Decoded:
         known = facts.get(event.store, _NOTHING)
-        return fold_one(
+        return decode_event(
             event,
-            mirror,
             store_id=known.store_id or None,
             currency=known.currency,
             tracking=known.tracking,
         )
 
-    return fold
+    return decode

@@ -36,7 +36,7 @@ class Arrival(NamedTuple):
     body: bytes
 
 
-class StoredEvent(Struct, frozen=True):
+class StoredEvent(Struct, frozen=True, gc=False):
     """A row of the inbox."""
 
     id: int
@@ -49,7 +49,7 @@ class StoredEvent(Struct, frozen=True):
     """Of the body as it arrived."""
 
 
-class Folded(Struct, frozen=True):
+class Folded(Struct, frozen=True, gc=False):
     """What became of an event.
 
     `state` is a word of EventState. `foreign_store` is the platform's id of the store
@@ -218,7 +218,35 @@ class MirrorWriter(Protocol):
         ...
 
 
-FoldOne: TypeAlias = "Callable[[StoredEvent, MirrorWriter], Folded]"
+class Concerned(Struct, frozen=True, gc=False):
+    """The rows that the fold of an event reads, as far as its body names them.
+
+    A slice reads these rows for all its events at once. A row that is not named here is
+    read when it is needed.
+
+    `object_id` of a `level` is its product's id. `effects` belong to the ordering key
+    of the object. A webhook has a `digest`, which identifies the delivery.
+    """
+
+    event: int
+    store: str
+    digest: bytes | None
+    kind: str = ""
+    object_id: str = ""
+    variants: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    change: StockChange | None = None
+
+
+class Decoded(Struct, frozen=True, gc=False):
+    """A decoded event: what folds it, and the rows that the fold reads."""
+
+    fold: Callable[[MirrorWriter], Folded]
+    concerned: Concerned | None = None
+
+
+FoldOne: TypeAlias = "Callable[[StoredEvent], Decoded]"
+"""Decodes an event without the mirror, so that the rows of many events can be read."""
 
 
 class Inbox(Protocol):

@@ -13,7 +13,7 @@ from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Check, Transition
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
-from backhaul.store.inbox import Arrival, Folded
+from backhaul.store.inbox import Arrival, Decoded, Folded
 from backhaul.store.operations import (
     Alert,
     AuditEntry,
@@ -326,4 +326,4 @@ async def receive_foreign(store: Store, clock: MovableClock, other: str) -> None
     """Receive a webhook of another store."""
     await store.inbox.append(Arrival("main", "delivery", "", at(clock), b"{}", b"{}"))
     folded = Folded("unhandled", "orders/create", foreign_store=other)
-    await store.inbox.fold(lambda *_: folded, 1.0)
+    await store.inbox.fold(lambda _: Decoded(lambda _: folded), 1.0)

@@ -31,6 +31,7 @@ from backhaul.store.testing.mirror_scenes import (
     version,
 )
 from backhaul.store.testing.stock_targets import count
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -80,7 +81,7 @@ async def fold_unhandled(
     """Append an event, and fold it as one of an unknown topic."""
     await receive(store, clock)
     folded = Folded("unhandled", topic, detail=detail)
-    await store.inbox.fold(lambda *_: folded, 1.0)
+    await fold_with(store, lambda *_: folded)
 
 
 async def hold(store: Store, order_id: str, name: str = "main") -> int:
@@ -181,7 +182,7 @@ class FiguresConformance(FamilyTests):
         self, store: Store, clock: MovableClock
     ) -> None:
         await receive(store, clock)
-        await store.inbox.fold(lambda *_: Folded("folded", ""), 1.0)
+        await fold_with(store, lambda *_: Folded("folded", ""))
         clock.advance(60)
         await receive(store, clock)
         oldest = at(clock)

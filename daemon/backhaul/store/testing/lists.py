@@ -23,6 +23,7 @@ from backhaul.store.testing.mirror_scenes import (
     show_product,
 )
 from backhaul.store.testing.stock_targets import count
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -57,7 +58,7 @@ async def receive(
     )
     kind, id_ = about or (None, None)
     folded = Folded(state, topic, "evt_1", kind, id_, "why")
-    await store.inbox.fold(lambda *_: folded, 1.0)
+    await fold_with(store, lambda *_: folded)
     return event
 
 

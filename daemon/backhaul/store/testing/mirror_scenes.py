@@ -20,6 +20,7 @@ from backhaul.core.resources import (
     Variant,
 )
 from backhaul.store.inbox import Arrival, Folded
+from backhaul.store.testing.scenes import without_decoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ async def show(
         write(mirror, stored.id)
         return Folded("folded", stored.topic, None, kind, object_id)
 
-    await store.inbox.fold(fold, 1.0)
+    await store.inbox.fold(without_decoding(fold), 1.0)
     return event
 
 

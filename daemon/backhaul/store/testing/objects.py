@@ -25,6 +25,7 @@ from backhaul.store.testing.mirror_scenes import (
     show_order,
     version,
 )
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -300,7 +301,7 @@ class ObjectsConformance(FamilyTests):
             Arrival("main", "delivery", "orders/updated", NOON, b"{}", body)
         )
         folded = Folded(state, "orders/updated", None, "order", "ord_9", "why")
-        await store.inbox.fold(lambda *_: folded, 1.0)
+        await fold_with(store, lambda *_: folded)
         for name in ("1009", "#1009", "ord_9"):
             (found,) = await find(store, "order", name)
             assert (found.id, found.store, found.name) == ("ord_9", "main", "#1009")

@@ -10,6 +10,7 @@ from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.operations import JobRun, Trigger
 from backhaul.store.testing.command_scenes import at
 from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.scenes import without_decoding
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -32,7 +33,7 @@ async def arrive(store: Store, clock: MovableClock, age: float, state: str = "")
         return Folded(state, stored.topic, None, "order", "ord_1", "why")
 
     if state:
-        await store.inbox.fold(fold, 1.0)
+        await store.inbox.fold(without_decoding(fold), 1.0)
     return event
 
 

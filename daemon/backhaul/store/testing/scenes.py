@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
 from backhaul.core.clock import Clock, to_text
 from backhaul.store import Store
-from backhaul.store.inbox import Arrival, Folded
+from backhaul.store.inbox import Arrival, Decoded, Folded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,23 +90,26 @@ def webhook(
     return Arrival(store, "delivery", topic, at, b"{}", body.encode())
 
 
+def without_decoding(fold: Callable[[StoredEvent, MirrorWriter], Folded]) -> FoldOne:
+    """Return a fold of events that need not be decoded before."""
+    return lambda event: Decoded(partial(fold, event))
+
+
 def fold_to_body(event: StoredEvent, mirror: MirrorWriter) -> Folded:
     """Fold an event to the state that its body names."""
     return Folded(event.body.decode(), event.topic)
 
 
-async def folded_bodies(
-    store: Store, fold_one: FoldOne = fold_to_body, most_slices: int = 100
-) -> list[str]:
+async def folded_bodies(store: Store, most_slices: int = 100) -> list[str]:
     """Fold what waits; return the bodies in the order in which they were folded."""
     bodies: list[str] = []
 
     def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
         bodies.append(event.body.decode())
-        return fold_one(event, mirror)
+        return fold_to_body(event, mirror)
 
     for _ in range(most_slices):
-        report = await store.inbox.fold(fold, SLICE_SECONDS)
+        report = await store.inbox.fold(without_decoding(fold), SLICE_SECONDS)
         if not report.more:
             return bodies
     pytest.fail(f"{most_slices} slices did not fold everything")

@@ -15,6 +15,7 @@ from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.read_models import IndexProgress, SearchText
 from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import NOON, order, show, version
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -208,7 +209,7 @@ class SearchConformance(FamilyTests):
             Arrival("main", "delivery", "orders/updated", NOON, b"{}", body)
         )
         folded = Folded(state, "orders/updated", None, "order", "ord_9", "why")
-        await store.inbox.fold(lambda *_: folded, 1.0)
+        await fold_with(store, lambda *_: folded)
         for text in ("1009", "#1009", "ord_9"):
             (hit,) = await search(store, text)
             assert (hit.kind, hit.id, hit.title) == ("order", "ord_9", "#1009")

@@ -24,6 +24,7 @@ from backhaul.store.testing.mirror_scenes import (
     show_product,
     version,
 )
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ async def receive(store: Store, body: bytes) -> int:
     event = await store.inbox.append(
         Arrival("main", "delivery", "orders/updated", NOON, b"{}", body)
     )
-    await store.inbox.fold(lambda stored, _: Folded("folded", stored.topic), 1.0)
+    await fold_with(store, lambda stored, _: Folded("folded", stored.topic))
     return event
 
 

@@ -34,6 +34,7 @@ from backhaul.store.testing.mirror_scenes import (
     show_order,
     version,
 )
+from backhaul.store.testing.transactions import fold_with
 
 if TYPE_CHECKING:
     from typing import Any
@@ -85,7 +86,7 @@ async def receive(
         Arrival(name, kind, "orders/updated", at(clock), b"{}", b"body")
     )
     folded = Folded(state, "orders/updated", None, "order", "ord_1", detail)
-    await store.inbox.fold(lambda *_: folded, 1.0)
+    await fold_with(store, lambda *_: folded)
     return event
 
 
@@ -259,7 +260,7 @@ class TimelineConformance(FamilyTests):
 
         arrival = Arrival("main", "delivery", "", at(clock), b"{}", b"body")
         await store.inbox.append(arrival)
-        await store.inbox.fold(erase, 1.0)
+        await fold_with(store, erase)
         _, second, third = await timeline(store, "order", "ord_1")
         assert (second.what, second.body) == (f"event {pruned}", b"")
         assert second.detail == "body pruned on 2026-03-01"

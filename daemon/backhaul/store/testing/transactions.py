@@ -18,6 +18,7 @@ from backhaul.store import database_at
 from backhaul.store.inbox import Arrival, Folded, Selection
 from backhaul.store.records import Known, NewRecord
 from backhaul.store.testing.mirror_scenes import NOON
+from backhaul.store.testing.scenes import without_decoding
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -41,7 +42,7 @@ async def fold_with(
     store: Store, fold: Fold, slice_seconds: float = SLICE_SECONDS
 ) -> FoldReport:
     """Fold one slice of the events that wait."""
-    return await store.inbox.fold(fold, slice_seconds)
+    return await store.inbox.fold(without_decoding(fold), slice_seconds)
 
 
 async def fold_all_with(store: Store, fold: Fold) -> None:
@@ -63,7 +64,11 @@ async def reprocess_with(
 ) -> ReprocessReport:
     """Fold one slice of selected events again."""
     return await store.reprocessing.reprocess(
-        fold, selection or Selection(), after, slice_seconds, confirming=confirming
+        without_decoding(fold),
+        selection or Selection(),
+        after,
+        slice_seconds,
+        confirming=confirming,
     )
 
 

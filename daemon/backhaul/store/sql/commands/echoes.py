@@ -7,28 +7,32 @@ ordering key are kept until its response, or a check, names the effect.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backhaul.store.sql.dialect import elements
+from backhaul.store.sql.mirror.rows import part_of_key, read_by_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from backhaul.store.matching import Command
     from backhaul.store.sql.family import Connection
+    from backhaul.store.sql.mirror.rows import Key
 
-_OWNER = """
-    SELECT id, instance FROM commands WHERE store = :store AND effect_id = :effect
-"""
-_IN_FLIGHT = """
-    SELECT 1 FROM commands WHERE store = :store AND lane = :lane
-      AND state IN ('sending', 'uncertain')
-"""
+_EFFECTS = f"""
+    SELECT {part_of_key(0)}, {part_of_key(1)}, {part_of_key(2)}, c.id, c.instance,
+           EXISTS (SELECT 1 FROM commands o
+                   WHERE o.store = {part_of_key(0)} AND o.lane = {part_of_key(1)}
+                     AND o.state IN ('sending', 'uncertain')),
+           EXISTS (SELECT 1 FROM echoes h
+                   WHERE h.store = {part_of_key(0)} AND h.effect = {part_of_key(2)})
+    FROM {elements(":keys", "$")} e LEFT JOIN commands c
+      ON c.store = {part_of_key(0)} AND c.effect_id = {part_of_key(2)}
+"""  # noqa: S608 - constants
 _RECORD = """
-    INSERT INTO echoes (store, effect, lane, event_id, at, command_id)
-    VALUES (:store, :effect, :lane, :event, :at, :command)
+    INSERT INTO echoes (store, effect, lane, event_id, at, command_id, change_id)
+    VALUES (:store, :effect, :lane, :event, :at, :command, :change)
     ON CONFLICT (store, effect) DO NOTHING
-"""
-_LINK_CHANGE = """
-    UPDATE echoes SET change_id = :change WHERE store = :store AND effect = :effect
 """
 _CLAIM = """
     UPDATE echoes SET command_id = :command WHERE store = :store AND effect = :effect
@@ -44,31 +48,73 @@ _DROP_UNCLAIMED = """
 """
 
 
-def record_effect(
-    connection: Connection, store: str, lane: str, effect: str, event: int, now: str
-) -> tuple[bool, str | None]:
-    """Record the first event that shows an effect which is, or may be, our own.
+class Owner(NamedTuple):
+    """Whose effect it may be, and whether an event showed it before.
 
-    Returns whether this is the first, and the connection behind the command if known.
+    `command` and `instance` are None while no command is known to have the effect;
+    `is_in_flight` tells that a command of the ordering key may turn out to have it.
     """
-    values = {"store": store, "lane": lane, "effect": effect}
-    owner = connection.execute(_OWNER, values).fetchone()
-    if owner is None and not connection.execute(_IN_FLIGHT, values).fetchone():
-        return False, None
-    command, instance = owner or (None, None)
-    row = {**values, "event": event, "at": now, "command": command}
-    added = connection.execute(_RECORD, row)
-    return added.rowcount > 0, instance
+
+    command: str | None
+    instance: str | None
+    is_in_flight: bool
+    was_shown: bool
 
 
-def link_change(
-    connection: Connection, store: str, effects: Sequence[str], change: int
-) -> None:
-    """Keep which row of the change feed reports these effects."""
-    connection.executemany(
-        _LINK_CHANGE,
-        [{"store": store, "effect": effect, "change": change} for effect in effects],
-    )
+class ShownEffects:
+    """The effects that the events of a slice show; written at `flush`."""
+
+    def __init__(self, connection: Connection, now: str) -> None:
+        self._connection = connection
+        self._now = now
+        self._owners: dict[Key, Owner] = {}
+        self._shown: dict[Key, dict[str, Any]] = {}
+
+    def load(self, keys: Iterable[Key]) -> None:
+        """Read the owners of effects, by store, ordering key and effect."""
+        missing = dict.fromkeys(key for key in keys if key not in self._owners)
+        if not missing:
+            return
+        for row in read_by_keys(self._connection, _EFFECTS, missing):
+            owner = Owner(row[3], row[4], bool(row[5]), bool(row[6]))
+            self._owners[tuple(row[:3])] = owner
+
+    def record(
+        self, store: str, lane: str, effect: str, event: int
+    ) -> tuple[bool, str | None]:
+        """Record the first event that shows an effect which is, or may be, our own.
+
+        Returns whether this is the first, and the connection behind the command if
+        known.
+        """
+        key = store, lane, effect
+        self.load((key,))
+        owner = self._owners[key]
+        if owner.command is None and not owner.is_in_flight:
+            return False, None
+        is_first = not owner.was_shown and (store, effect) not in self._shown
+        if is_first:
+            self._shown[store, effect] = {
+                "store": store,
+                "effect": effect,
+                "lane": lane,
+                "event": event,
+                "at": self._now,
+                "command": owner.command,
+                "change": None,
+            }
+        return is_first, owner.instance
+
+    def link_change(self, store: str, effects: Iterable[str], change: int) -> None:
+        """Keep which row of the change feed reports these effects."""
+        for effect in effects:
+            self._shown[store, effect]["change"] = change
+
+    def flush(self) -> None:
+        """Write the effects that were shown first."""
+        if self._shown:
+            self._connection.executemany(_RECORD, [*self._shown.values()])
+        self._owners, self._shown = {}, {}
 
 
 def claim_effect(connection: Connection, command: Command, effect: str) -> None:

@@ -9,18 +9,23 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import json
+
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.parcels import ShipmentIncident
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import Incident
 from backhaul.store.operations import AuditEntry
-from backhaul.store.sql.dialect import document_of
+from backhaul.store.sql.dialect import document_of, hint
 from backhaul.store.sql.family import Family, write
+from backhaul.store.sql.mirror.rows import KEYS, part_of_key
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.core.resources import Order
     from backhaul.store.commands import Transition
     from backhaul.store.matching import Command
@@ -42,20 +47,22 @@ _NAME = """
     WHERE store = :store AND id = :order
 """
 _ACCEPTED = "SELECT accepted FROM commands WHERE seq = :seq"
-_OWN_CANCEL = """
-    SELECT 1 FROM commands WHERE store = :store AND target = :order
-      AND kind = 'cancel' AND state IN ('sending', 'uncertain', 'applied')
-"""
+_OWN_CANCELS = f"""
+    SELECT c.store, c.target FROM {KEYS} commands c
+      ON c.target = {part_of_key(1)} AND {hint("+")}c.store = {part_of_key(0)}
+    WHERE kind = 'cancel' AND state IN ('sending', 'uncertain', 'applied')
+"""  # noqa: S608 - constants
 # The units of a returned parcel are in the warehouse again.
-_LEFT = """
-    SELECT id, payload, effect_id FROM commands c
-    WHERE store = :store AND target = :order AND kind = 'fulfill' AND state = 'applied'
+_LEFT = f"""
+    SELECT c.store, c.target, c.id, c.payload, c.effect_id FROM {KEYS} commands c
+      ON c.target = {part_of_key(1)} AND {hint("+")}c.store = {part_of_key(0)}
+    WHERE kind = 'fulfill' AND state = 'applied'
       AND attempts > 0 AND settled_at >= :since
       AND NOT EXISTS (SELECT 1 FROM incidents i
-        WHERE i.store = :store AND i.order_id = :order AND i.command_id = c.id)
-      AND NOT EXISTS (SELECT 1 FROM parcels p WHERE p.store = :store
+        WHERE i.store = c.store AND i.order_id = c.target AND i.command_id = c.id)
+      AND NOT EXISTS (SELECT 1 FROM parcels p WHERE p.store = c.store
         AND p.shipment_id = c.effect_id AND p.status = 'returned')
-"""
+"""  # noqa: S608 - constants
 _RESOLVE = """
     UPDATE incidents
     SET resolved_at = :now, resolved_by = :who, resolution = :resolution
@@ -118,21 +125,41 @@ def _add_of_cancellation(
         _add(connection, command, "restocked", _named(connection, *place, says), now)
 
 
-def add_of_order(connection: Connection, store: str, order: Order, now: str) -> None:
-    """Add an incident for each of our parcels that a new cancellation crossed."""
-    if order.cancelled_at is None:
+def add_of_orders(
+    connection: Connection, cancelled: Sequence[tuple[str, Order]], now: str
+) -> None:
+    """Add an incident for each of our parcels that a new cancellation crossed.
+
+    `cancelled` are orders that were cancelled, each with its store.
+    """
+    if not cancelled:
         return
-    values = {"store": store, "order": order.id}
+    keys = json.encode([*{(store, order.id) for store, order in cancelled}]).decode()
     since = to_text(from_text(now) - CROSSED_WITHIN)
-    left = connection.execute(_LEFT, {**values, "since": since}).fetchall()
-    if not left or connection.execute(_OWN_CANCEL, values).fetchone():
+    left = connection.execute(_LEFT, {"keys": keys, "since": since}).fetchall()
+    if not left:
         return
-    data = document_of(order.document)
-    for command, payload, shipment in left:
-        crossing = ShipmentIncident.of(order, data, document_of(payload), shipment)
-        if crossing is not None:
-            row = {"command": command, "kind": crossing.kind, "says": crossing.says}
-            connection.execute(_ADD, {**values, **row, "at": now})
+    ours = {tuple(row) for row in connection.execute(_OWN_CANCELS, {"keys": keys})}
+    rows = []
+    for store, order in cancelled:
+        data = document_of(order.document)
+        for place in [one for one in left if tuple(one[:2]) == (store, order.id)]:
+            _, _, command, payload, shipment = place
+            crossing = ShipmentIncident.of(order, data, document_of(payload), shipment)
+            if (store, order.id) in ours or crossing is None:
+                continue
+            left.remove(place)  # a later version of the order adds no second incident
+            rows.append(
+                {
+                    "store": store,
+                    "kind": crossing.kind,
+                    "order": order.id,
+                    "command": command,
+                    "at": now,
+                    "says": crossing.says,
+                }
+            )
+    connection.executemany(_ADD, rows)
 
 
 def _add(

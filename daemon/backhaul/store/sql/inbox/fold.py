@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from backhaul.store.inbox import Arrival, Folded, FoldReport, StoredEvent
+from msgspec import Struct, field
+
+from backhaul.store.inbox import Arrival, Decoded, Folded, FoldReport, StoredEvent
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sql.operations import kv
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 FOLD_BATCH = 256
 """The most events that one slice folds."""
+MOST_BYTES = 4_000_000
+"""The size of the bodies after which a slice takes no further event."""
+DECODING_SHARE = 0.4
+"""The share of a slice's time for decoding its events; the rest folds and writes."""
 CURSOR = "fold_cursor"
 """The name of the fold cursor in the key-value state."""
 FOREIGN = "strangers:"
@@ -42,6 +48,7 @@ _QUARANTINE = """
     FROM inbox WHERE id = :id
     ON CONFLICT (source, name, key) DO NOTHING
 """
+_FORGET_DIGEST = "DELETE FROM delivery_digests WHERE id = :id"
 _FOLDED_TO = f"SELECT {kv.number(':cursor')} AS id"
 _PUT_FOREIGN = """
     INSERT INTO kv (name, value)
@@ -50,12 +57,69 @@ _PUT_FOREIGN = """
 """
 
 
+class Slice(Struct):
+    """The events that one slice folded; `is_cut` if it may have left events."""
+
+    mirror: MirrorTransaction
+    outcomes: list[tuple[StoredEvent, Folded]] = field(default_factory=list)
+    is_cut: bool = True
+
+
 class FoldingFamily(Family):
     """A family that folds events into the mirror."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(engine)
         self._clock = clock
+
+    def _fold_slice(
+        self,
+        connection: Connection,
+        fold_one: FoldOne,
+        events: Generator[StoredEvent],
+        slice_seconds: float,
+    ) -> Slice:
+        """Fold events in one savepoint until the time is over, at least one of them."""
+        mirror = MirrorTransaction(connection, self._clock)
+        done = Slice(mirror)
+        until = self._clock.monotonic() + slice_seconds * DECODING_SHARE
+        taken: list[StoredEvent] = []
+        connection.execute("SAVEPOINT slice")
+        try:
+            decoded, size = [], 0
+            with closing(events):
+                for event in events:
+                    taken.append(event)
+                    decoded.append(_decoded(fold_one, event))
+                    size += len(event.body)
+                    if self._clock.monotonic() >= until or size >= MOST_BYTES:
+                        break
+                else:
+                    done.is_cut = False
+            mirror.load(one.concerned for one in decoded if one.concerned)
+            # A pause while decoding takes no time from this step: an event that is
+            # decoded and not folded has to be decoded again.
+            until = self._clock.monotonic() + slice_seconds
+            # Each is freed once it is folded, so that the next takes its memory.
+            decoded.reverse()
+            for event in taken:
+                done.outcomes.append((event, decoded.pop().fold(mirror)))
+                if self._clock.monotonic() >= until:
+                    done.is_cut = True
+                    break
+            mirror.flush()
+        except Exception as error:
+            if not taken or self._engine.concerns_the_file(error):
+                raise
+            mirror.discard()
+            # Fold the slice again, one by one, to quarantine only the failing event.
+            connection.execute("ROLLBACK TO slice")
+            done.outcomes = [
+                (event, self._fold_alone(connection, fold_one, event, mirror))
+                for event in taken
+            ]
+        connection.execute("RELEASE slice")
+        return done
 
     def _fold_alone(
         self,
@@ -67,13 +131,16 @@ class FoldingFamily(Family):
         """Fold one event. A failure undoes this event only, and quarantines it."""
         connection.execute("SAVEPOINT event")
         try:
-            folded = _fold(fold_one, event, mirror)
+            folded = _decoded(fold_one, event).fold(mirror)
             mirror.flush()
         except Exception as error:
             if self._engine.concerns_the_file(error):
                 raise
             mirror.discard()
             connection.execute("ROLLBACK TO event")
+            # An earlier slice may have read it without reaching it. An event that
+            # fails is not the first with its body, or its repeat would count as one.
+            connection.execute(_FORGET_DIGEST, {"id": event.id})
             detail = f"cannot be folded: {type(error).__name__}: {error}"
             folded = Folded("quarantined", event.topic, detail=detail)
         connection.execute("RELEASE event")
@@ -95,44 +162,22 @@ class SqlInbox(FoldingFamily):
     def fold(
         self, connection: Connection, fold_one: FoldOne, slice_seconds: float
     ) -> FoldReport:
-        mirror = MirrorTransaction(connection, self._clock)
-        until = self._clock.monotonic() + slice_seconds
         after = folded_to(connection)
-        outcomes: list[tuple[int, Folded]] = []
-        in_time, last_at = True, mirror.now
-        connection.execute("SAVEPOINT slice")
-        try:
-            with closing(_events_after(connection, after)) as events:
-                for event in events:
-                    outcomes.append((event.id, _fold(fold_one, event, mirror)))
-                    if type(event.received_at) is str:  # otherwise it is damaged
-                        last_at = event.received_at
-                    in_time = self._clock.monotonic() < until
-                    if not in_time:
-                        break
-            mirror.flush()
-        except Exception as error:
-            if self._engine.concerns_the_file(error):
-                raise
-            mirror.discard()
-            # Fold the slice again, one by one, to quarantine only the failing event.
-            connection.execute("ROLLBACK TO slice")
-            outcomes = [
-                (event.id, self._fold_alone(connection, fold_one, event, mirror))
-                for event in _events_after(connection, after)
-            ]
-        connection.execute("RELEASE slice")
+        events = _events_after(connection, after)
+        done = self._fold_slice(connection, fold_one, events, slice_seconds)
+        mirror = done.mirror
+        outcomes = [(event.id, folded) for event, folded in done.outcomes]
         if outcomes:
             _record(connection, outcomes, mirror.now)
         return FoldReport(
             folded=len(outcomes),
-            more=not in_time or len(outcomes) == FOLD_BATCH,
+            more=done.is_cut or len(outcomes) == FOLD_BATCH,
             problems=tuple(
                 one for one in outcomes if one[1].state in {"quarantined", "unhandled"}
             ),
             refetches=mirror.refetches,
             folded_to=outcomes[-1][0] if outcomes else after,
-            behind_seconds=mirror.seconds_since(last_at),
+            behind_seconds=mirror.seconds_since(_last_arrival(done) or mirror.now),
             incomplete=tuple(one for one in outcomes if one[1].notes),
         )
 
@@ -156,12 +201,19 @@ def outcome_values(id_: int, outcome: Folded, now: str) -> dict[str, object]:
     }
 
 
-def _fold(fold_one: FoldOne, event: StoredEvent, mirror: MirrorTransaction) -> Folded:
-    """Fold one event, unless its store, kind, topic or time is damaged."""
+def _last_arrival(done: Slice) -> str | None:
+    """Return when the last event of a slice arrived whose time is not damaged."""
+    times = [event.received_at for event, _ in done.outcomes]
+    return next((at for at in reversed(times) if type(at) is str), None)
+
+
+def _decoded(fold_one: FoldOne, event: StoredEvent) -> Decoded:
+    """Decode one event, unless its store, kind, topic or time is damaged."""
     texts = {type(event.store), type(event.kind), type(event.topic)}
     if texts != {str} or type(event.received_at) is not str:
-        return Folded("quarantined", event.topic, detail=_DAMAGED)
-    return fold_one(event, mirror)
+        damaged = Folded("quarantined", event.topic, detail=_DAMAGED)
+        return Decoded(lambda _: damaged)
+    return fold_one(event)
 
 
 def _events_after(connection: Connection, after: int) -> Generator[StoredEvent]:
@@ -178,12 +230,17 @@ def _record(
     """Write the outcome of each event, and move the fold cursor."""
     rows = [outcome_values(id_, one, now) for id_, one in outcomes]
     connection.executemany(_RECORD, rows)
-    for id_, one in outcomes:
-        if one.state == "quarantined":
-            values = {"id": id_, "detail": one.detail or "", "now": now}
-            connection.execute(_QUARANTINE, values)
-        if one.foreign_store:
-            value = f"{now} {one.foreign_store}"
-            values = {"id": id_, "prefix": FOREIGN, "value": value}
-            connection.execute(_PUT_FOREIGN, values)
+    quarantined = [
+        {"id": id_, "detail": one.detail or "", "now": now}
+        for id_, one in outcomes
+        if one.state == "quarantined"
+    ]
+    foreign = [
+        {"id": id_, "prefix": FOREIGN, "value": f"{now} {one.foreign_store}"}
+        for id_, one in outcomes
+        if one.foreign_store
+    ]
+    for statement, values in ((_QUARANTINE, quarantined), (_PUT_FOREIGN, foreign)):
+        if values:
+            connection.executemany(statement, values)
     kv.put(connection, CURSOR, str(outcomes[-1][0]))

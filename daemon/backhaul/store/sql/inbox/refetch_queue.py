@@ -15,6 +15,8 @@ from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.store.sql.family import Connection
 
 _ENQUEUE = f"""
@@ -105,8 +107,16 @@ def enqueue_refetch(
     connection: Connection, conflict: Conflict, now: str, due_at: str
 ) -> None:
     """Put an object into the queue, or count one more request for it."""
-    values = asdict(conflict) | {"now": now, "due_at": due_at}
-    connection.execute(_ENQUEUE, values)
+    enqueue_refetches(connection, [(conflict, due_at)], now)
+
+
+def enqueue_refetches(
+    connection: Connection, conflicts: Sequence[tuple[Conflict, str]], now: str
+) -> None:
+    """Put objects into the queue, each with the time when its refetch is due."""
+    if conflicts:
+        values = [asdict(one) | {"now": now, "due_at": due} for one, due in conflicts]
+        connection.executemany(_ENQUEUE, values)
 
 
 class SqlRefetchQueue(Family):

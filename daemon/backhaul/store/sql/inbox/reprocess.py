@@ -11,7 +11,6 @@ from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
 from backhaul.store.sql.inbox import quarantine_rows
 from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to, outcome_values
-from backhaul.store.sql.mirror.write import MirrorTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -62,24 +61,19 @@ class SqlReprocessing(FoldingFamily):
         confirming: bool,
     ) -> ReprocessReport:
         newest = folded_to(connection)
-        last = end = min(after + WINDOW, newest)
-        mirror = MirrorTransaction(connection, self._clock)
-        until = self._clock.monotonic() + slice_seconds
-        outcomes: list[tuple[int, Folded]] = []
+        end = min(after + WINDOW, newest)
         window = {"after": after, "end": end, "confirming": int(confirming)}
-        with closing(_selected(connection, selection, window)) as events:
-            for event in events:
-                outcome = self._fold_alone(connection, fold_one, event, mirror)
-                _update(connection, event, outcome, mirror.now)
-                outcomes.append((event.id, outcome))
-                if self._clock.monotonic() >= until:
-                    last = event.id
-                    break
+        events = _selected(connection, selection, window)
+        done = self._fold_slice(connection, fold_one, events, slice_seconds)
+        for event, outcome in done.outcomes:
+            _update(connection, event, outcome, done.mirror.now)
+        last = done.outcomes[-1][0].id if done.is_cut else end
+        outcomes = [(event.id, folded) for event, folded in done.outcomes]
         return ReprocessReport(
             last=last if last < newest else None,
             states=tuple(outcome.state for _, outcome in outcomes),
             problems=tuple(o for o in outcomes if o[1].state == "quarantined"),
-            refetches=mirror.refetches,
+            refetches=done.mirror.refetches,
         )
 
 

@@ -51,6 +51,12 @@ _LIST = """
 """
 
 
+def all_keys(connection: Connection) -> set[tuple[str, str]]:
+    """Return the store and id of each order whose commands wait."""
+    rows = connection.execute("SELECT store, order_id FROM unreadable_orders")
+    return {tuple(row) for row in rows}
+
+
 def hold(
     connection: Connection,
     store: str,

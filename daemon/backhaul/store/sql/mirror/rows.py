@@ -1,7 +1,10 @@
-"""Rows of the mirror's tables, written only where they differ from the stored ones.
+"""Rows of the mirror's tables as a slice of events reads and leaves them.
 
-An UPDATE writes a page of every index of a column that it names, changed or not. Among
-a million orders these are separate pages, read and written for nothing.
+A slice reads the rows that its events concern with one statement for each table,
+changes them in memory, and writes them at the end. Only what differs from the stored
+row is written: an UPDATE writes a page of every index of a column that it names,
+changed or not. Among a million orders these are separate pages, read and written for
+nothing.
 
 Rows are compared as tuples, so these statements take their values by place. Names would
 need a dictionary for each row: a thirtieth of a fold.
@@ -13,17 +16,20 @@ from itertools import compress
 from operator import ne
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, json
 
-from backhaul.store.sql.dialect import is_damaged
+from backhaul.store.sql.dialect import elements, hint, member
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
     from backhaul.store.sql.family import Connection
 
 
 Values: TypeAlias = tuple[Any, ...]
+Key: TypeAlias = tuple[str, ...]
+TABLES = {"product": "products", "order": "orders", "customer": "customers"}
+"""The table of the objects of each kind."""
 _DOCUMENT = "SELECT document FROM {} WHERE store = :store AND id = :id"
 DOCUMENTS = {
     "order": _DOCUMENT.format("orders"),
@@ -31,6 +37,10 @@ DOCUMENTS = {
     "customer": _DOCUMENT.format("customers"),
 }
 """Reads the document of an object of each kind that is not deleted."""
+VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
+"""The last columns of each table of objects."""
+KEYS = f"{elements(':keys', '$')} e {hint('CROSS')} JOIN"
+"""The keys of the rows to read, before the table to read them from."""
 
 
 def document_text(
@@ -42,115 +52,140 @@ def document_text(
     return row[0] if row else None
 
 
+def part_of_key(place: int) -> str:
+    """Return SQL for a part of a key in `KEYS`."""
+    return member("e.value", f"$[{place}]")
+
+
+def key_is(table: str, columns: Iterable[str]) -> str:
+    """Return a condition that these columns of a table are the key in `KEYS`."""
+    parts = (f"{table}.{name} = {part_of_key(n)}" for n, name in enumerate(columns))
+    return " AND ".join(parts)
+
+
+def read_by_keys(
+    connection: Connection, query: str, keys: Iterable[Sequence[str | None]]
+) -> Iterator[Any]:
+    """Yield the rows of a query with `KEYS`. No part of a key has a zero byte."""
+    return iter(connection.execute(query, {"keys": json.encode([*keys]).decode()}))
+
+
 class Table(Struct, frozen=True):
-    """A table whose key is the store and one more column."""
+    """A table, its key, and its other columns."""
 
     name: str
-    key: str
+    key: tuple[str, ...]
     columns: tuple[str, ...]
-    insert: str
     select: str
-
-    def put(self, connection: Connection, store: str, id_: str, new: Values) -> bool:
-        """Write a row; `new` has all columns except its key.
-
-        Returns True if the row was not there before.
-        """
-        # Most rows are new: they are written without a read of the stored row.
-        if connection.execute(self.insert, (store, id_, *new)).rowcount:
-            return True
-        old = connection.execute(self.select, (store, id_)).fetchone()
-        if old != new:
-            changed, values = _changed(self.columns, old, new)
-            connection.execute(
-                f"UPDATE {self.name} SET {changed} WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
-                (*values, store, id_),
-            )
-        return False
-
-
-class Parts(Struct, frozen=True):
-    """A table of the parts of objects; a part's id is unique only within its parent.
-
-    A part that moves to another parent belongs to both for a while, and a platform may
-    number the parts of each parent from one.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    is_row: str
     upsert: str
-    select: str
-    delete_all: str
-
-    def put_all(
-        self,
-        connection: Connection,
-        store: str,
-        parent: str,
-        rows: Mapping[str, Values],
-    ) -> None:
-        """Replace all rows of a parent by these, from their ids to their columns."""
-        stored = connection.execute(self.select, (store, parent)).fetchall()
-        if any(is_damaged(id_) for id_, *_ in stored):
-            # No statement finds such a row by its id, and it would stay beside the new.
-            connection.execute(self.delete_all, (store, parent))
-            stored = []
-        for id_, *old in stored:
-            place = (store, parent, id_)
-            if id_ not in rows:
-                query = f"DELETE FROM {self.name} WHERE {self.is_row}"  # noqa: S608 - constants
-                connection.execute(query, place)
-            elif rows[id_] != tuple(old):
-                changed, values = _changed(self.columns, tuple(old), rows[id_])
-                query = f"UPDATE {self.name} SET {changed} WHERE {self.is_row}"  # noqa: S608 - constants
-                connection.execute(query, (*values, *place))
-        known = {id_ for id_, *_ in stored}
-        new = [
-            (store, parent, id_, *row) for id_, row in rows.items() if id_ not in known
-        ]
-        if new:
-            connection.executemany(self.upsert, new)
+    is_row: str
 
 
-def _changed(
-    columns: tuple[str, ...], old: Values, new: Values
-) -> tuple[str, tuple[Any, ...]]:
-    """Return what to set where a row differs, and the values for it."""
-    changed = tuple(map(ne, old, new))
-    names = " = ?, ".join(compress(columns, changed))
-    return f"{names} = ?", tuple(compress(new, changed))
-
-
-def table(name: str, columns: str, key: str = "id") -> Table:
-    """Return a table with these columns besides `store` and the key."""
-    names = tuple(columns.split(", "))
-    places = ", ".join("?" * (len(names) + 2))
+def table(name: str, columns: str, key: str = "store, id") -> Table:
+    """Return a table with these columns besides its key."""
+    keys, names = tuple(key.split(", ")), tuple(columns.split(", "))
+    shown = ", ".join(f"t.{column}" for column in keys + names)
+    places = ", ".join("?" * len(keys + names))
+    replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
     return Table(
         name,
-        key,
+        keys,
         names,
-        f"INSERT INTO {name} (store, {key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
-        f" ON CONFLICT (store, {key}) DO NOTHING",
-        f"SELECT {columns} FROM {name} WHERE store = ? AND {key} = ?",  # noqa: S608 - constants
+        f"SELECT {shown} FROM {KEYS} {name} t ON {key_is('t', keys)}",  # noqa: S608 - constants
+        f"INSERT INTO {name} ({key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
+        f" ON CONFLICT ({key}) DO UPDATE SET {replaced}",
+        " AND ".join(f"{column} = ?" for column in keys),
     )
 
 
-def parts(name: str, parent: str, columns: str) -> Parts:
-    """Return a table with these columns besides `store`, its parent's id and `id`."""
-    names = tuple(columns.split(", "))
-    places = ", ".join("?" * (len(names) + 3))
-    replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
-    of_parent = f"FROM {name} WHERE store = ? AND {parent} = ?"
-    return Parts(
-        name,
-        names,
-        f"store = ? AND {parent} = ? AND id = ?",
-        f"INSERT INTO {name} (store, {parent}, id, {columns}) VALUES ({places})"  # noqa: S608 - constants
-        f" ON CONFLICT (store, {parent}, id) DO UPDATE SET {replaced}",
-        f"SELECT id, {columns} {of_parent}",
-        f"DELETE {of_parent}",
-    )
+class Changes:
+    """The statements that bring the rows of one table from one state to another."""
+
+    def __init__(self, table_: Table) -> None:
+        self._table = table_
+        self.new: list[Values] = []
+        self._gone: list[Values] = []
+        self._changed: dict[Values, list[Values]] = {}
+
+    def add(self, key: Key, old: Values | None, new: Values | None) -> None:
+        """Add a row that is, or is to be, None if it is not in the table."""
+        if old == new:
+            return
+        if new is None:
+            self._gone.append(key)
+        elif old is None:
+            self.new.append((*key, *new))
+        else:
+            differs = tuple(map(ne, old, new))
+            values = (*compress(new, differs), *key)
+            self._changed.setdefault(differs, []).append(values)
+
+    def write(self, connection: Connection) -> None:
+        """Write all that was added."""
+        name, is_row = self._table.name, self._table.is_row
+        if self._gone:
+            query = f"DELETE FROM {name} WHERE {is_row}"  # noqa: S608 - constants
+            connection.executemany(query, self._gone)
+        for differs, rows in self._changed.items():
+            names = " = ?, ".join(compress(self._table.columns, differs))
+            query = f"UPDATE {name} SET {names} = ? WHERE {is_row}"  # noqa: S608 - constants
+            connection.executemany(query, rows)
+        if self.new:
+            connection.executemany(self._table.upsert, self.new)
+
+
+class SliceRows:
+    """The rows of one table that a slice has read or changed."""
+
+    def __init__(self, connection: Connection, table_: Table) -> None:
+        self._connection = connection
+        self._table = table_
+        self._stored: dict[Key, Values | None] = {}
+        self._changed: dict[Key, Values | None] = {}
+
+    def load(self, keys: Iterable[Key]) -> None:
+        """Read the rows of these keys that were not read yet."""
+        missing = dict.fromkeys(key for key in keys if key not in self._stored)
+        if not missing:
+            return
+        self._stored |= missing
+        width = len(self._table.key)
+        for row in read_by_keys(self._connection, self._table.select, missing):
+            self._keep(tuple(row[:width]), tuple(row[width:]))
+
+    def _keep(self, key: Key, row: Values) -> None:
+        self._stored[key] = row
+
+    def is_known(self, key: Key) -> bool:
+        """Return True if the row of a key was read or changed."""
+        return key in self._changed or key in self._stored
+
+    def is_new(self, key: Key) -> bool:
+        """Return True if the table was read, and has no row of this key."""
+        return key in self._stored and self._stored[key] is None
+
+    def get(self, key: Key) -> Values | None:
+        """Return a row without its key, None if there is none."""
+        if key in self._changed:
+            return self._changed[key]
+        self.load((key,))
+        return self._stored[key]
+
+    def put(self, key: Key, row: Values | None) -> None:
+        """Write a row at `flush`, or delete it."""
+        self._changed[key] = row
+
+    def flush(self) -> None:
+        """Write the rows that differ from the stored ones."""
+        if not self._changed:
+            return
+        self.load(self._changed)
+        changes = Changes(self._table)
+        for key, row in self._changed.items():
+            changes.add(key, self._stored[key], row)
+        changes.write(self._connection)
+        self._stored |= self._changed
+        self._changed = {}
 
 
 NEWEST = """

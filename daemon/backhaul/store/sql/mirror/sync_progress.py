@@ -11,7 +11,8 @@ from backhaul.core.fold import Drift, Version
 from backhaul.store.mirror import Pass, Progress, SyncState
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import Family, read, write
-from backhaul.store.sql.mirror.write import TABLES, VERSION, is_erased
+from backhaul.store.sql.mirror.rows import TABLES, VERSION
+from backhaul.store.sql.mirror.write import is_erased
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:

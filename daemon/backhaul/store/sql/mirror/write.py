@@ -1,22 +1,20 @@
-"""Writes the mirror's tables inside the transaction of a fold."""
+"""Writes the mirror inside the transaction of a fold."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
 from backhaul.core.sku_matching import near_text
-from backhaul.store.sql.commands import echoes, incidents
 from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.inbox import unreadable_orders
-from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
-from backhaul.store.sql.mirror import stock_ledger
-from backhaul.store.sql.mirror.rows import Parts, document_text, parts, table
+from backhaul.store.sql.inbox.refetch_queue import Conflict
+from backhaul.store.sql.mirror.slice_memory import SliceMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.core.resources import (
@@ -27,101 +25,25 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
+    from backhaul.store.inbox import Concerned
     from backhaul.store.sql.family import Connection
     from backhaul.store.sql.mirror.rows import Values
 
-TABLES = {"product": "products", "order": "orders", "customer": "customers"}
-VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
-_CURRENT = {
-    kind: f"SELECT {VERSION} FROM {name} WHERE store = :store AND id = :id"  # noqa: S608 - constants
-    for kind, name in TABLES.items()
-}
-_CURRENT["level"] = (
-    f"SELECT {VERSION} FROM inventory_levels"  # noqa: S608 - constants
-    " WHERE store = :store AND variant_id = :id"
-)
-_CONFIRM = {
-    kind: f"UPDATE {name} SET confirmed_at = :at WHERE store = :store AND id = :id"  # noqa: S608 - constants
-    for kind, name in TABLES.items()
-}
-_CONFIRM["level"] = (
-    "UPDATE inventory_levels SET confirmed_at = :at"
-    " WHERE store = :store AND variant_id = :id"
-)
-_ADD_DIGEST = """
-    INSERT INTO delivery_digests (digest, id) VALUES (:digest, :event)
-    ON CONFLICT (digest) DO NOTHING
-"""
 _IS_ERASED = """
     SELECT EXISTS (SELECT 1 FROM erased_customers
                    WHERE store = :store AND customer_id = :customer_id)
         OR EXISTS (SELECT 1 FROM erased_emails WHERE digest = :address)
 """
-_TOMBSTONE = "kind = :kind AND store = :store AND id = :id"
-_CURRENT_TOMBSTONE = f"SELECT {VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
-_PUT_TOMBSTONE = f"""
-    INSERT INTO tombstones (kind, store, id, {VERSION})
-    VALUES (:kind, :store, :id, {", ".join(f":{c}" for c in VERSION.split(", "))})
-    ON CONFLICT (kind, store, id) DO UPDATE SET
-        {", ".join(f"{c} = excluded.{c}" for c in VERSION.split(", "))}
-"""  # noqa: S608 - constants
-_DELETED_SINCE = """
-    SELECT 1 FROM products WHERE store = :store AND id = :product
-    AND (updated_at >= :updated_at OR deleted_at IS NOT NULL)
-    AND NOT EXISTS (SELECT 1 FROM variants
-        WHERE store = :store AND product_id = :product AND id = :variant)
-"""
-_DELETE_LOST_LEVELS = """
-    DELETE FROM inventory_levels
-    WHERE store = :store AND product_id = :product
-    AND (updated_at <= :updated_at OR seen_at <= :confirmed_at) AND variant_id
-    NOT IN (SELECT id FROM variants WHERE store = :store AND product_id = :product)
-"""
+_ERASED_CUSTOMERS = "SELECT store, customer_id FROM erased_customers LIMIT :most"
+_ERASED_ADDRESSES = "SELECT digest FROM erased_emails LIMIT :most"
+MOST_ERASURES = 500
+"""With more erased customers, each is looked up when an event names a customer."""
+Erasures: TypeAlias = tuple[set[tuple[str, str | None]], set[bytes]]
+"""The store and id of each erased customer, and the digests of their e-mails."""
 _REPLACE_BODY = """
     UPDATE inbox SET body = :body, digest = NULL, erased_at = :now,
         erased_by = 'forget'
     WHERE id = :event
-"""
-_ADD_CHANGE = """
-    INSERT INTO changes (store, kind, object_id, change, at, event, instance)
-    VALUES (:store, :kind, :object_id, :change, :now, :event, :instance)
-"""
-
-_PRODUCTS = table(
-    "products",
-    f"handle, title, status, external_id, deleted_at, document, {VERSION}",
-)
-_VARIANTS = parts(
-    "variants",
-    "product_id",
-    "sku, barcode, title, price_minor, currency, updated_at",
-)
-_ORDERS = table(
-    "orders",
-    "number, name, external_id, awaiting_confirmation, status, financial_status,"
-    " fulfillment_status, placed_at, cancelled_at, total_minor, currency, customer_id,"
-    f" document, {VERSION}",
-)
-_ITEMS = parts(
-    "order_items",
-    "order_id",
-    "product_id, variant_id, sku, title, quantity, fulfilled_quantity,"
-    " unit_price_minor",
-)
-_SHIPMENTS = parts(
-    "shipments", "order_id", "tracking_company, tracking_number, shipped_at"
-)
-_CUSTOMERS = table("customers", f"name, email, phone, document, {VERSION}")
-_LEVELS = table("inventory_levels", f"product_id, stock, {VERSION}", key="variant_id")
-# Spellings are only added; reads skip a SKU that no variant has now.
-_ADD_SPELLING = """
-    INSERT INTO sku_spellings (store, near, sku) VALUES (:store, :near, :sku)
-    ON CONFLICT (store, near, sku) DO NOTHING
-"""
-_RELEASE = """
-    UPDATE commands SET hold_reason = NULL, due_at = :now
-    WHERE store = :store AND lane = :lane
-      AND state = 'planned' AND hold_reason = 'order'
 """
 _RARE = f"""
     SELECT EXISTS (SELECT 1 FROM tombstones),
@@ -129,14 +51,17 @@ _RARE = f"""
              SELECT 1 FROM commands WHERE state = 'planned' AND hold_reason = 'order'),
            {unreadable_orders.EXIST}
 """  # noqa: S608 - constants
+_VERSION = 7
+"""How many columns at the end of a row are its version."""
+_DELETED_AT = 4
+"""The place of `deleted_at` in the row of a product."""
 
 
 class MirrorTransaction:
     """A MirrorWriter on the connection of one transaction.
 
-    Lines and parcels of new orders, and rows of the change feed, are kept back until
-    `flush`: one statement then writes those of many events. What reads or changes such
-    rows of an order, or needs the id of such a row, flushes first.
+    It reads the rows that a slice of events concerns at once, changes them in memory,
+    where the later events of the slice see them, and writes them at `flush`.
     """
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
@@ -145,70 +70,81 @@ class MirrorTransaction:
         self.now = to_text(self._moment)
         self.refetches = 0
         self._has_erased_customers: bool | None = None
+        self._erasures: Erasures | None = None
         self._effects: dict[int, dict[str, str | None]] = {}
-        self._new_parts: dict[str, list[Values]] = {}
-        self._new_changes: list[dict[str, object]] = []
+        self._memory = SliceMemory(connection, self.now)
         # These tables are nearly always empty, and no object is searched in them then.
         rare = connection.execute(_RARE).fetchone()
         self._has_tombstones, self._has_held, self._has_unreadable = rare
 
+    def load(self, events: Iterable[Concerned]) -> None:
+        """Read the rows that these events concern."""
+        self._memory.load(events, has_tombstones=self._has_tombstones)
+
     def flush(self) -> None:
-        """Write what was kept back."""
-        for insert, rows in self._new_parts.items():
-            self._connection.executemany(insert, rows)
-        if self._new_changes:
-            self._connection.executemany(_ADD_CHANGE, self._new_changes)
-        self.discard()
+        """Write what the events changed."""
+        self._memory.flush()
 
     def discard(self) -> None:
-        """Drop what was kept back, because the transaction is undone."""
-        self._new_parts, self._new_changes = {}, []
+        """Forget what was read and changed, because the transaction is undone."""
+        self._memory = SliceMemory(self._connection, self.now)
+        self._effects = {}
 
     def seconds_since(self, at: str) -> float:
         """Return the seconds from a time to the start of this transaction."""
         return (self._moment - from_text(at)).total_seconds()
 
     def is_new_delivery(self, digest: bytes, event: int) -> bool:
-        values = {"digest": digest, "event": event}
-        if self._connection.execute(_ADD_DIGEST, values).rowcount == 1:
-            return True
-        query = "SELECT id FROM delivery_digests WHERE digest = :digest"
-        (first,) = self._connection.execute(query, values).fetchone()
-        return bool(first == event)
+        deliveries = self._memory.deliveries
+        if digest not in deliveries:
+            self._memory.add_deliveries({digest: event})
+        return deliveries[digest] == event
 
     def current_version(self, kind: str, store: str, object_id: str) -> Version | None:
-        values = {"store": store, "id": object_id}
-        found = self._version(_CURRENT[kind], values)
+        found = self._version(self._memory.objects[kind].get((store, object_id)))
         if found is None and self._has_tombstones and kind != "product":
-            return self._version(_CURRENT_TOMBSTONE, {"kind": kind, **values})
+            tombstones = self._memory.tombstones
+            return self._version(tombstones.get((kind, store, object_id)))
         return found
 
     def current_level_version(self, store: str, variant_id: str) -> Version | None:
-        values = {"store": store, "id": variant_id}
-        return self._version(_CURRENT["level"], values)
+        return self._version(self._memory.levels.get((store, variant_id)))
 
-    def _version(self, query: str, values: dict[str, str]) -> Version | None:
-        row = self._connection.execute(query, values).fetchone()
+    def _version(self, row: Values | None) -> Version | None:
+        """Return the version of a row, whose last columns it is."""
         if row is None:
             return None
-        return as_of(self.now, Version(row[0], row[1], bool(row[2]), *row[3:]))
+        updated_at, sequence, delivered, *rest = row[-_VERSION:]
+        version = Version(updated_at, sequence, bool(delivered), *rest)
+        return as_of(self.now, version)
 
     def deleted_since(
         self, store: str, product_id: str, variant_id: str, updated_at: str
     ) -> bool:
-        values = {
-            "store": store,
-            "product": product_id,
-            "variant": variant_id,
-            "updated_at": updated_at,
-        }
-        row = self._connection.execute(_DELETED_SINCE, values).fetchone()
-        return row is not None
+        product, memory = (store, product_id), self._memory
+        parts_ = memory.variants.known(product)
+        if memory.objects["product"].is_known(product):
+            row = memory.objects["product"].get(product)
+            if row is None:
+                return False
+            changed_at, deleted_at = row[-_VERSION], row[_DELETED_AT]
+            if parts_ is None:
+                head = memory.heads.get((*product, variant_id))
+                has_variant = head is not None and head[2]
+            else:
+                has_variant = variant_id in parts_
+        else:
+            head = memory.heads.get((*product, variant_id))
+            if head is None:
+                return False
+            changed_at, deleted_at, has_variant = head
+        is_newer = changed_at >= updated_at or deleted_at is not None
+        return is_newer and not has_variant
 
     def put_product(
         self, store: str, product: Product, currency: str, version: Version
     ) -> None:
-        connection = self._connection
+        memory, key = self._memory, (store, product.id)
         columns = (
             product.handle,
             product.title,
@@ -218,7 +154,7 @@ class MirrorTransaction:
             product.document.decode(),
             *_columns(version),
         )
-        _PRODUCTS.put(connection, store, product.id, columns)
+        memory.objects["product"].put(key, columns)
         variants = {
             variant.id: (
                 variant.sku,
@@ -230,23 +166,23 @@ class MirrorTransaction:
             )
             for variant in product.variants
         }
-        _VARIANTS.put_all(connection, store, product.id, variants)
-        spellings = [
-            {"store": store, "near": near_text(variant.sku), "sku": variant.sku}
+        memory.variants.put_all(key, variants)
+        memory.spellings |= {
+            (store, near_text(variant.sku), variant.sku): None
             for variant in product.variants
             if variant.sku
-        ]
-        connection.executemany(_ADD_SPELLING, spellings)
-        values = {
-            "store": store,
-            "product": product.id,
-            "updated_at": product.updated_at,
-            # A confirming read knows better than what was seen before it.
-            "confirmed_at": version.confirmed_at,
         }
-        connection.execute(_DELETE_LOST_LEVELS, values)
+        for level, row in memory.levels.of_product(key):
+            updated_at, *_, seen_at, _, _, _ = row[-_VERSION:]
+            # A confirming read knows better than what was seen before it.
+            is_older = updated_at <= product.updated_at or (
+                seen_at is not None and seen_at <= version.confirmed_at
+            )
+            if is_older and level[1] not in variants:
+                memory.levels.put(level, None)
 
     def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:
+        memory, key = self._memory, (store, deletion.id)
         # The whole row comes from the deletion, so it is the same after any past.
         columns = (
             deletion.handle,
@@ -257,12 +193,13 @@ class MirrorTransaction:
             deletion.document.decode(),
             *_columns(version),
         )
-        _PRODUCTS.put(self._connection, store, deletion.id, columns)
-        self._delete_parts(
-            ("variants", "inventory_levels"), "product_id", store, deletion.id
-        )
+        memory.objects["product"].put(key, columns)
+        memory.variants.put_all(key, {})
+        for level, _ in memory.levels.of_product(key):
+            memory.levels.put(level, None)
 
     def put_order(self, store: str, order: Order, version: Version) -> None:
+        memory, key = self._memory, (store, order.id)
         columns = (
             order.number,
             order.name,
@@ -279,14 +216,8 @@ class MirrorTransaction:
             order.document.decode(),
             *_columns(version),
         )
-        is_new = _ORDERS.put(self._connection, store, order.id, columns)
-        self._put_order_parts(store, order, is_new=is_new)
-        if self._has_held:
-            values = {"now": self.now, "store": store, "lane": f"order:{order.id}"}
-            self._connection.execute(_RELEASE, values)
-        incidents.add_of_order(self._connection, store, order, self.now)
-
-    def _put_order_parts(self, store: str, order: Order, *, is_new: bool) -> None:
+        orders = memory.objects["order"]
+        orders.put(key, columns)
         items = {
             item.id: (
                 item.product_id,
@@ -307,30 +238,13 @@ class MirrorTransaction:
             )
             for parcel in order.shipments
         }
-        if is_new:  # then it has no parts in the mirror
-            self._add_parts(_ITEMS, store, order.id, items)
-            self._add_parts(_SHIPMENTS, store, order.id, shipments)
-            return
-        self.flush()
-        _ITEMS.put_all(self._connection, store, order.id, items)
-        _SHIPMENTS.put_all(self._connection, store, order.id, shipments)
-
-    def _add_parts(
-        self, table_: Parts, store: str, parent: str, rows: Mapping[str, Values]
-    ) -> None:
-        if rows:
-            kept = self._new_parts.setdefault(table_.upsert, [])
-            kept.extend((store, parent, id_, *row) for id_, row in rows.items())
-
-    def _delete_parts(
-        self, tables: tuple[str, ...], parent: str, store: str, object_id: str
-    ) -> None:
-        self.flush()
-        for name in tables:
-            self._connection.execute(
-                f"DELETE FROM {name} WHERE store = :store AND {parent} = :id",  # noqa: S608 - constants
-                {"store": store, "id": object_id},
-            )
+        is_new = orders.is_new(key)  # then the table has no parts of it
+        memory.items.put_all(key, items, is_new=is_new)
+        memory.shipments.put_all(key, shipments, is_new=is_new)
+        if self._has_held:
+            memory.released[store, f"order:{order.id}"] = None
+        if order.cancelled_at is not None:
+            memory.cancelled.append((store, order))
 
     def put_customer(self, store: str, customer: Customer, version: Version) -> None:
         columns = (
@@ -340,37 +254,34 @@ class MirrorTransaction:
             customer.document.decode(),
             *_columns(version),
         )
-        _CUSTOMERS.put(self._connection, store, customer.id, columns)
+        self._memory.objects["customer"].put((store, customer.id), columns)
 
     def put_level(self, store: str, level: Level, version: Version) -> None:
         columns = (level.product_id, level.stock, *_columns(version))
-        _LEVELS.put(self._connection, store, level.variant_id, columns)
+        self._memory.levels.put((store, level.variant_id), columns)
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
-        values = {"kind": kind, "store": store, "id": object_id}
-        self._connection.execute(
-            f"DELETE FROM {TABLES[kind]} WHERE store = :store AND id = :id",  # noqa: S608 - constants
-            values,
-        )
+        memory, key = self._memory, (store, object_id)
+        memory.objects[kind].put(key, None)
         if kind == "order":
-            parts_ = ("order_items", "shipments")
-            self._delete_parts(parts_, "order_id", store, object_id)
+            memory.items.put_all(key, {})
+            memory.shipments.put_all(key, {})
         self._has_tombstones = True
-        columns = zip(VERSION.split(", "), _columns(version), strict=True)
-        self._connection.execute(_PUT_TOMBSTONE, values | dict(columns))
+        memory.tombstones.put((kind, *key), _columns(version))
 
     def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
-        values = {"at": confirmed_at, "store": store, "id": object_id}
-        self._connection.execute(_CONFIRM[kind], values)
+        memory, key = self._memory, (store, object_id)
+        rows = memory.levels if kind == "level" else memory.objects[kind]
+        row = rows.get(key)
+        if row is not None:
+            rows.put(key, (*row[:-1], confirmed_at))
 
     def remove_tombstone(self, kind: str, store: str, object_id: str) -> None:
-        self._connection.execute(
-            f"DELETE FROM tombstones WHERE {_TOMBSTONE}",  # noqa: S608 - constants
-            {"kind": kind, "store": store, "id": object_id},
-        )
+        if self._has_tombstones:
+            self._memory.tombstones.put((kind, store, object_id), None)
 
     def add_moves(self, store: str, change: StockChange, event_id: str) -> bool:
-        return stock_ledger.add(self._connection, store, change, event_id)
+        return self._memory.ledger.add(store, change, event_id)
 
     def has_erased_customers(self) -> bool:
         if self._has_erased_customers is None:
@@ -382,7 +293,12 @@ class MirrorTransaction:
     def is_erased(
         self, store: str, customer_id: str | None, address: bytes | None
     ) -> bool:
-        return is_erased(self._connection, store, customer_id, address)
+        if self._erasures is None:
+            self._erasures = _all_erasures(self._connection)
+        customers, addresses = self._erasures
+        if len(customers) > MOST_ERASURES or len(addresses) > MOST_ERASURES:
+            return is_erased(self._connection, store, customer_id, address)
+        return (store, customer_id) in customers or address in addresses
 
     def replace_body(self, event: int, body: bytes) -> None:
         values = {"body": body, "now": self.now, "event": event}
@@ -397,31 +313,26 @@ class MirrorTransaction:
         causes = set(effects.values())
         if len(causes) > 1 or (len(effects) > 1 and None in causes):
             effects, causes = {}, {None}
-        values = {
-            "store": store,
-            "kind": kind,
-            "object_id": object_id,
-            "change": change,
-            "now": self.now,
-            "event": event,
-            "instance": causes.pop() if causes else None,
-        }
-        if not effects:
-            self._new_changes.append(values)
-            return
-        self.flush()  # the ids of rows are in the order of their events
-        added = self._connection.execute(f"{_ADD_CHANGE} RETURNING id", values)
-        (id_,) = added.fetchone()
-        echoes.link_change(self._connection, store, [*effects], id_)
+        if effects:
+            self._memory.linked[event] = store, [*effects]
+        self._memory.changes.append(
+            {
+                "store": store,
+                "kind": kind,
+                "object_id": object_id,
+                "change": change,
+                "now": self.now,
+                "event": event,
+                "instance": causes.pop() if causes else None,
+            }
+        )
 
     def record_effects(
         self, store: str, lane: str, effects: Sequence[str], event: int
     ) -> list[str]:
         new = {}
         for effect in effects:
-            is_first, instance = echoes.record_effect(
-                self._connection, store, lane, effect, event, self.now
-            )
+            is_first, instance = self._memory.effects.record(store, lane, effect, event)
             if is_first:
                 new[effect] = instance
         self._effects = {event: new}
@@ -434,18 +345,25 @@ class MirrorTransaction:
         self, store: str, order_id: str, event: int, reason: str, received_at: str
     ) -> None:
         self._has_unreadable = True
+        self._memory.unreadable = None
         unreadable_orders.hold(
             self._connection, store, order_id, event, reason, received_at
         )
 
     def release_order(self, store: str, order_id: str, event: int, began: str) -> None:
-        if self._has_unreadable:
+        if not self._has_unreadable:
+            return
+        memory = self._memory
+        if memory.unreadable is None:
+            memory.unreadable = unreadable_orders.all_keys(self._connection)
+        if (store, order_id) in memory.unreadable:
             unreadable_orders.release(
                 self._connection, store, order_id, event, began, self.now
             )
 
     def order_document(self, store: str, object_id: str) -> dict[str, Any]:
-        return document_of(document_text(self._connection, "order", store, object_id))
+        row = self._memory.objects["order"].get((store, object_id))
+        return document_of(None if row is None else row[-_VERSION - 1])
 
     def enqueue_refetch(
         self,
@@ -459,8 +377,16 @@ class MirrorTransaction:
     ) -> None:
         due_at = to_text(self._moment + timedelta(seconds=rest_seconds))
         conflict = Conflict(store, kind, object_id, reason, event)
-        enqueue_refetch(self._connection, conflict, self.now, due_at)
+        self._memory.refetches.append((conflict, due_at))
         self.refetches += 1
+
+
+def _all_erasures(connection: Connection) -> Erasures:
+    """Return the erased customers, at most one more than `MOST_ERASURES`."""
+    values = {"most": MOST_ERASURES + 1}
+    rows = connection.execute(_ERASED_CUSTOMERS, values)
+    customers = {(store, customer) for store, customer in rows}
+    return customers, {row[0] for row in connection.execute(_ERASED_ADDRESSES, values)}
 
 
 def is_erased(
