@@ -86,17 +86,24 @@ class FullSync(Struct):
 
     async def _read_pages(self, at: Progress, list_pass: ListPass) -> Progress:
         """Compare one page while the next ones are fetched."""
-        pages: asyncio.Queue[ListPage | None] = asyncio.Queue(PAGES_WAITING)
+        pages: asyncio.Queue[ListPage | Exception | None]
+        pages = asyncio.Queue(PAGES_WAITING)
 
         async def fetch() -> None:
-            async for shown in list_pass.pages():
-                await pages.put(shown)
-            await pages.put(None)
+            try:
+                async for shown in list_pass.pages():
+                    await pages.put(shown)
+            except Exception as error:  # noqa: BLE001 - raised after the pages before
+                await pages.put(error)
+            else:
+                await pages.put(None)
 
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(fetch())
                 while (shown := await pages.get()) is not None:
+                    if isinstance(shown, Exception):
+                        raise shown
                     await self._take(shown)
                     at = await self._flush(at)
         except BaseExceptionGroup as failed:
