@@ -7,8 +7,9 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any
 
+from backhaul.store.sql.round_writer import _Signal
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.writer import Writer, _Signal
+from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -78,7 +79,7 @@ class SteppedWriter(Writer):
         self._loop = asyncio.get_running_loop()
         self._under_way = False
         self._thread = threading.current_thread()
-        connection = self._connect(self._path)
+        connection = self._connect()
         # Nobody else works here: to wait for a lock would be to wait for ever.
         connection.execute("PRAGMA busy_timeout=0")
         self._disk.connection = connection

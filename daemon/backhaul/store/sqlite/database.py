@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.read_models import Reader
-    from backhaul.store.sqlite.writer import Connect, MakeWriter, Row
+    from backhaul.store.sql.round_writer import Row
+    from backhaul.store.sqlite.writer import Connect, MakeWriter
 
 
 _COLUMNS = "store, kind, topic, received_at, headers, body, digest"
