@@ -95,3 +95,15 @@ async def test_whom_no_authority_vouches_for_is_refused(
 async def test_what_was_in_the_way_is_as_before() -> None:
     told = await said(f"{LOADED}\nprint(before == after, 'rich' in sys.modules)")
     assert told == "True False\n"
+
+
+async def test_a_daemon_on_sqlite_loads_nothing_of_postgresql(tmp_path: Path) -> None:
+    opened = f"""
+from pathlib import Path
+import backhaul.app.daemon
+from backhaul.core.clock import SystemClock
+from backhaul.store import database_at, open_store
+open_store(Path({str(tmp_path / "backhaul.db")!r}), SystemClock())
+print([m for m in sys.modules if "postgres" in m or "psycopg" in m])
+"""
+    assert await said(LOADED + opened) == "[]\n"

@@ -8,8 +8,8 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at
+from backhaul.store.sql.read_models.tables import PUBLISHED
 from backhaul.store.sqlite.opening import open_store
-from backhaul.store.sqlite.sql_console import PUBLISHED
 from scenes.databases import rows
 
 if TYPE_CHECKING:

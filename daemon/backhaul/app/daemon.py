@@ -278,7 +278,7 @@ class Daemon:
             store.retention, days, self._clock, jobs.reporter("prune")
         )
         keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
-        plan = BackupPlan(store.path, folder, keep)
+        plan = BackupPlan(self._settings.database_file, folder, keep)
         self._backer = BackupWorker(plan, self._clock, jobs.reporter("backup"))
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = UnmatchedRetry(

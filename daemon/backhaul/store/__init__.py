@@ -6,7 +6,7 @@ The daemon works on a `Store`. Programs beside a running daemon use `database_at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from backhaul.store.stock_targets import Targets
 
 T = TypeVar("T")
+Place: TypeAlias = "Path | str"
+"""Where a database is: the path of a file, or the URL of a PostgreSQL database."""
 
 
 class Store(Protocol):
@@ -52,7 +54,8 @@ class Store(Protocol):
     transaction. `start` and `stop` may be called twice.
     """
 
-    path: Path
+    place: Place
+    """Where the database is, for `database_at`."""
     inbox: Inbox
     reprocessing: Reprocessing
     refetch_queue: RefetchQueue
@@ -109,14 +112,18 @@ class Store(Protocol):
         ...
 
 
-def database_at(path: Path) -> Database:
-    """Return the database of a file, for a program beside the daemon.
+def database_at(place: Place) -> Database:
+    """Return the database of a file or URL, for a program beside the daemon.
 
     Engines are imported on use, because each command line would wait for them.
     """
+    if isinstance(place, str):
+        from backhaul.store.postgres.database_reads import PostgresDatabase
+
+        return PostgresDatabase(place)
     from backhaul.store.sqlite.database_file import SqliteDatabase
 
-    return SqliteDatabase(path)
+    return SqliteDatabase(place)
 
 
 def open_store(

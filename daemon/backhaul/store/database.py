@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store import Store
+    from backhaul.store import Place, Store
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.read_models import InboxExport, Reader, SqlConsole
@@ -109,7 +109,7 @@ class Database(Protocol):
         """Return the engine's name and version, such as `SQLite 3.45.1`."""
         ...
 
-    def differences(self, other: Path) -> Iterator[Difference]:
+    def differences(self, other: Place) -> Iterator[Difference]:
         """Yield every difference to another mirror, table by table."""
         ...
 

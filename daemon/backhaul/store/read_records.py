@@ -197,13 +197,16 @@ class ListedQuarantine(Struct, frozen=True):
 
 
 class QuarantineDetail(Struct, frozen=True):
-    """One row of the quarantine; `payload` and `store` are its record's, if any."""
+    """One row of the quarantine; `payload` and `store` are its record's, if any.
+
+    `raw` is the body of an event, or the text of a record's row.
+    """
 
     id: int
     source: str
     name: str
     key: str
-    raw: bytes
+    raw: str | bytes
     reason: str
     locator: str
     state: str

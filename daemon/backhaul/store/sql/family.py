@@ -41,6 +41,11 @@ class Rows(Protocol):
         """The id of the inserted row, of an INSERT that ends with `new_id`."""
         ...
 
+    @property
+    def description(self) -> Any:
+        """One entry for each column, which begins with its name."""
+        ...
+
     def __iter__(self) -> Iterator[Any]: ...
 
     def fetchone(self) -> Any: ...
@@ -89,6 +94,10 @@ class Engine(Protocol):
 
     def concerns_the_file(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of `database`, and of its `log` where the engine has one."""
         ...
 
 

@@ -1,37 +1,14 @@
-"""The SQLite store, put together."""
+"""The SQLite store, and how it inserts events."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
 from backhaul.core.identity import digest_of
-from backhaul.store import Store
-from backhaul.store.sql.commands.incidents import SqlIncidents
-from backhaul.store.sql.commands.operator_decisions import SqlDecisions
-from backhaul.store.sql.commands.reference_tags import SqlHistoryTags
-from backhaul.store.sql.commands.repository import SqlCommands
-from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
-from backhaul.store.sql.deliveries.repository import SqlDeliveries
-from backhaul.store.sql.inbox.fold import SqlInbox
-from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
-from backhaul.store.sql.inbox.refetch_queue import SqlRefetchQueue
-from backhaul.store.sql.inbox.reprocess import SqlReprocessing
-from backhaul.store.sql.mirror.sync_progress import SqlMirror, SqlPasses
-from backhaul.store.sql.operations import alert_conditions
-from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
-from backhaul.store.sql.operations.alerts import SqlAlerts
-from backhaul.store.sql.operations.gauges import SqlGauges, SqlMetricSamples
-from backhaul.store.sql.operations.job_runs import SqlJobRuns
-from backhaul.store.sql.operations.kv import SqlKeyValues
-from backhaul.store.sql.operations.retention import SqlRetention
-from backhaul.store.sql.operations.users import SqlUsers
-from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
-from backhaul.store.sql.read_models.reader import SqlReader
-from backhaul.store.sql.records.repository import SqlRecords
-from backhaul.store.sql.stock_targets.repository import SqlTargets
+from backhaul.store.sql_store import SqlStore
 from backhaul.store.sqlite import connections, full_text
 from backhaul.store.sqlite.engine import SqliteEngine
 from backhaul.store.sqlite.full_text import SqliteErasure, SqliteSearchIndex
@@ -39,12 +16,10 @@ from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import OrphanedWork
-    from backhaul.store.read_models import Reader
     from backhaul.store.sql.round_writer import Row
     from backhaul.store.sqlite.writer import Connect, MakeWriter
 
@@ -99,11 +74,8 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
     return list(range(last - len(rows) + 1, last + 1))
 
 
-T = TypeVar("T")
-
-
-class SqliteStore(Store):
-    """All families over one engine. `start` and `stop` may be called twice."""
+class SqliteStore(SqlStore):
+    """The store of one file."""
 
     def __init__(
         self,
@@ -112,61 +84,18 @@ class SqliteStore(Store):
         connect: Connect = connections.open_writer,
         writer: MakeWriter = Writer,
     ) -> None:
-        self.path = path
-        self._writer = writer(path, append_batch, connect)
-        self.engine = engine = SqliteEngine(path, self._writer, clock)
-        self.inbox = SqlInbox(engine, clock)
-        self.records = SqlRecords(engine)
-        self.deliveries = SqlDeliveries(engine, clock)
-        self.quarantine = SqlQuarantine(engine)
-        self.commands = SqlCommands(engine)
-        self.uncertain = SqlUncertainCommands(engine)
-        self.tags = SqlHistoryTags(engine)
-        self.targets = SqlTargets(engine)
-        self.decisions = SqlDecisions(engine)
-        self.incidents = SqlIncidents(engine)
-        self.kv = SqlKeyValues(engine)
-        self.webhook_secrets = SqlWebhookSecrets(engine)
-        self.search = SqliteSearchIndex(engine, clock)
-        self.erasure = SqliteErasure(engine, clock)
-        self.retention = SqlRetention(engine, clock)
-        self.job_runs = SqlJobRuns(engine)
-        self.reprocessing = SqlReprocessing(engine, clock)
-        self.refetch_queue = SqlRefetchQueue(engine)
-        self.alerts = SqlAlerts(engine)
-        self.passes = SqlPasses(engine)
-        self.mirror = SqlMirror(engine)
-        self.gauges = SqlGauges(engine, engine.sizes)
-        self.alert_conditions = SqlAlertConditions(engine)
-        self.users = SqlUsers(engine)
-        self.metric_samples = SqlMetricSamples(engine)
-
-    def start(self) -> None:
-        self._writer.start()
-
-    async def read(self, query: Callable[[Reader], T]) -> T:
-        now = self.engine.now()
-        return await self.engine.read(
-            lambda connection: query(SqlReader(connection, full_text.find, now))
+        self.path = self.place = path
+        self.engine = engine = SqliteEngine(
+            path, writer(path, append_batch, connect), clock
         )
-
-    async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-        return await self._writer.urgent(
-            lambda connection: alert_conditions.of_other_stores(connection, stores)
+        super().__init__(
+            engine,
+            engine.writer,
+            clock,
+            SqliteSearchIndex(engine, clock),
+            SqliteErasure(engine, clock),
+            full_text.find,
         )
-
-    def heartbeat(self) -> asyncio.Future[None]:
-        """Resolve once the writer's thread has answered, even if with Busy."""
-        return self._writer.heartbeat()
-
-    @property
-    def is_rewriting(self) -> bool:
-        """Return True while the writer rewrites the file, which may take minutes."""
-        return self._writer.is_rewriting
-
-    async def watch(self) -> NoReturn:
-        """Raise WriterFailed once the writer has ended."""
-        await self._writer.watch()
 
     async def stop(self) -> None:
         """Finish waiting work and close the file, without a log beside it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError
+from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
+from backhaul.store.sql.read_models import single_facts
 from backhaul.store.sqlite import connections, file_backup, file_replacement
 
 if TYPE_CHECKING:
@@ -17,25 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store import Store
+    from backhaul.store import Place, Store
     from backhaul.store.database import Manifest, Restored
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.read_models import InboxExport, Reader, SqlConsole
     from backhaul.store.sql.family import Connection
 
-_APPLIED = """
-    SELECT DISTINCT kind FROM commands_and_targets
-    WHERE store = :store AND state = 'applied'
-"""
-_LAST_EVENT = "SELECT coalesce(max(id), 0) FROM inbox"
-_DELIVERY = """
-    SELECT id, topic, topic LIKE '%/test' OR EXISTS (
-        SELECT 1 FROM json_each(:names)
-        WHERE value != '' AND instr(CAST(e.body AS TEXT), value)) AS is_test
-    FROM events e WHERE id > :after AND store = :store AND source = 'delivery'
-    ORDER BY is_test DESC, id LIMIT 1
-"""
 _SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
 
 
@@ -88,10 +77,10 @@ class SqliteDatabase(Database):
     def engine_version(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
-    def differences(self, other: Path) -> Iterator[Difference]:
+    def differences(self, other: Place) -> Iterator[Difference]:
         from backhaul.store.sql.mirror.compare_mirrors import differences
 
-        with self.connection() as left, SqliteDatabase(other).connection() as right:
+        with self.connection() as left, database_at(other).connection() as right:
             yield from differences(left, right)
 
     def problem(self) -> str:
@@ -131,20 +120,19 @@ class SqliteDatabase(Database):
             return file_backup.row_counts(self._path)
 
     def applied_kinds(self, store: str) -> set[str]:
-        return {str(row[0]) for row in self._rows(_APPLIED, {"store": store})}
+        with self._looking(), file_backup.open_read_only(self._path) as connection:
+            return single_facts.applied_kinds(connection, store)
 
     def last_event(self) -> int:
-        return int(self._rows(_LAST_EVENT)[0][0])
+        with self._looking(), file_backup.open_read_only(self._path) as connection:
+            return single_facts.last_event(connection)
 
     def find_test_webhook(
         self, after: int, store: str, names: Sequence[str]
     ) -> StoredWebhook | None:
-        values = {"after": after, "store": store, "names": json.dumps(names)}
-        rows = self._rows(_DELIVERY, values)
-        if not rows:
-            return None
-        event, topic, is_test = rows[0]
-        return StoredWebhook(event, topic, bool(is_test))
+        with self._looking(), file_backup.open_read_only(self._path) as connection:
+            found = single_facts.find_test_webhook(connection, after, store, names)
+        return None if found is None else StoredWebhook(*found)
 
     def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
         from backhaul.store.sql.operations.alert_conditions import of_other_stores

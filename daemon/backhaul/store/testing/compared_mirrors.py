@@ -178,20 +178,20 @@ class ComparedMirrorsConformance(FamilyTests):
         """Fill the mirror; return a copy of the database."""
         await in_fold(store, lambda m, _: write_all(m, version(0, b"first")))
         target = tmp_path / "copy.db"
-        database_at(store.path).back_up(target, clock)
+        database_at(store.place).back_up(target, clock)
         return target
 
     async def test_equal_mirrors_have_no_difference(
         self, store: Store, copy: Path
     ) -> None:
-        assert list(database_at(store.path).differences(copy)) == []
+        assert list(database_at(store.place).differences(copy)) == []
 
     async def test_how_an_object_became_known_is_no_difference(
         self, store: Store, copy: Path
     ) -> None:
         read = Version(NOON, 9, False, LATER, b"other", 1, LATER)
         await in_fold(store, lambda m, _: write_all(m, read))
-        assert list(database_at(store.path).differences(copy)) == []
+        assert list(database_at(store.place).differences(copy)) == []
 
     @pytest.mark.parametrize("changed", CHANGES)
     async def test_each_difference_is_named(
@@ -199,10 +199,10 @@ class ComparedMirrorsConformance(FamilyTests):
     ) -> None:
         change, expected = CHANGES[changed]
         await in_fold(store, lambda m, _: change(m))
-        left, right = database_at(store.path), database_at(copy)
+        left, right = database_at(store.place), database_at(copy)
         assert [astuple(each) for each in left.differences(copy)] == expected
         mirrored = [(*place, there, here) for *place, here, there in expected]
-        found = [astuple(each) for each in right.differences(store.path)]
+        found = [astuple(each) for each in right.differences(store.place)]
         assert found == mirrored
 
     async def test_a_deleted_product_is_a_difference(
@@ -212,7 +212,7 @@ class ComparedMirrorsConformance(FamilyTests):
         await in_fold(store, lambda m, _: m.delete_product("main", gone, SECOND))
         found = [
             (each.table, each.id, each.column)
-            for each in database_at(store.path).differences(copy)
+            for each in database_at(store.place).differences(copy)
         ]
         assert ("products", "prod_1", "deleted_at") in found
         assert ("variants", "prod_1 var_1", "") in found
@@ -222,5 +222,5 @@ class ComparedMirrorsConformance(FamilyTests):
         self, store: Store, copy: Path
     ) -> None:
         await in_fold(store, lambda m, _: m.put_customer("other", CUSTOMER, SECOND))
-        (found,) = database_at(store.path).differences(copy)
+        (found,) = database_at(store.place).differences(copy)
         assert (found.table, found.store, found.id) == ("customers", "other", "cus_1")

@@ -37,17 +37,17 @@ async def arrive(
 def found_webhook(store: Store, after: int = 0) -> StoredWebhook | None:
     """Return the test webhook that arrived after an event."""
     names = [HOOK, "evt_9", ""]
-    return database_at(store.path).find_test_webhook(after, "main", names)
+    return database_at(store.place).find_test_webhook(after, "main", names)
 
 
 class DatabaseReadsConformance(FamilyTests):
     """Tests of the reads of `Database`, while a store works on it."""
 
     async def test_the_last_event_is_the_newest(self, store: Store) -> None:
-        assert database_at(store.path).last_event() == 0
+        assert database_at(store.place).last_event() == 0
         await arrive(store)
         event = await arrive(store, name="other")
-        assert database_at(store.path).last_event() == event
+        assert database_at(store.place).last_event() == event
 
     @pytest.mark.parametrize(
         ("topic", "body"),
@@ -89,13 +89,13 @@ class DatabaseReadsConformance(FamilyTests):
         await sent(store, Cause.CONFIRMED, kind="fulfill", target="ord_2", name="other")
         await sent(store, Cause.REFUSED, kind="fulfill", target="ord_3")
         await plan(store, "adjust", "prod_1")
-        database = database_at(store.path)
+        database = database_at(store.place)
         assert database.applied_kinds("main") == {"cancel"}
         assert database.applied_kinds("other") == {"fulfill"}
         assert database.applied_kinds("third") == set()
 
     async def test_the_rows_of_each_table_are_counted(self, store: Store) -> None:
-        database = database_at(store.path)
+        database = database_at(store.place)
         before = database.row_counts()
         await show_order(store, "ord_1")
         await show_order(store, "ord_1", 1)
@@ -119,7 +119,7 @@ class DatabaseReadsConformance(FamilyTests):
         await plan(store, name="old")
         await arrive(store, name="old")
         await arrive(store)
-        found = database_at(store.path).orphaned_work(["main"])
+        found = database_at(store.place).orphaned_work(["main"])
         assert [(each.store, each.commands, each.events) for each in found] == [
             ("old", 1, 1)
         ]
@@ -127,10 +127,10 @@ class DatabaseReadsConformance(FamilyTests):
 
     async def test_the_mirror_is_readable_beside_the_daemon(self, store: Store) -> None:
         await show_order(store, "ord_1")
-        with database_at(store.path).readable() as beside:
+        with database_at(store.place).readable() as beside:
             assert await beside.mirror.count("order", "main") == 1
             found = await beside.mirror.versions("order", "main", ["ord_1"])
             assert found == await store.mirror.versions("order", "main", ["ord_1"])
-        with database_at(store.path).reader() as reader:
+        with database_at(store.place).reader() as reader:
             (listed,) = reader.events(None, None, 9)
         assert listed.about == "#1001"

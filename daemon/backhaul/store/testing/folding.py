@@ -202,7 +202,7 @@ class FoldConformance(MirrorTests):
         assert (row.reason, row.at) == (reason, at(clock))
         detail = await store.read(lambda reader: reader.quarantined(row.id))
         assert detail is not None
-        assert (bytes(detail.raw), detail.state) == (b"fails", "open")
+        assert (detail.raw, detail.state) == (b"fails", "open")
 
     async def test_foreign_events_are_noted_for_their_store(
         self, store: Store, clock: MovableClock

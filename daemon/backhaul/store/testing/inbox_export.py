@@ -54,7 +54,7 @@ def exported(
     store: Store, wanted: EventFilter | None = None
 ) -> tuple[list[Arrival], int]:
     """Return the exported events, and how many were left out as pruned."""
-    with database_at(store.path).inbox_export() as export:
+    with database_at(store.place).inbox_export() as export:
         arrivals = list(export.arrivals(wanted or EventFilter()))
         return arrivals, export.pruned
 
@@ -134,7 +134,7 @@ class InboxExportConformance(MirrorTests):
         self, store: Store
     ) -> None:
         await store.inbox.append(ARRIVALS[0])
-        with database_at(store.path).inbox_export() as export:
+        with database_at(store.place).inbox_export() as export:
             arrivals = export.arrivals(EventFilter())
             assert next(arrivals) == ARRIVALS[0]
             await store.inbox.append(ARRIVALS[1])
@@ -151,6 +151,6 @@ class InboxExportConformance(MirrorTests):
         await store.inbox.append(ARRIVALS[3])
         await store.kv.put("facts:main", '{"currency":"INR"}')
         await store.kv.put("factsheet", "no facts")
-        with database_at(store.path).inbox_export() as export:
+        with database_at(store.place).inbox_export() as export:
             assert export.outcomes() == {"folded": 2, "stale": 1}
             assert export.facts() == {"main": '{"currency":"INR"}'}

@@ -65,7 +65,7 @@ def pages_of(
     store: Store, clock: MovableClock, table: str
 ) -> Sequence[Sequence[tuple[Any, ...]]]:
     """Return the pages of a table."""
-    with database_at(store.path).console(clock) as console:
+    with database_at(store.place).console(clock) as console:
         return list(console.pages(table))
 
 
@@ -94,7 +94,7 @@ class PublishedTablesConformance(MirrorTests):
         self, store: Store, clock: MovableClock
     ) -> None:
         tables = ("orders", "products", "customers", "inventory_levels", "commands")
-        with database_at(store.path).console(clock) as console:
+        with database_at(store.place).console(clock) as console:
             for table in tables:
                 assert not INTERNAL & set(console.columns(table))
             for name in ("tombstones", "no_table"):

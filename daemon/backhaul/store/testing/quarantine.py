@@ -156,7 +156,7 @@ class QuarantineRowsConformance(FamilyTests):
         assert (second.locator, second.reason) == ("file:row", "not now")
         assert second.at == at(clock, -5)
         row = await shown(store, event)
-        assert (row.key, bytes(row.raw), row.state) == ("1", b"{", "open")
+        assert (row.key, row.raw, row.state) == ("1", b"{", "open")
         assert (row.payload, row.store) == (None, None)
         row = await shown(store, record)
         assert (row.key, str(row.raw), row.reported) == ("row", "a;b", 0)

@@ -118,7 +118,7 @@ def rows_of(
 
     `wanted` are the values that columns must have.
     """
-    with database_at(store.path).console(SystemClock()) as console:
+    with database_at(store.place).console(SystemClock()) as console:
         names = console.columns(table)
         rows = [row for page in console.pages(table) for row in page]
     places = [names.index(column) for column in columns]

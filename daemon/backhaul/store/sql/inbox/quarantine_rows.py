@@ -92,6 +92,11 @@ def add(
     )
 
 
+def text_of(raw: str | bytes) -> str:
+    """Return the text of a record's row; SQLite has it as text, and others as bytes."""
+    return raw.decode() if isinstance(raw, bytes) else raw
+
+
 def list_open(connection: Connection, limit: int, before: int | None) -> list[Row]:
     """Return open rows of the quarantine, the newest first.
 

@@ -13,10 +13,10 @@ from backhaul.store.sql.family import Family, background, read
 from backhaul.store.sql.mirror.sync_progress import sync_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from backhaul.store.operations import Gauge, MetricSample
-    from backhaul.store.sql.family import Connection, Engine
+    from backhaul.store.sql.family import Connection
 
 _NEWEST = "(SELECT coalesce(max(id), 0) FROM inbox)"
 _LAST_FOLDED = "(SELECT coalesce(max(id), 0) FROM event_outcomes)"
@@ -90,16 +90,12 @@ _LAST_RECORD = f"""
 
 
 class SqlGauges(Family):
-    """What the tables contain now, as numbers; `sizes` has the bytes of each file."""
-
-    def __init__(self, engine: Engine, sizes: Callable[[], Mapping[str, int]]) -> None:
-        super().__init__(engine)
-        self._sizes = sizes
+    """What the tables contain now, as numbers, and the bytes of the files."""
 
     async def current(self, instances: Sequence[str]) -> list[Gauge]:
         sizes: list[Gauge] = [
             ("database_bytes", float(size), (name,))
-            for name, size in self._sizes().items()
+            for name, size in self._engine.sizes().items()
         ]
         try:
             return [*await self._read(instances), *sizes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from backhaul.store.mirror import Pass
 from backhaul.store.operations import MetricSample
@@ -196,7 +196,12 @@ class SqlLists:
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:
         rows = self._rows(_QUARANTINED, {"id": id_})
-        return QuarantineDetail(*rows[0]) if rows else None
+        if not rows:
+            return None
+        found = QuarantineDetail(*rows[0])
+        if found.source != "record":
+            return found
+        return replace(found, raw=quarantine_rows.text_of(found.raw))
 
     def can_correct(self, id_: int) -> bool:
         return quarantine_actions.may_correct(self._connection, id_)

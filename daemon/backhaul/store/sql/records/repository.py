@@ -10,6 +10,7 @@ from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import QuarantinedRow
 from backhaul.store.sql.dialect import as_bytes, is_damaged
 from backhaul.store.sql.family import Family, background, write
+from backhaul.store.sql.inbox.quarantine_rows import text_of
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.records.acceptance import Acceptance
 from backhaul.store.sql.records.matching import Matching
@@ -137,7 +138,10 @@ class SqlRecords(Family):
         self, connection: Connection, instance: str, limit: int
     ) -> list[QuarantinedRow]:
         values = {"instance": instance, "limit": limit}
-        return [QuarantinedRow(*row) for row in connection.execute(UNREPORTED, values)]
+        return [
+            QuarantinedRow(id_, key, text_of(raw), reason, locator)
+            for id_, key, raw, reason, locator in connection.execute(UNREPORTED, values)
+        ]
 
     @write
     def mark_reported(self, connection: Connection, ids: Sequence[int]) -> None:

@@ -1,0 +1,163 @@
+"""Connections of psycopg that run the common text and return rows with names."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import psycopg
+from psycopg.adapt import Dumper, Loader
+from psycopg.pq import TransactionStatus
+
+from backhaul.errors import WriterFailed
+from backhaul.store.postgres.dialect import with_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from psycopg.abc import Buffer
+
+PATIENCE_SECONDS = 10
+
+
+class CommitUnknown(WriterFailed):
+    """The connection was lost during a commit: nobody knows whether it was done."""
+
+
+class Row(tuple[Any, ...]):
+    """A row that also knows the names of its columns."""
+
+    __slots__ = ()
+    _places: ClassVar[dict[str, int]] = {}
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return tuple.__getitem__(self, self._places[key])
+        return tuple.__getitem__(self, key)
+
+    def keys(self) -> list[str]:
+        """Return the names of the columns, so that `dict(row)` works."""
+        return list(self._places)
+
+
+@cache
+def _kind_of_row(names: tuple[str, ...]) -> type[Row]:
+    places = {name: place for place, name in enumerate(names)}
+    return type("Row", (Row,), {"__slots__": (), "_places": places})
+
+
+def _rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Any:
+    names = tuple(column.name for column in cursor.description or ())
+    return _kind_of_row(names)
+
+
+class Result(psycopg.ClientCursor[Any]):
+    """The result of a statement.
+
+    Values are sent as part of the text, so that PostgreSQL infers their types from
+    the place where they stand.
+    """
+
+    _new_id: int | None = None
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The id that an INSERT returned, which ends with `new_id`."""
+        if self._new_id is None:
+            row = self.fetchone()
+            self._new_id = None if row is None else row[0]
+        return self._new_id
+
+
+class YesNoDumper(Dumper):
+    """Sends True as '1', which is a number or a boolean, as the place demands."""
+
+    def dump(self, obj: bool) -> bytes:
+        return b"1" if obj else b"0"
+
+
+class YesNoLoader(Loader):
+    """Reads a boolean as 1 or 0, as SQLite has it."""
+
+    def load(self, data: Buffer) -> int:
+        return int(bytes(data) == b"t")
+
+
+class NumericLoader(Loader):
+    """Reads a numeric value as a whole number where it is one."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data).decode()
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class Connection:
+    """One connection in autocommit; `BEGIN` starts a transaction."""
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self._url = url
+        self._read_only = read_only
+        self._connection = self._open()
+
+    def _open(self) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=PATIENCE_SECONDS,
+            row_factory=_rows,
+            cursor_factory=Result,
+        )
+        connection.adapters.register_dumper(bool, YesNoDumper)
+        connection.adapters.register_loader("bool", YesNoLoader)
+        connection.adapters.register_loader("numeric", NumericLoader)
+        connection.execute("SET timezone = 'UTC'")
+        if self._read_only:
+            connection.execute("SET default_transaction_read_only = on")
+        return connection
+
+    def reopen(self) -> None:
+        """Connect again if the connection was lost."""
+        if self._connection.closed:
+            self._connection = self._open()
+
+    def roll_back(self) -> None:
+        """End the transaction, if there is one."""
+        status = self._connection.info.transaction_status
+        if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+            self._connection.execute("ROLLBACK")
+
+    def execute(self, sql: str, values: Any = (), /) -> Result:
+        """Run one statement of the common text."""
+        if sql == "BEGIN":
+            self.reopen()
+        ends = sql == "COMMIT"
+        try:
+            result = self._connection.execute(with_values(sql).encode(), values)
+        except psycopg.OperationalError as error:
+            if ends and self._connection.closed:
+                raise CommitUnknown(
+                    f"the connection was lost during a commit: {error}"
+                ) from error
+            raise
+        return cast("Result", result)
+
+    def executemany(self, sql: str, values: Iterable[Any], /) -> Result:
+        """Run a statement once for each set of values."""
+        result = cast("Result", self._connection.cursor())
+        result.executemany(with_values(sql).encode(), values)
+        return result
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def insert(
+    connection: Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> list[int]:
+    """Insert rows by one statement; return their new ids in the same order."""
+    places = ", ".join(["(" + ", ".join(["?"] * len(rows[0])) + ")"] * len(rows))
+    found = connection.execute(
+        f"INSERT INTO {table} ({columns}) VALUES {places} RETURNING id",  # noqa: S608 - constants
+        [value for row in rows for value in row],
+    )
+    return [row[0] for row in found]

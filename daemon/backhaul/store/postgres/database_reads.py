@@ -1,0 +1,170 @@
+"""A PostgreSQL database for programs beside the daemon."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import psycopg
+
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.errors import BackhaulError
+from backhaul.store import database_at
+from backhaul.store.database import Database, StoredWebhook
+from backhaul.store.postgres import full_text, schema
+from backhaul.store.postgres.connection import Connection
+from backhaul.store.read_models import FILE, SqlConsole
+from backhaul.store.sql.inbox.export import SqlInboxExport
+from backhaul.store.sql.mirror.compare_mirrors import differences
+from backhaul.store.sql.operations.alert_conditions import of_other_stores
+from backhaul.store.sql.read_models import single_facts
+from backhaul.store.sql.read_models.reader import SqlReader
+from backhaul.store.sql.read_models.tables import SqlTables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store import Place, Store
+    from backhaul.store.database import Manifest, Restored
+    from backhaul.store.mirror import Difference
+    from backhaul.store.operations import OrphanedWork
+    from backhaul.store.read_models import (
+        InboxExport,
+        QueryLimits,
+        QueryResult,
+        Reader,
+    )
+
+_TABLES = """
+    SELECT table_name FROM information_schema.tables
+    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
+    ORDER BY table_name
+"""
+_DDL = """
+    SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema()
+    ORDER BY indexname
+"""
+
+
+class PostgresTables(SqlTables, SqlConsole):
+    """Reads whole tables; SQL of an operator goes to `psql` instead."""
+
+    def query(self, sql: str, limits: QueryLimits = FILE) -> QueryResult:
+        raise BackhaulError(
+            "backhaul query works on SQLite only; use psql with a role that may only"
+            " read, and see docs/mirror.md for the tables"
+        )
+
+
+class PostgresDatabase(Database):
+    """One database of a server, which backs up and restores it by its own tools."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        with self.connection() as connection:
+            yield SqlReader(connection, full_text.find, to_text(SystemClock().now()))
+
+    @contextmanager
+    def console(self, clock: Clock) -> Iterator[SqlConsole]:
+        with self.connection() as connection:
+            yield PostgresTables(connection)
+
+    @contextmanager
+    def inbox_export(self) -> Iterator[InboxExport]:
+        with self.connection() as connection:
+            yield SqlInboxExport(connection)
+
+    @contextmanager
+    def readable(self) -> Iterator[Store]:
+        from backhaul.store.postgres.database import PostgresStore
+
+        store = PostgresStore(self._url, SystemClock())
+        try:
+            yield store
+        finally:
+            store.engine.close()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        try:
+            with closing(Connection(self._url, read_only=True)) as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise BackhaulError(f"the database cannot be read: {error}") from error
+
+    def engine_version(self) -> str:
+        with self.connection() as connection:
+            ((version,),) = connection.execute("SHOW server_version").fetchall()
+        return f"PostgreSQL {version}"
+
+    def differences(self, other: Place) -> Iterator[Difference]:
+        with self.connection() as left, database_at(other).connection() as right:
+            yield from differences(left, right)
+
+    def problem(self) -> str:
+        return ""
+
+    def journal_mode(self) -> str:
+        return "wal"
+
+    def pending_migrations(self) -> list[str]:
+        with self.connection() as connection:
+            return schema.pending(connection)
+
+    def faults(self, *, deep: bool = False) -> list[str]:
+        return []  # the server checks its pages itself
+
+    def schema(self) -> list[str]:
+        with self.connection() as connection:
+            return [str(row[0]) for row in connection.execute(_DDL)]
+
+    def row_counts(self) -> dict[str, int]:
+        with self.connection() as connection:
+            names = [row[0] for row in connection.execute(_TABLES)]
+            counts = {}
+            for name in names:
+                query = f'SELECT count(*) FROM "{name}"'  # noqa: S608 - from the catalog
+                ((counts[name],),) = connection.execute(query).fetchall()
+            return counts
+
+    def applied_kinds(self, store: str) -> set[str]:
+        with self.connection() as connection:
+            return single_facts.applied_kinds(connection, store)
+
+    def last_event(self) -> int:
+        with self.connection() as connection:
+            return single_facts.last_event(connection)
+
+    def find_test_webhook(
+        self, after: int, store: str, names: Sequence[str]
+    ) -> StoredWebhook | None:
+        with self.connection() as connection:
+            found = single_facts.find_test_webhook(connection, after, store, names)
+        return None if found is None else StoredWebhook(*found)
+
+    def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
+        with self.connection() as connection:
+            return of_other_stores(connection, stores)
+
+    def back_up(
+        self,
+        target: Path,
+        clock: Clock,
+        ended: Callable[[], bool] = bool,
+    ) -> Manifest:
+        _of_the_server()
+
+    def restore(self, backup: Path, stores: Iterable[str], clock: Clock) -> Restored:
+        _of_the_server()
+
+
+def _of_the_server() -> NoReturn:
+    raise BackhaulError(
+        "PostgreSQL is backed up and restored by its own tools (pg_basebackup,"
+        " pgBackRest, WAL-G, or those of its provider), not by Backhaul"
+    )

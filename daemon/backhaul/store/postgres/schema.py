@@ -1,0 +1,112 @@
+"""The schema in PostgreSQL: the common statements, triggers and the search's index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.errors import CorruptData
+from backhaul.store.postgres import dialect
+from backhaul.store.sql.schema import STATEMENTS
+
+if TYPE_CHECKING:
+    from backhaul.store.postgres.connection import Connection
+
+STEPS = ("m001_baseline",)
+"""The names of all migrations, the oldest first."""
+_LOCK = 0x6261636B  # "back": two daemons that start at once create the schema in turn
+
+# `behind` marks the commands that wait for another of their ordering key, so that a
+# claim skips them. After a change only the changed row and the first two of its
+# ordering key can have another value.
+_ORDERING_KEYS = """
+    CREATE FUNCTION align_ordering_key() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        changed commands%ROWTYPE := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+        busy boolean;
+        first bigint;
+        second bigint;
+    BEGIN
+        SELECT EXISTS (
+            SELECT 1 FROM commands o
+            WHERE o.store = changed.store AND o.lane = changed.lane
+              AND o.state IN ('sending', 'uncertain')) INTO busy;
+        SELECT min(seq), max(seq) INTO first, second FROM (
+            SELECT o.seq FROM commands o
+            WHERE o.store = changed.store AND o.lane = changed.lane
+              AND o.state = 'planned' AND o.hold_reason IS NULL
+            ORDER BY o.seq LIMIT 2) two;
+        UPDATE commands c SET behind = waits.behind FROM (
+            SELECT o.seq, CASE WHEN o.state = 'planned' AND o.hold_reason IS NULL
+                AND (busy OR o.seq > first) THEN 1 ELSE 0 END AS behind
+            FROM commands o WHERE o.seq IN (changed.seq, first, second)) waits
+        WHERE c.seq = waits.seq AND c.behind != waits.behind;
+        RETURN NULL;
+    END $$
+    """
+_TRIGGERS = (
+    """
+    CREATE TRIGGER commands_planned AFTER INSERT ON commands
+    FOR EACH ROW EXECUTE FUNCTION align_ordering_key()
+    """,
+    """
+    CREATE TRIGGER commands_moved AFTER UPDATE OF state, hold_reason ON commands
+    FOR EACH ROW WHEN (new.state != old.state
+        OR new.hold_reason IS DISTINCT FROM old.hold_reason)
+    EXECUTE FUNCTION align_ordering_key()
+    """,
+    """
+    CREATE TRIGGER commands_removed AFTER DELETE ON commands
+    FOR EACH ROW WHEN (old.state IN ('planned', 'sending', 'uncertain'))
+    EXECUTE FUNCTION align_ordering_key()
+    """,
+)
+
+
+def create(connection: Connection) -> None:
+    """Create what is missing, in one transaction.
+
+    Raises CorruptData if a newer version of Backhaul made the schema.
+    """
+    connection.execute("BEGIN")
+    try:
+        connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS schema_steps (name text PRIMARY KEY,"
+            " applied_at timestamptz NOT NULL DEFAULT now())"
+        )
+        if pending(connection):
+            _baseline(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def pending(connection: Connection) -> list[str]:
+    """Return the migrations that a database lacks.
+
+    Raises CorruptData if a newer version of Backhaul made the schema.
+    """
+    found = connection.execute("SELECT to_regclass('schema_steps') IS NOT NULL")
+    if found.fetchall() == [(0,)]:
+        return list(STEPS)
+    names = connection.execute("SELECT name FROM schema_steps")
+    applied = {row[0] for row in names}
+    if unknown := sorted(applied - set(STEPS)):
+        raise CorruptData(
+            f"a newer version of Backhaul made this database: {unknown[-1]} is unknown;"
+            " install that version"
+        )
+    return [step for step in STEPS if step not in applied]
+
+
+def _baseline(connection: Connection) -> None:
+    from backhaul.store.postgres import full_text
+
+    for statement in dialect.schema(STATEMENTS):
+        connection.execute(statement)
+    full_text.create_index(connection)
+    for statement in (_ORDERING_KEYS, *_TRIGGERS):
+        connection.execute(statement)
+    for name in STEPS:
+        connection.execute("INSERT INTO schema_steps (name) VALUES (?)", (name,))

@@ -1,0 +1,102 @@
+"""The published tables, read whole and page by page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backhaul.store.sql.family import Connection
+
+PUBLISHED: Mapping[str, tuple[str, ...]] = {
+    "open_orders": ("store", "id"),
+    "order_lines": ("store", "order_id", "id"),
+    "stock": ("store", "variant_id"),
+    "stock_moves": ("id",),
+    "revenue_by_day": ("store", "day", "currency"),
+    "orders": ("store", "id"),
+    "order_items": ("store", "order_id", "id"),
+    "shipments": ("store", "order_id", "id"),
+    "products": ("store", "id"),
+    "variants": ("store", "product_id", "id"),
+    "inventory_levels": ("store", "variant_id"),
+    "stock_ledger": ("id",),
+    "customers": ("store", "id"),
+    "events": ("id",),
+    "commands": ("seq",),
+    "stock_targets": ("seq",),
+    "attempts": ("id",),
+    "records": ("id",),
+    "quarantine": ("id",),
+    "changes": ("id",),
+    "feed": ("id",),
+    "parcels": ("store", "shipment_id"),
+    "deliveries": ("seq",),
+    "echoes": ("store", "effect"),
+    "erased_customers": ("store", "customer_id"),
+    "audit": ("id",),
+}
+"""Each table with the columns of its key, in the order of an index."""
+
+INTERNAL = frozenset(
+    {
+        *("sequence", "delivered", "seen_at", "digest", "standing", "confirmed_at"),
+        "request_digest",
+    }
+)
+"""Columns of published tables that only Backhaul uses, to compare rows."""
+
+PAGE_ROWS = 500
+Values = tuple[Any, ...]
+
+
+class SqlTables:
+    """Reads the tables of docs/mirror.md; its rows are plain tuples."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._tables = connection
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        if table not in PUBLISHED:
+            raise BackhaulError(
+                f"there is no table {table!r} to export; the tables are: "
+                + ", ".join(PUBLISHED)
+            )
+        found = self._tables.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - one of ours
+        names = (entry[0] for entry in found.description or ())
+        return tuple(name for name in names if name not in INTERNAL)
+
+    def pages(self, table: str) -> Iterator[list[Values]]:
+        columns, key = self.columns(table), PUBLISHED[table]
+        places = [columns.index(name) for name in key]
+        page = self._page(_first(table, columns, key), ())
+        while page:
+            yield page
+            last = tuple(page[-1][place] for place in places)
+            page = self._page(_next(table, columns, key), last)
+
+    def _page(self, sql: str, after: Values) -> list[Values]:
+        return self._tables.execute(sql, (*after, PAGE_ROWS)).fetchall()
+
+
+def _first(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+    return f"SELECT {_list(columns)} FROM {table} ORDER BY {_list(key)} LIMIT ?"  # noqa: S608 - from PUBLISHED
+
+
+def _next(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+    # No row values where one column is enough: SQLite would not use the rowid for them.
+    if len(key) == 1:
+        after = f"{key[0]} > ?"
+    else:
+        after = f"({_list(key)}) > ({', '.join('?' * len(key))})"
+    return (
+        f"SELECT {_list(columns)} FROM {table} WHERE {after}"  # noqa: S608 - from PUBLISHED
+        f" ORDER BY {_list(key)} LIMIT ?"
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
