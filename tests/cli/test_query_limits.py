@@ -243,7 +243,8 @@ BIG = [
     ("SELECT replace(hex(zeroblob(1000000)), '0', 'a long text')", "larger than 16 MB"),
     ("SELECT quote(zeroblob(9000000))", "larger than 16 MB"),
     (numbered("group_concat(hex(i))"), "larger than 16 MB|stopped after"),
-    (numbered("json_group_array(i)"), "larger than 16 MB|stopped after"),
+    # A fast machine needs all memory before the time is over.
+    (numbered("json_group_array(i)"), "256 MB of memory|stopped after"),
     (numbered("zeroblob(1000000)"), "more than 64 MB|stopped after"),
     (numbered("i AS " + "a" * 50_000), "more than 64 MB|stopped after"),
     (numbered("''"), "more than 100,000 rows|stopped after"),
