@@ -63,6 +63,10 @@ async def unreadable() -> list[Problem]:
     raise Busy("the database is locked")
 
 
+async def without_disk() -> list[Problem]:
+    raise OSError(5, "Input/output error")
+
+
 async def endless() -> list[Problem]:
     await asyncio.sleep(3_600)
     return []
@@ -87,7 +91,8 @@ KINDS = [
 
 
 @pytest.mark.parametrize(
-    ("problems", "shown"), [(some, KINDS), (unreadable, None), (endless, None)]
+    ("problems", "shown"),
+    [(some, KINDS), (unreadable, None), (without_disk, None), (endless, None)],
 )
 async def test_a_health_check_counts_problems_and_never_fails(
     problems: Callable[[], Awaitable[list[Problem]]],

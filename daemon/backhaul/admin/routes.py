@@ -89,7 +89,7 @@ async def _kinds_of_problems(
     """Return how many problems there are of each kind; None if that is unknown."""
     try:
         found = await asyncio.wait_for(problems(), HEALTH_SECONDS)
-    except (TimeoutError, BackhaulError):
+    except (BackhaulError, OSError):  # a TimeoutError is an OSError
         return None
     counts = Counter((problem.kind, str(problem.severity)) for problem in found)
     return [
