@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -93,9 +94,10 @@ class SqlGauges(Family):
     """What the tables contain now, as numbers, and the bytes of the files."""
 
     async def current(self, instances: Sequence[str]) -> list[Gauge]:
+        # A server is asked for its sizes, which takes a while.
+        found = await asyncio.to_thread(self._engine.sizes)
         sizes: list[Gauge] = [
-            ("database_bytes", float(size), (name,))
-            for name, size in self._engine.sizes().items()
+            ("database_bytes", float(size), (name,)) for name, size in found.items()
         ]
         try:
             return [*await self._read(instances), *sizes]

@@ -1,0 +1,74 @@
+"""What the engine of PostgreSQL does when it loses its connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.errors import Busy, ReadFailed, WriterFailed
+from backhaul.store.postgres.database import open_store
+from scenes.postgres import PASSWORD, USER, postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scenes.postgres import Postgres
+
+pytestmark = pytest.mark.programs
+
+END_AT_COMMIT = (
+    """
+    CREATE FUNCTION end_session() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$
+    """,
+    """
+    CREATE CONSTRAINT TRIGGER ends AFTER INSERT ON kv
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION end_session()
+    """,
+)
+END_OTHERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid != pg_backend_pid()
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as started:
+        yield started
+
+
+def address(server: Postgres) -> str:
+    return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{server.port}/postgres"
+
+
+async def test_a_lost_connection_is_opened_again(server: Postgres) -> None:
+    store = open_store(address(server), SystemClock())
+    store.start()
+    await store.kv.put("a", "1")
+    assert (await store.read(lambda reader: reader.counts())).to_fold == 0
+    server.run(END_OTHERS)
+    with pytest.raises(Busy):
+        await store.kv.put("b", "2")
+    with pytest.raises(ReadFailed):
+        await store.read(lambda reader: reader.counts())
+    await store.kv.put("b", "2")
+    assert await store.kv.get("b") == "2"
+    assert (await store.read(lambda reader: reader.counts())).to_fold == 0
+    await store.stop()
+
+
+async def test_a_commit_without_an_answer_ends_the_writer(server: Postgres) -> None:
+    """Whoever was answered may rely on it, and nobody knows what was committed."""
+    store = open_store(address(server), SystemClock())
+    server.run(*END_AT_COMMIT)
+    store.start()
+    with pytest.raises(Busy):
+        await store.kv.put("c", "3")
+    with pytest.raises(WriterFailed, match="lost during a commit"):
+        await store.watch()
+    with pytest.raises(Busy):
+        await store.kv.put("d", "4")
+    await store.stop()
