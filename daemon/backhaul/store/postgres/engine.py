@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from backhaul.core.clock import to_text
 from backhaul.core.identity import digest_of
 from backhaul.errors import Busy, ReadFailed
 from backhaul.store.postgres.connection import CommitUnknown, Connection, insert
-from backhaul.store.sql.round_writer import RoundWriter, Row
+from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.inbox import Arrival
     from backhaul.store.sql.family import Unit
 
 T = TypeVar("T")
@@ -61,34 +58,14 @@ class PostgresWriter(RoundWriter):
             return Busy(f"the database cannot be written now: {error}")
         return error
 
-    def _after_round(self, connection: Any) -> None:
-        pass
 
-
-class PostgresEngine:
+class PostgresEngine(RoundEngine):
     """One database: a writer, and connections that only read."""
 
     def __init__(self, url: str, clock: Clock) -> None:
+        super().__init__(PostgresWriter(url), clock)
         self.url = url
-        self.writer = PostgresWriter(url)
-        self._clock = clock
         self._idle: SimpleQueue[Connection] = SimpleQueue()
-
-    def write(self, unit: Unit[T]) -> Awaitable[T]:
-        """Run a unit in the next transaction. May raise Busy."""
-        return self.writer.urgent(unit)
-
-    def background(self, unit: Unit[T]) -> Awaitable[T]:
-        """Run a unit of at most 5 ms behind everything urgent. May raise Busy."""
-        return self.writer.background(unit)
-
-    def append(self, arrival: Arrival) -> Awaitable[int]:
-        """Append an event to the inbox, in a batch with others. May raise Busy."""
-        return self.writer.append(arrival)
-
-    async def read(self, unit: Unit[T]) -> T:
-        """Run a unit that only reads, in a thread. Raises ReadFailed."""
-        return await asyncio.to_thread(self.read_here, unit)
 
     def read_here(self, unit: Unit[T]) -> T:
         """Run a unit that only reads, in this thread. Raises ReadFailed."""
@@ -109,10 +86,6 @@ class PostgresEngine:
             yield connection
         finally:
             self._idle.put(connection)
-
-    def now(self) -> str:
-        """Return the time as text, with milliseconds, in UTC."""
-        return to_text(self._clock.now())
 
     def concerns_the_file(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
 from enum import Enum, auto
@@ -21,11 +22,15 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, T
 from loguru import logger
 from msgspec import Struct, field
 
+from backhaul.core.clock import to_text
 from backhaul.errors import Busy, CorruptData, WriterFailed
 from backhaul.store.sql.family import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.inbox import Arrival
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -82,7 +87,7 @@ class _Round(Struct):
         return [*self.appends.futures, *(job.future for job in self.jobs)]
 
 
-class RoundWriter:
+class RoundWriter(ABC):
     """Runs units one after another on the write connection."""
 
     begin = "BEGIN"
@@ -325,39 +330,71 @@ class RoundWriter:
         connection.execute("RELEASE unit")
         return value
 
+    @abstractmethod
     def _connect(self) -> WriteConnection:
         """Open the connection, in the writer's thread."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _append_rows(
         self, connection: WriteConnection, rows: Sequence[Row]
     ) -> Sequence[int]:
         """Insert rows into the inbox; return their ids in the same order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rollback(self, connection: WriteConnection) -> None:
         """Undo the round. If that fails, the next round fails and tries it again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _concerns_all(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fatal(self, error: Exception) -> Exception | None:
         """Return what the writer ends with after this error of a round, if it must."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _refusal(self, error: Exception) -> Exception:
         """Return what a caller gets: Busy for an error of the driver."""
-        raise NotImplementedError
 
-    def _after_round(self, connection: WriteConnection) -> None:
+    def _after_round(self, connection: WriteConnection) -> None:  # noqa: B027 - most do nothing
         """Do what an engine does after each round."""
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         """Call a function in the event loop."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+class RoundEngine(ABC):
+    """An engine with a `RoundWriter`, and reads in threads beside it."""
+
+    def __init__(self, writer: RoundWriter, clock: Clock) -> None:
+        self.writer = writer
+        self._clock = clock
+
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit in the next transaction. May raise Busy."""
+        return self.writer.urgent(unit)
+
+    def background(self, unit: Unit[T]) -> Awaitable[T]:
+        """Run a unit of at most 5 ms behind everything urgent. May raise Busy."""
+        return self.writer.background(unit)
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        """Append an event to the inbox, in a batch with others. May raise Busy."""
+        return self.writer.append(arrival)
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, in a thread. Raises ReadFailed."""
+        return await asyncio.to_thread(self.read_here, unit)
+
+    @abstractmethod
+    def read_here(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, in this thread. Raises ReadFailed."""
+
+    def now(self) -> str:
+        """Return the time as text, with milliseconds, in UTC."""
+        return to_text(self._clock.now())
 
 
 def _resolve(futures: list[asyncio.Future[Any]], results: list[Any]) -> None:

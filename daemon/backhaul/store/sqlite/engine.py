@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from typing import TYPE_CHECKING, TypeVar
 
-from backhaul.core.clock import to_text
 from backhaul.errors import CorruptData, ReadFailed
+from backhaul.store.sql.round_writer import RoundEngine
 from backhaul.store.sqlite.connections import Readers, concerns_the_file, log_of
 from backhaul.store.sqlite.file_backup import Damaged, is_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.inbox import Arrival
     from backhaul.store.sql.family import Unit
     from backhaul.store.sqlite.writer import Writer
 
@@ -27,30 +24,15 @@ class ReadDamaged(ReadFailed, CorruptData):
     """A read found that the database is damaged: to read again does not help."""
 
 
-class SqliteEngine:
+class SqliteEngine(RoundEngine):
     """One file: a writer, and connections that only read."""
 
+    writer: Writer
+
     def __init__(self, path: Path, writer: Writer, clock: Clock) -> None:
+        super().__init__(writer, clock)
         self.path = path
-        self.writer = writer
         self.readers = Readers(path)
-        self._clock = clock
-
-    def write(self, unit: Unit[T]) -> Awaitable[T]:
-        """Run a unit in the next transaction. May raise Busy."""
-        return self.writer.urgent(unit)
-
-    def background(self, unit: Unit[T]) -> Awaitable[T]:
-        """Run a unit of at most 5 ms behind everything urgent. May raise Busy."""
-        return self.writer.background(unit)
-
-    def append(self, arrival: Arrival) -> Awaitable[int]:
-        """Append an event to the inbox, in a batch with others. May raise Busy."""
-        return self.writer.append(arrival)
-
-    async def read(self, unit: Unit[T]) -> T:
-        """Run a unit that only reads, in a thread. Raises ReadFailed."""
-        return await asyncio.to_thread(self.read_here, unit)
 
     def read_here(self, unit: Unit[T]) -> T:
         """Run a unit that only reads, in this thread. Raises ReadFailed."""
@@ -61,10 +43,6 @@ class SqliteEngine:
             if is_damage(error):
                 raise ReadDamaged(str(Damaged(self.path, str(error)))) from error
             raise ReadFailed(f"{self.path}: {error}") from error
-
-    def now(self) -> str:
-        """Return the time as text, with milliseconds, in UTC."""
-        return to_text(self._clock.now())
 
     def concerns_the_file(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""
