@@ -17,6 +17,7 @@ from backhaul.store.sql.commands import planning
 from backhaul.store.sql.commands.rows import columns, to_command
 from backhaul.store.sql.commands.transitions import apply_transition
 from backhaul.store.sql.family import Family, write
+from backhaul.store.sql.operations.audit_log import ADD_DECISION
 from backhaul.store.sql.stock_targets import adjustments, rows
 from backhaul.store.sql.stock_targets.rows import KIND
 
@@ -36,10 +37,6 @@ _ACCEPT = "UPDATE commands SET accepted = reason WHERE seq = :seq AND state = 'p
 # find that there was no effect, any nearer.
 _RESET_CHECKS = "UPDATE commands SET looks = 0, failures = 0 WHERE seq = :seq"
 _RESETTING = frozenset({Cause.PERSON_ASKS, Cause.PERSON_RESENDS})
-_ADD_ENTRY = """
-    INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
-    VALUES (:at, :who, :action, :detail, :command, :before, :after)
-"""
 
 
 class SqlDecisions(Family):
@@ -72,7 +69,7 @@ class SqlDecisions(Family):
             "before": command.state,
             "after": moved.state,
         }
-        connection.execute(_ADD_ENTRY, entry)
+        connection.execute(ADD_DECISION, entry)
         return moved
 
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 _ADD = """
     INSERT INTO audit (at, who, action, detail) VALUES (:at, :who, :action, :detail)
 """
+# A decision also names its command or stock target, as lists show it.
+ADD_DECISION = """
+    INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
+    VALUES (:at, :who, :action, :detail, :command, :before, :after)
+"""
 
 
 def add_entry(connection: Connection, now: str, entry: AuditEntry) -> None:

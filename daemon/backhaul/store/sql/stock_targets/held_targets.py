@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from backhaul.core.target_lifecycle import TargetCause
+from backhaul.core.target_lifecycle import SHOWN_AS, TargetCause, TargetState
 from backhaul.store.commands import restored_mark
 from backhaul.store.operations import HeldTargets
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.operations import kv
+from backhaul.store.sql.operations.audit_log import ADD_DECISION
 from backhaul.store.sql.stock_targets import rows
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ _OF_PRODUCT = """
     WHERE store = :store AND product_id = :product AND state = 'held'
 """
 RECORD_CAME = "the record of an adjustment from before the restore was submitted again"
-_ADD_ENTRY = """
-    INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
-    VALUES (:at, :who, :action, :detail, :target, 'held', 'planned')
-"""
 _SUMMARY = f"""
     SELECT h.store, h.targets, h.since, coalesce(v.sku, t.variant_id)
     FROM (SELECT store, count(*) AS targets, min(created_at) AS since,
@@ -73,8 +70,10 @@ def release(
 ) -> int:
     """Let held targets be calculated again; return their number."""
     found = [row[0] for row in connection.execute(_HELD, asdict(wanted)).fetchall()]
+    moved = {"before": TargetState.HELD, "after": SHOWN_AS[TargetState.WAITING]}
     for target in found:
-        connection.execute(_ADD_ENTRY, {"at": now, "target": target, **asdict(entry)})
+        values = {"at": now, "command": target, **asdict(entry), **moved}
+        connection.execute(ADD_DECISION, values)
         _release(connection, target, f"released: {entry.detail}", now)
     return len(found)
 
