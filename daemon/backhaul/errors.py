@@ -5,6 +5,7 @@ BackhaulError
 │   ├── ConfigurationError    78  a setting is wrong; lists every finding
 │   ├── PortInUse             69  a listener's address is taken
 │   ├── PlatformUnavailable   69  a store's API does not answer
+│   ├── DatabaseUnavailable   69  the database server does not answer, or refuses
 │   ├── OtherStore            78  the API key belongs to another store
 │   ├── CorruptData           65  the database fails its own checks
 │   ├── WriterFailed          70  the database's writer ended unexpectedly
@@ -79,6 +80,12 @@ class PortInUse(Fatal):
 
 class PlatformUnavailable(Fatal):
     """The store's API cannot be reached, or the answer is not that of the platform."""
+
+    exit_code = 69
+
+
+class DatabaseUnavailable(Fatal):
+    """The database server cannot be reached, or refuses this user."""
 
     exit_code = 69
 

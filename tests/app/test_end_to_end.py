@@ -9,16 +9,35 @@ import httpx
 import pytest
 
 from scenes.daemon import connected
+from scenes.postgres import Postgres, postgres
 from scenes.reference_shop import Shop, open_shop
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, value_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from backhaul.app.daemon import Daemon
     from scenes.daemon import Office
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as started:
+        yield started
+
+
+@pytest.fixture(
+    autouse=True,
+    params=["sqlite", pytest.param("postgres", marks=pytest.mark.programs)],
+)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the daemon on a file, and on a database of a real server."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("server").new_database()
+        monkeypatch.setenv("BACKHAUL_DATABASE__URL", url)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -40,19 +59,19 @@ async def scan(
 
 def order_states(office: Office) -> list[tuple[Any, ...]]:
     return sorted(
-        rows_of(office.database, "orders", "number", "status", "fulfillment_status")
+        rows_of(office.place, "orders", "number", "status", "fulfillment_status")
     )
 
 
 def command_states(office: Office) -> list[tuple[Any, ...]]:
-    return rows_of(office.database, COMMANDS_AND_TARGETS, "kind", "state")
+    return rows_of(office.place, COMMANDS_AND_TARGETS, "kind", "state")
 
 
 async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
     product = await shop.product(stock=10)
     async with connected(shop) as (office, daemon):
         first, second = await shop.order(product), await shop.order(product)
-        await until(lambda: count(office.database, "orders") == 2, "the orders")
+        await until(lambda: count(office.place, "orders") == 2, "the orders")
         answer = await scan(office, daemon, "#1001")
         assert (answer.status_code, answer.json()["accepted"]) == (200, True)
         office.put(
@@ -65,7 +84,7 @@ async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
             "both are known to be shipped",
         )
         assert command_states(office) == [("fulfill", "applied")] * 2
-        levels = rows_of(office.database, "inventory_levels", "stock")
+        levels = rows_of(office.place, "inventory_levels", "stock")
         assert levels == [(8,)]
     for order, number in ((first, "T1"), (second, "T2")):
         shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
@@ -85,18 +104,16 @@ async def test_a_parcel_is_read_by_the_names_it_is_written_by(shop: Shop) -> Non
     product = await shop.product()
     async with connected(shop, OWN_NAMES) as (office, daemon):
         await shop.order(product)
-        await until(lambda: count(office.database, "orders") == 1, "the order")
+        await until(lambda: count(office.place, "orders") == 1, "the order")
         assert (await scan(office, daemon, "1001")).status_code == 200
         await until(
-            lambda: (
-                values_of(office.database, "shipments", "tracking_number") == ["T1"]
-            ),
+            lambda: values_of(office.place, "shipments", "tracking_number") == ["T1"],
             "the parcel",
         )
         await until(
             lambda: (
                 count(
-                    office.database,
+                    office.place,
                     COMMANDS_AND_TARGETS,
                     state={"planned", "sending"},
                 )
@@ -112,9 +129,9 @@ async def test_what_was_there_before_is_read(shop: Shop) -> None:
     for _ in range(3):
         await shop.order(product)
     async with connected(shop) as (office, _):
-        await until(lambda: count(office.database, "orders") == 3, "the orders")
+        await until(lambda: count(office.place, "orders") == 3, "the orders")
         await until(
-            lambda: values_of(office.database, "inventory_levels", "stock") == [7],
+            lambda: values_of(office.place, "inventory_levels", "stock") == [7],
             "the stock",
         )
 
@@ -123,7 +140,7 @@ async def test_the_same_scan_twice_ships_once(shop: Shop) -> None:
     product = await shop.product()
     async with connected(shop) as (office, daemon):
         order = await shop.order(product)
-        await until(lambda: count(office.database, "orders") == 1, "the order")
+        await until(lambda: count(office.place, "orders") == 1, "the order")
         answers = await asyncio.gather(
             *(scan(office, daemon, "1001") for _ in range(5))
         )
@@ -139,7 +156,7 @@ async def test_a_scan_that_comes_before_its_order_waits_for_it(shop: Shop) -> No
     async with connected(shop) as (office, daemon):
         answer = await scan(office, daemon, "1001")
         assert answer.status_code == 200
-        assert value_of(office.database, "records", "state") == "waiting"
+        assert value_of(office.place, "records", "state") == "waiting"
         await shop.order(product)
         await until(
             lambda: command_states(office) == [("fulfill", "applied")], "it is shipped"
@@ -151,14 +168,14 @@ async def test_a_device_that_is_not_known_is_refused(shop: Shop) -> None:
         office.device_token = "wrong"
         answer = await scan(office, daemon, "1001")
         assert answer.status_code == 401
-        assert count(office.database, "records") == 0
+        assert count(office.place, "records") == 0
 
 
 async def test_stock_and_cancellations_go_out_by_file(shop: Shop) -> None:
     product = await shop.product(stock=10, sku="LAMP")
     async with connected(shop) as (office, _):
         order = await shop.order(product, 2)
-        await until(lambda: count(office.database, "orders") == 1, "the order")
+        await until(lambda: count(office.place, "orders") == 1, "the order")
         office.put("cancellations-1.csv", "order,restock,reason", "1001,yes,CUSTOMER")
         await until(
             lambda: order_states(office) == [(1001, "CANCELLED", "RESTOCKED")],
@@ -166,11 +183,11 @@ async def test_stock_and_cancellations_go_out_by_file(shop: Shop) -> None:
         )
         office.put("stock-deltas-1.csv", "sku,adjustment,reason", "LAMP,-4,DAMAGED")
         await until(
-            lambda: values_of(office.database, "inventory_levels", "stock") == [6],
+            lambda: values_of(office.place, "inventory_levels", "stock") == [6],
             "the stock",
         )
         ledger = rows_of(
-            office.database, "stock_ledger", "adjustment", "stock_after", "reason"
+            office.place, "stock_ledger", "adjustment", "stock_after", "reason"
         )
     shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
     assert shown["cancellation"]["restocked"] is True

@@ -49,7 +49,7 @@ async def examined(
         platform.says("/webhooks", document({"data": [HOOK]}))
         platform.says("/webhooks/whk_1/deliveries/dlv_1", delivered(status))
         async with (
-            started_store(settings.database_file) as store,
+            started_store(office.database) as store,
             serving(platform) as server,
         ):
             transport = Transport(server.url, "svc_live_doctor", LIMITS, clock)

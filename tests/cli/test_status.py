@@ -69,7 +69,7 @@ def troubled() -> Iterator[Office]:
 
 
 async def _trouble(office: Office, parked: int) -> None:
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         for number in range(parked):
             command = NewCommand(
@@ -163,7 +163,7 @@ def stopped() -> Iterator[Office]:
 
 
 async def _retire(office: Office) -> None:
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         bad = NewRecord("bad", None, "raw", "why", "f.csv:1")
         await store.records.accept(
@@ -214,7 +214,7 @@ def test_what_is_not_folded_yet_counts_as_behind() -> None:
 
 async def _deliver(office: Office, *bodies: bytes) -> None:
     """Append webhooks, and fold none of them."""
-    async with started_store(context.settings(office.config).database_file) as store:
+    async with started_store(office.database) as store:
         await append(store, bodies)
 
 
@@ -230,7 +230,7 @@ def test_a_list_that_cannot_be_read_is_named_beside_the_time() -> None:
 
 async def _walk_twice(office: Office) -> None:
     """Walk over every list, and again when the key may not read the orders any more."""
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         for note in ("", "403 no"):
             for kind in KINDS:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.cli import context
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import from_text
 from backhaul.core.stock import Policy, ProductStock
@@ -46,7 +45,7 @@ def office() -> Iterator[Office]:
 
 async def _count(office: Office) -> None:
     clock = VirtualClock(from_text(payloads.instant(5)))
-    path = context.settings(office.config).database_file
+    path = office.database
     sold = payloads.stock_change(at=3, stock=9, adjustment=-1, orderId="ord_1")
     async with started_store(path, clock) as store:
         bodies = [
@@ -110,7 +109,7 @@ def test_a_stop_is_shown_and_a_person_ends_it(office: Office) -> None:
 
 
 async def _stop(office: Office) -> None:
-    async with started_store(context.settings(office.config).database_file) as store:
+    async with started_store(office.database) as store:
         await store.targets.stop("main", STOPPED)
 
 
@@ -135,7 +134,7 @@ def held() -> Iterator[Office]:
 
 async def _hold(office: Office) -> None:
     clock = MovableClock()
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path, clock) as store:
         await hold(store, clock.advance)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.cli import context
 from scenes import payloads
 from scenes.daemon import Office, in_process
 from scenes.databases import fold_all, started_store
@@ -33,7 +32,7 @@ def unreadable(number: int) -> bytes:
 
 
 async def fold(office: Office, *bodies: bytes) -> None:
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         for body in bodies:
             await store.inbox.append(arrival(body))

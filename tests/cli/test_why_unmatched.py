@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.cli import context
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul.core.clock import SystemClock
 from backhaul.store.records import NewRecord
@@ -42,7 +41,7 @@ def office() -> Iterator[Office]:
 
 
 async def fold(office: Office, *bodies: bytes) -> None:
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         for body in bodies:
             await store.inbox.append(arrival(body))
@@ -51,7 +50,7 @@ async def fold(office: Office, *bodies: bytes) -> None:
 
 async def hand_in(office: Office, *records: Record | Bad, wait: float = 0) -> None:
     """Take records of the connector `erp`; those that match nothing wait so long."""
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         matcher = Matcher(SystemClock(), wait)
         new = [
@@ -239,7 +238,7 @@ async def test_an_order_without_a_number_is_found_by_its_name(
     )
     assert built.code == 0
     assert [row["id"] for row in ask(office, "search", name)] == ["ord_78"]
-    path = context.settings(office.config).database_file
+    path = office.database
     async with started_store(path) as store:
         names = await store.records.find_names("main", [name])
     assert [order.name for order in names[name].orders] == [own]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from backhaul.settings import Job, Jobs, Settings
@@ -64,6 +64,10 @@ order, and uses the first secret that it finds:
    is the full name of the setting with `_` in place of each dot;
 3. the configuration file: the setting itself (such as `api_key`), or a setting with
    `_file` (such as `api_key_file`) that contains the path of a file with the secret.
+
+The URL of a PostgreSQL database is a secret, because it may contain a password. Where
+none of these places gives `database.url`, Backhaul uses the variable `DATABASE_URL`, if
+it begins with `postgresql://` or `postgres://`.
 
 Rules for secrets:
 
@@ -151,6 +155,8 @@ def default_text(info: FieldInfo) -> str:
     default = info.default
     if default is None or default is PydanticUndefined:
         return ""
+    if isinstance(default, SecretStr):
+        return json.dumps(default.get_secret_value())
     if is_duration(info):
         return f'"{duration_text(default)}"'
     if _checked_by(info, parse_delays):

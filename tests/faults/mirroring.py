@@ -80,7 +80,7 @@ async def mirroring(settings: Settings, path: Path) -> AsyncIterator[Mirror]:
         at_end.push_async_callback(transport.close)
         store = await at_end.enter_async_context(started_store(path, clock))
         base_url = settings.stores[STORE].base_url
-        known[STORE] = await learn_facts(STORE, base_url, client, store.kv, path)
+        known[STORE] = await learn_facts(STORE, base_url, client, store.kv, str(path))
         signals, context = SharedSignals(), StoreContext(STORE, clock, _middling)
         drain = FoldWorker(store.inbox, clock, known, signals)
         context.signals.events_arrived.connect(drain.wake)

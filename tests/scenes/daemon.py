@@ -37,6 +37,7 @@ from scenes.waiting import HANG_SECONDS, await_true, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
+    from backhaul.store import Place
     from scenes.reference_process import ReferenceProcess
     from scenes.reference_shop import Shop
 
@@ -71,6 +72,11 @@ class Office:
     @property
     def database(self) -> Path:
         return self.folder / "state" / "backhaul.db"
+
+    @property
+    def place(self) -> Place:
+        """The database that a daemon opens: the environment may name a server."""
+        return os.environ.get("BACKHAUL_DATABASE__URL") or self.database
 
     @property
     def drop(self) -> Path:

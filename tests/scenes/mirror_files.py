@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from backhaul.cli import context
 from scenes import payloads
 from scenes.daemon import Office
 from scenes.databases import started_store, take
@@ -29,7 +28,7 @@ def lone_office(more: str = "") -> Iterator[Office]:
 
 async def fill(office: Office, *bodies: bytes) -> None:
     """Fold deliveries into the office's mirror, as its daemon would have."""
-    async with started_store(context.settings(office.config).database_file) as store:
+    async with started_store(office.database) as store:
         assert await take(store, *bodies) == []
 
 

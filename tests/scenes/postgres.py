@@ -84,6 +84,12 @@ class Postgres:
         self.run(f"CREATE SCHEMA {name}")
         return name
 
+    def new_database(self) -> str:
+        """Make a database; return its address, with the password."""
+        name = f"test_{next(self._names)}"
+        self.run(f"CREATE DATABASE {name}")
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
+
     def run(self, *statements: str, schema: str = "public") -> None:
         """Run statements, each for itself."""
         with self.connect(schema) as connection:

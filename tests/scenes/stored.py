@@ -16,8 +16,8 @@ from backhaul.store.read_models import CommandFilter, EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
+    from backhaul.store import Place
     from backhaul.store.inbox import Arrival
     from backhaul.store.mirror import Pass
     from backhaul.store.read_models import Reader
@@ -39,7 +39,7 @@ COMMANDS_AND_TARGETS = "commands_and_targets"
 Row = tuple[Any, ...]
 
 
-def rows_of(path: Path, table: str, *columns: str, **wanted: object) -> list[Row]:
+def rows_of(path: Place, table: str, *columns: str, **wanted: object) -> list[Row]:
     """Return columns of a table or view of docs/mirror.md, in the order of its key.
 
     `wanted` are the values that columns must have; a set holds several. Without
@@ -55,11 +55,13 @@ def rows_of(path: Path, table: str, *columns: str, **wanted: object) -> list[Row
     ]
 
 
-def _contents(path: Path, table: str) -> tuple[Sequence[str], list[Row]]:
+def _contents(path: Place, table: str) -> tuple[Sequence[str], list[Row]]:
+    if table == COMMANDS_AND_TARGETS:  # a view, which nobody exports
+        with database_at(path).connection() as connection:
+            shown = connection.execute(f"SELECT * FROM {table} ORDER BY seq")  # noqa: S608 - a constant
+            names = [column[0] for column in shown.description]
+            return names, [tuple(row) for row in shown]
     with database_at(path).console(SystemClock()) as console:
-        if table == COMMANDS_AND_TARGETS:  # a view, which nobody exports
-            shown = console.query(f"SELECT * FROM {table} ORDER BY seq")  # noqa: S608 - a constant
-            return shown.columns, list(shown.rows)
         rows = [row for page in console.pages(table) for row in page]
         return console.columns(table), rows
 
@@ -68,36 +70,36 @@ def _fits(found: object, wanted: object) -> bool:
     return found in wanted if isinstance(wanted, set) else found == wanted
 
 
-def values_of(path: Path, table: str, column: str, **wanted: object) -> list[Any]:
+def values_of(path: Place, table: str, column: str, **wanted: object) -> list[Any]:
     """Return one column, as `rows_of` does."""
     return [value for (value,) in rows_of(path, table, column, **wanted)]
 
 
-def value_of(path: Path, table: str, column: str, **wanted: object) -> Any:
+def value_of(path: Place, table: str, column: str, **wanted: object) -> Any:
     """Return one column of the only row there is."""
     (value,) = values_of(path, table, column, **wanted)
     return value
 
 
-def count(path: Path, table: str, **wanted: object) -> int:
+def count(path: Place, table: str, **wanted: object) -> int:
     """Return how many rows `rows_of` finds."""
     return len(rows_of(path, table, **wanted))
 
 
-def documents(path: Path, table: str, **wanted: object) -> list[Any]:
+def documents(path: Place, table: str, **wanted: object) -> list[Any]:
     """Return the decoded documents of `orders`, `products` or `customers`."""
     return [json.loads(each) for each in values_of(path, table, "document", **wanted)]
 
 
 @contextmanager
-def lists(path: Path) -> Iterator[Reader]:
+def lists(path: Place) -> Iterator[Reader]:
     """Open the lists for people, as the terminal does."""
     with database_at(path).reader() as reader:
         yield reader
 
 
 def commands(
-    path: Path, kind: str | None = None, state: str | None = None
+    path: Place, kind: str | None = None, state: str | None = None
 ) -> list[CommandDetail]:
     """Return commands with their attempts, checks and decisions, as planned."""
     with lists(path) as reader:
@@ -106,7 +108,7 @@ def commands(
     return sorted((each for each in found if each), key=lambda each: each.seq)
 
 
-def command(path: Path, id_: str) -> CommandDetail:
+def command(path: Place, id_: str) -> CommandDetail:
     """Return one command with its evidence and history."""
     with lists(path) as reader:
         found = reader.command(id_)
@@ -114,54 +116,54 @@ def command(path: Path, id_: str) -> CommandDetail:
     return found
 
 
-def checks(path: Path, command_id: str) -> Sequence[CommandCheck]:
+def checks(path: Place, command_id: str) -> Sequence[CommandCheck]:
     """Return the checks of an uncertain command, the oldest first."""
     return command(path, command_id).looks
 
 
-def stock_targets(path: Path, state: str | None = None) -> list[ListedTarget]:
+def stock_targets(path: Place, state: str | None = None) -> list[ListedTarget]:
     """Return the back office's stock counts, as planned."""
     with lists(path) as reader:
         return reader.stock_targets(state, None, ALL)[::-1]
 
 
-def open_incidents(path: Path) -> list[OpenIncident]:
+def open_incidents(path: Place) -> list[OpenIncident]:
     """Return the open incidents, the oldest first."""
     with lists(path) as reader:
         return reader.incidents()
 
 
-def job_runs(path: Path) -> list[ListedRun]:
+def job_runs(path: Place) -> list[ListedRun]:
     """Return the runs of jobs, the oldest first."""
     with lists(path) as reader:
         return reader.job_runs(ALL)[::-1]
 
 
-def job_state(path: Path, job: str, store: str = "") -> JobStatus:
+def job_state(path: Place, job: str, store: str = "") -> JobStatus:
     """Return the state of a scheduled job."""
     with lists(path) as reader:
         return reader.jobs()[job, store]
 
 
-def passes(path: Path) -> list[Pass]:
+def passes(path: Place) -> list[Pass]:
     """Return the passes over the platform's lists, the oldest first."""
     with lists(path) as reader:
         return reader.passes(ALL)[::-1]
 
 
-def command_counts(path: Path) -> Mapping[str, int]:
+def command_counts(path: Place) -> Mapping[str, int]:
     """Return how many commands and stock targets have each state, at one moment."""
     with lists(path) as reader:
         return reader.counts().commands
 
 
-def events_to_fold(path: Path) -> int:
+def events_to_fold(path: Place) -> int:
     """Return how many events wait to be folded."""
     with lists(path) as reader:
         return reader.counts().to_fold
 
 
-def arrivals(path: Path, kind: str | None = None) -> list[Arrival]:
+def arrivals(path: Place, kind: str | None = None) -> list[Arrival]:
     """Return the events exactly as they arrived, in order of arrival.
 
     Events that retention erased are left out.
@@ -170,6 +172,6 @@ def arrivals(path: Path, kind: str | None = None) -> list[Arrival]:
         return list(inbox.arrivals(EventFilter(kind=kind)))
 
 
-def bodies(path: Path, kind: str | None = None) -> list[bytes]:
+def bodies(path: Place, kind: str | None = None) -> list[bytes]:
     """Return the bodies of the events, as `arrivals` does."""
     return [arrival.body for arrival in arrivals(path, kind)]

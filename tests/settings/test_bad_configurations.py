@@ -63,8 +63,18 @@ AFTER_A_STORE = {
         f"6: alerts.mail_to: entry 1 {NO_ADDRESS}"
     ),
     '[alerts]\nmail_from = "ops"': f"6: alerts.mail_from: {NO_ADDRESS}",
+    '[database]\nurl = "mysql://x/y"': (
+        '6: database.url: must begin with "sqlite:///" and name a file, or with'
+        ' "postgresql://" and name a database'
+    ),
     '[database]\nurl = "postgresql://x"': (
-        '6: database.url: must begin with "sqlite:///" and name a file'
+        '6: database.url: must name a database, such as ".../backhaul"'
+    ),
+    '[database]\nurl = "postgresql://a:p#w@x/b"': (
+        '6: database.url: must not contain "#"; write it as %23 in a password'
+    ),
+    '[database]\nurl = "postgres://a@x/b c"': (
+        "6: database.url: must not contain spaces"
     ),
     '[database]\nurl = "sqlite:///"': "6: database.url: must name a file",
     '[jobs.push_orders]\nevery = "5s"': (

@@ -13,6 +13,7 @@ from backhaul.settings import (
     bare_environment,
     configuration_file,
     load_settings,
+    secret_values,
 )
 from settings.configurations import STORE, complaints, written
 
@@ -26,7 +27,7 @@ VARIABLES = {
 def test_a_store_alone_is_enough(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, STORE), {})
     assert settings.stores["main"].base_url == "https://shop.example"
-    assert settings.database_file == Path("/var/lib/backhaul/backhaul.db")
+    assert settings.place == Path("/var/lib/backhaul/backhaul.db")
     assert settings.jobs.push_fulfillments.every == 5.0
     assert settings.connect.match_wait == 600.0
 
@@ -43,7 +44,34 @@ def test_the_database_is_in_the_state_folder_unless_named(
     url: str, file: str, tmp_path: Path
 ) -> None:
     text = f'state_dir = "state"\n{STORE}[database]\nurl = "{url}"'
-    assert load_settings(written(tmp_path, text), {}).database_file == Path(file)
+    assert load_settings(written(tmp_path, text), {}).place == Path(file)
+
+
+URL = "postgresql://backhaul:canary%2Fword@db.example:5433/mirror?sslmode=require"
+
+
+def test_a_postgresql_database_keeps_its_password_to_itself(tmp_path: Path) -> None:
+    settings = load_settings(written(tmp_path, f'{STORE}[database]\nurl = "{URL}"'), {})
+    assert settings.place == URL
+    assert settings.database_name == "postgresql://backhaul@db.example:5433/mirror"
+    assert "canary" not in repr(settings)
+    assert {"canary%2Fword", "canary/word"} <= set(secret_values(settings))
+    assert settings.data_folder == settings.state_dir
+
+
+def test_a_postgresql_url_comes_from_a_file_or_by_custom_from_the_environment(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "url"
+    file.write_text(f"{URL}\n")
+    file.chmod(0o600)
+    text = f'{STORE}[database]\nurl_file = "{file}"'
+    other = {"DATABASE_URL": "postgres://other/db"}
+    assert load_settings(written(tmp_path, text), other).place == URL
+    assert load_settings(written(tmp_path, STORE), other).place == "postgres://other/db"
+    foreign = {"DATABASE_URL": "mysql://other/db"}
+    in_file = load_settings(written(tmp_path, STORE), foreign).place
+    assert in_file == Path("/var/lib/backhaul/backhaul.db")
 
 
 def test_the_environment_alone_is_enough(

@@ -7,12 +7,14 @@ import contextvars
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul.app.daemon import Daemon, Environment
 from backhaul.errors import Busy, ConfigurationError, PlatformUnavailable
 from backhaul.settings import Settings
 from backhaul.store.sqlite import restoring
+from backhaul.store.sqlite.opening import open_store
 from simulation.loop import LIFE, Served, VirtualLoop
 from simulation.platform import API_KEY
 from simulation.weather import PATIENCE_SECONDS
@@ -21,10 +23,11 @@ from simulation.writing import Disk
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
-    from pathlib import Path
 
     import httpx
 
+    from backhaul.core.clock import Clock
+    from backhaul.store import Place, Store
     from simulation.clock import SimulatedClock
 
 STORE, INSTANCE = "main", "courier"
@@ -99,7 +102,8 @@ class Program:
 
     @property
     def database(self) -> Path:
-        return self.settings.database_file
+        assert isinstance(self.settings.place, Path)
+        return self.settings.place
 
     @property
     def front_door(self) -> Served | None:
@@ -125,10 +129,16 @@ class Program:
         context = contextvars.copy_context()
         context.run(LIFE.set, self.lives)
         environment = Environment(
-            self.clock, self.chance.random, self.network, self._disk.writer
+            self.clock, self.chance.random, self.network, self._opened
         )
         self._daemon = context.run(Daemon, self.settings, environment)
         self._task = context.run(self.loop.create_task, self._live(self._daemon))
+
+    def _opened(
+        self, place: Place, clock: Clock, notify: Callable[[str], None]
+    ) -> Store:
+        assert isinstance(place, Path)
+        return open_store(place, clock, self._disk.writer, notify)
 
     async def _live(self, daemon: Daemon) -> None:
         try:

@@ -34,7 +34,7 @@ HTML = message(200, b"<html>", "text/html")
 
 async def meet(place: Place) -> StoreFacts:
     return await learn_facts(
-        "main", place.server.url, place.client, place.store.kv, DATABASE
+        "main", place.server.url, place.client, place.store.kv, str(DATABASE)
     )
 
 
@@ -118,7 +118,7 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
     with pytest.raises(PlatformUnavailable) as failure:
         await learn_facts(
-            "main", url, PlatformClient(transport), place.store.kv, DATABASE
+            "main", url, PlatformClient(transport), place.store.kv, str(DATABASE)
         )
     await transport.close()
     said = str(failure.value)
@@ -193,7 +193,7 @@ def guarded(place: Place) -> tuple[Transport, StoreIdentity, list[str]]:
         place.server.url,
         PlatformClient(transport),
         place.store.kv,
-        DATABASE,
+        str(DATABASE),
         told.append,
     )
     return transport.guarded(identity.require), identity, told

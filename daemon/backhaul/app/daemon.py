@@ -47,9 +47,8 @@ from backhaul.push.dispatcher import end_sending
 from backhaul.runtime.loop import Loop, retry_while_busy
 from backhaul.runtime.signals import SharedSignals, StoreContext, StoreSignals
 from backhaul.settings.jobs import polling_job
+from backhaul.store import open_store
 from backhaul.store.database import sole_writer
-from backhaul.store.sqlite.opening import open_store
-from backhaul.store.sqlite.writer import Writer
 from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.webhook_subscriptions import no_secret_text
 
@@ -70,8 +69,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
-    from backhaul.store import Store
-    from backhaul.store.sqlite.writer import MakeWriter
+    from backhaul.store import OpenStore, Store
 
 LISTENERS = ("public", "admin")
 """The names of the sockets that a service manager may bind for the daemon."""
@@ -83,7 +81,7 @@ class Environment(Struct, frozen=True):
     clock: Clock = field(default_factory=SystemClock)
     chance: Callable[[], float] = random.SystemRandom().random
     transport: httpx.AsyncBaseTransport | None = None
-    writer: MakeWriter = Writer
+    open: OpenStore = open_store
 
 
 class Daemon:
@@ -109,7 +107,7 @@ class Daemon:
         self._clock = environment.clock
         self._chance = environment.chance
         self._http = environment.transport
-        self._writer = environment.writer
+        self._open = environment.open
         self._stopping = asyncio.Event()
         self._reloading = Loop(self._clock, at_start=False)
         self._facts: dict[str, StoreFacts] = {}
@@ -165,8 +163,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Store]:
-        file, tell = self._settings.database_file, self._supervisor.busy
-        store = open_store(file, self._clock, self._writer, tell)
+        store = self._open(self._settings.place, self._clock, self._supervisor.busy)
         store.start()
         try:
             yield store
@@ -278,7 +275,7 @@ class Daemon:
             store.retention, days, self._clock, jobs.reporter("prune")
         )
         keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
-        plan = BackupPlan(self._settings.database_file, folder, keep)
+        plan = BackupPlan(self._settings.place, folder, keep)
         self._backer = BackupWorker(plan, self._clock, jobs.reporter("backup"))
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = UnmatchedRetry(

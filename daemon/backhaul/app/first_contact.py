@@ -59,7 +59,7 @@ class FirstContact:
 
     async def _ask(self, name: str) -> None:
         base_url = self._settings.stores[name].base_url
-        mirror = self._settings.database_file
+        mirror = self._settings.database_name
         client = self._shops[name].free
         facts = await learn_facts(name, base_url, client, self._marks, mirror)
         await self._shops[name].sender.idempotency.record(facts)

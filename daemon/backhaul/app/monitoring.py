@@ -144,7 +144,6 @@ class Monitoring:
     async def _facts(self) -> Facts:
         running = await self._connections()
         instances = [name for name in running if name in self._silence]
-        database = self._settings.database_file
         return Facts(
             status=await self._status(),
             conditions=await self._conditions.current(instances),
@@ -152,5 +151,5 @@ class Monitoring:
             silence=self._silence,
             now=self._clock.now().timestamp(),
             backups_missed=partial(self._schedule.missed_twice, BACKUP),
-            free_bytes=shutil.disk_usage(database.parent).free,
+            free_bytes=shutil.disk_usage(self._settings.data_folder).free,
         )

@@ -57,7 +57,7 @@ async def open_sync(
     Only the platforms of the named `stores` get requests.
     """
     with sole_writer(settings.state_dir):
-        store = open_store(settings.database_file, CLOCK)
+        store = open_store(settings.place, CLOCK)
         store.start()
         transports = []
         clients = {}
@@ -72,7 +72,7 @@ async def open_sync(
                     settings.stores[name].base_url,
                     free,
                     store.kv,
-                    settings.database_file,
+                    settings.database_name,
                 )
             async with _working(settings, store, clients, facts) as reconcilers:
                 yield SyncEndpoint(reconcilers)
@@ -86,7 +86,7 @@ async def open_sync(
 async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
     """Yield the operator actions, without a daemon. Raises AlreadyRunning, Fatal."""
     with sole_writer(settings.state_dir):
-        store = open_store(settings.database_file, CLOCK)
+        store = open_store(settings.place, CLOCK)
         store.start()
         try:
             signers = SecretRegistry(store.webhook_secrets, CLOCK)
@@ -174,13 +174,13 @@ async def open_dry_run(settings: Settings, name: str) -> AsyncIterator[SyncDryRu
     async def nothing() -> None:
         """Do nothing: a dry run folds no events, it only waits for the grace time."""
 
-    base_url, file = settings.stores[name].base_url, settings.database_file
+    base_url, mirror = settings.stores[name].base_url, settings.database_name
     try:
-        with database_at(file).readable() as store:
+        with database_at(settings.place).readable() as store:
             facts = await client.facts()
             known = await known_facts(name, store.mirror)
-            require_same(name, base_url, known, facts, file)
-            mirror = Comparison(name, store.mirror, lambda: facts.currency, nothing)
-            yield SyncDryRun(client, mirror, CLOCK, settings.reconcile.grace)
+            require_same(name, base_url, known, facts, mirror)
+            compared = Comparison(name, store.mirror, lambda: facts.currency, nothing)
+            yield SyncDryRun(client, compared, CLOCK, settings.reconcile.grace)
     finally:
         await transport.close()

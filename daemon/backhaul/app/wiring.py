@@ -140,7 +140,7 @@ def guard_identity(
         settings.stores[name].base_url,
         free,
         marks,
-        settings.database_file,
+        settings.database_name,
         (signals or StoreSignals()).other_store_found.emit,
     )
     return PlatformClient(free.transport.guarded(identity.require), free.tracking)

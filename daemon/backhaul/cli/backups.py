@@ -26,7 +26,7 @@ def backup(
     Backhaul checks the copy. It also writes a manifest (size and checksum) beside the
     copy; `backhaul restore` compares the backup with its manifest.
     """
-    opened = database_at(context.settings(config).database_file)
+    opened = database_at(context.settings(config).place)
     if out.exists():
         raise BackhaulError(f"{out} already exists; use another name")
     made = opened.back_up(out, SystemClock())
@@ -60,7 +60,7 @@ def restore(
         _report("can be restored", backup, test_restore(backup, clock), as_json)
         return
     settings = context.settings(config)
-    opened = database_at(settings.database_file)
+    opened = database_at(settings.place)
     with sole_writer(settings.state_dir):
         done = opened.restore(backup, settings.stores, clock)
     _report("is restored", backup, done, as_json)
@@ -109,7 +109,7 @@ def migrate(
     The daemon also does this when it starts.
     """
     settings = context.settings(config)
-    opened = database_at(settings.database_file)
+    opened = database_at(settings.place)
     if plan:
         steps = opened.pending_migrations()
         if as_json:
@@ -121,7 +121,7 @@ def migrate(
         return
     with sole_writer(settings.state_dir):
         steps = opened.pending_migrations()
-        open_store(settings.database_file, SystemClock())
+        open_store(settings.place, SystemClock())
     if as_json:
         output.json({"done": steps})
     else:

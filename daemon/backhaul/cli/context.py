@@ -107,14 +107,14 @@ def _check_connector(_: str, connector: Connector) -> list[Finding]:
 @contextlib.contextmanager
 def reader(config: Path | None) -> Iterator[Reader]:
     """Open the database read-only; this does not disturb a running daemon."""
-    with database_at(settings(config).database_file).reader() as opened:
+    with database_at(settings(config).place).reader() as opened:
         yield opened
 
 
 @contextlib.contextmanager
 def console(config: Path | None) -> Iterator[SqlConsole]:
     """Open the database read-only for SQL; this does not disturb a running daemon."""
-    with database_at(settings(config).database_file).console(SystemClock()) as opened:
+    with database_at(settings(config).place).console(SystemClock()) as opened:
         yield opened
 
 

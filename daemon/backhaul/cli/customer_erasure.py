@@ -67,7 +67,7 @@ def erase_customer(
     """
     settings = context.settings(config)
     name = context.one_store(settings, store)
-    found = _find(settings.database_file, name, customer)
+    found = _find(settings, name, customer)
     if dry_run:
         _show(found, as_json)
         return
@@ -90,13 +90,15 @@ def erase_customer(
     output.record(_report(done, places))
 
 
-def _find(file: Path, store: str, typed: str) -> ErasurePreview:
+def _find(settings: Settings, store: str, typed: str) -> ErasurePreview:
     """Return the customer. Raises BackhaulError that names the nearest ones."""
-    if not file.exists():
+    opened = database_at(settings.place)
+    if not opened.exists():
         raise BackhaulError(
-            f"{file}: there is no database yet; start the daemon once: backhaul run"
+            f"{settings.database_name}: there is no database yet; start the daemon"
+            " once: backhaul run"
         )
-    with database_at(file).readable() as readable:
+    with opened.readable() as readable:
         return asyncio.run(_find_or_suggest(readable.erasure, store, typed))
 
 
@@ -167,8 +169,8 @@ def _still_in(settings: Settings, texts: list[str]) -> list[str]:
     They may contain another person of the same name, which the operator has to judge.
     """
     files = {path for path in settings.state_dir.rglob("*") if path.is_file()}
-    file = settings.database_file
-    files |= set(file.parent.glob(f"{file.name}*"))
+    if isinstance(file := settings.place, Path):
+        files |= set(file.parent.glob(f"{file.name}*"))
     found = [(path, _texts_in(path, texts)) for path in sorted(files)]
     return [f"{path} ({' and '.join(what)})" for path, what in found if what]
 

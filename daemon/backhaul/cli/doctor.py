@@ -170,14 +170,14 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
 def summary(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield a summary of the configuration, without secrets."""
     yield "state", str(settings.state_dir)
-    yield "database", str(settings.database_file)
+    yield "database", settings.database_name
     yield "public", f"{settings.public.host}:{settings.public.port}"
     yield "admin", f"{settings.admin.host}:{settings.admin.port}"
     for name, store in settings.stores.items():
         yield f"store {name}", store.base_url
         if not store.webhook_secrets:
             yield f"webhooks {name}", _without_secret(settings)
-    for each in database_at(settings.database_file).orphaned_work(settings.stores):
+    for each in database_at(settings.place).orphaned_work(settings.stores):
         yield f"no store {each.store}", f"but it has {each}: {each.remedy}"
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
@@ -267,7 +267,7 @@ def _parts(
 ) -> dict[str, bytes]:
     from backhaul.doctor import bundle
 
-    opened = database_at(settings.database_file)
+    opened = database_at(settings.place)
     return {
         "configuration.json": bundle.document(lambda: cleaner.settings(settings)),
         "status.json": bundle.document(

@@ -22,6 +22,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.core.lifecycle import State
 from backhaul.core.text import ago
 from backhaul.errors import BackhaulError
+from backhaul.store import database_at
 from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _facts(settings: Settings, known: Reader, live: Mapping[str, Any]) -> Facts:
         silence=silence,
         now=now.timestamp(),
         backups_missed=_unknown,
-        free_bytes=shutil.disk_usage(settings.database_file.parent).free,
+        free_bytes=shutil.disk_usage(settings.data_folder).free,
     )
 
 
@@ -329,13 +330,12 @@ def _read(
 
 
 def _disk(settings: Settings) -> dict[str, Any]:
-    database = settings.database_file
-    log = database.with_name(f"{database.name}-wal")
+    sizes = database_at(settings.place).sizes()
     return {
-        "database_bytes": database.stat().st_size,
-        "log_bytes": log.stat().st_size if log.exists() else 0,
-        "free_bytes": shutil.disk_usage(database.parent).free,
-        "folder": str(database.parent),
+        "database_bytes": sizes["database"],
+        "log_bytes": sizes.get("log", 0),
+        "free_bytes": shutil.disk_usage(settings.data_folder).free,
+        "folder": str(settings.data_folder),
     }
 
 

@@ -133,7 +133,7 @@ def replay(
             capture_file, disorder, to, secret_file, config, speed, as_json=as_json
         )
         return
-    mirror = against or context.settings(config).database_file
+    mirror = against or context.settings(config).place
     traffic_commands.compare(capture_file, disorder, into, mirror, as_json)
 
 

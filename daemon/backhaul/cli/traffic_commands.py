@@ -25,6 +25,7 @@ from backhaul.ingest.topics import fold_for
 from backhaul.maintenance.customer_erasure import CustomerEraser
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
+from backhaul.settings.values import without_password
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.traffic import capture_files, sample_events
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.settings import Settings
+    from backhaul.store import Place
     from backhaul.store.mirror import Difference
     from backhaul.store.read_models import EventFilter
     from backhaul.traffic.network_faults import NetworkFaults
@@ -50,7 +52,7 @@ def capture(
     out: Path, settings: Settings, selected: EventFilter, *, as_json: bool
 ) -> None:
     """Write the selected events to a file, or to standard output if it is `-`."""
-    with database_at(settings.database_file).inbox_export() as export:
+    with database_at(settings.place).inbox_export() as export:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)
             for name, text in export.facts().items()
@@ -72,7 +74,7 @@ def capture(
 
 
 def compare(
-    file: Path, disorder: NetworkFaults, into: Path | None, mirror: Path, as_json: bool
+    file: Path, disorder: NetworkFaults, into: Path | None, mirror: Place, as_json: bool
 ) -> None:
     """Replay into a database, kept if it is named, and print the differences."""
     head = capture_files.read_head(file)
@@ -88,7 +90,7 @@ def _compare(
     run: list[Arrival],
     head: capture_files.CaptureHeader,
     into: Path,
-    mirror: Path,
+    mirror: Place,
     as_json: bool,
 ) -> None:
     folding = capture_files.replay_into(
@@ -102,7 +104,7 @@ def _compare(
         output.json({"events": outcomes, "differences": rows, "more": more})
         return
     summary = ", ".join(f"{count} {state}" for state, count in outcomes.items())
-    output.record([("events", summary or "none"), ("compared with", mirror)])
+    output.record([("events", summary or "none"), ("compared with", _shown(mirror))])
     columns = ("table", "store", "id", "column", "mirror", "replay")
     output.table(rows, columns, "the mirrors are equal")
     if len(found) > MOST_DIFFERENCES:
@@ -112,6 +114,10 @@ def _compare(
 def _row(difference: Difference) -> dict[str, object]:
     row = asdict(difference)
     return row | {"mirror": row.pop("left"), "replay": row.pop("right")}
+
+
+def _shown(place: Place) -> str:
+    return without_password(place) if isinstance(place, str) else str(place)
 
 
 def send(

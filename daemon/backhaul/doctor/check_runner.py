@@ -36,15 +36,15 @@ async def examine(
     """
     for found in configuration.check(settings, config, environ):
         yield found
-    file, live = settings.database_file, None
-    for found in storage.check(settings.state_dir, file, machine or Machine()):
+    place, live = settings.place, None
+    for found in storage.check(settings.state_dir, place, machine or Machine()):
         yield found
     sound = not storage.is_closed(settings.state_dir)
     if sound:
-        for found in database.check(file, deep=deep):
+        for found in database.check(place, deep=deep):
             sound = sound and found.state is State.OK
             yield found
-        for found in database.left_behind(file, settings.stores):
+        for found in database.left_behind(place, settings.stores):
             yield found
         live, result = daemon.ask(settings)
         yield result

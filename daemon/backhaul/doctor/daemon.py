@@ -71,8 +71,8 @@ def _scope_of(kind: str) -> str:
 
 def writes(settings: Settings, name: str) -> Iterator[Result]:
     """Check which write scopes commands have used; the check itself never writes."""
-    file = settings.database_file
-    taken = database_at(file).applied_kinds(name) if file.exists() else set()
+    opened = database_at(settings.place)
+    taken = opened.applied_kinds(name) if opened.exists() else set()
     for scope, kinds in WRITES.items():
         if taken & kinds:
             yield ok("scope", f"{scope}: the platform has carried out commands", name)

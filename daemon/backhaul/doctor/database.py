@@ -14,6 +14,8 @@ from backhaul.store import database_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from backhaul.store import Place
+
 RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
 READ = "run it as the daemon's user, while no other program locks the file"
 QUICK = (
@@ -27,9 +29,27 @@ DEEP = (
 )
 
 
-def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
+def check(place: Place, *, deep: bool = False) -> Iterator[Result]:
     """Check a database, which may be in use; `deep` also compares each index."""
-    path = Path(os.path.realpath(path))
+    if isinstance(place, str):
+        yield from _server(place)
+    else:
+        yield from _file(Path(os.path.realpath(place)), deep=deep)
+
+
+def _server(url: str) -> Iterator[Result]:
+    opened = database_at(url)
+    try:
+        yield ok("database", f"{opened.engine_version()} answers")
+        yield _schema("the database", opened.pending_migrations())
+    except CorruptData as error:
+        yield fail("database", *_split(str(error)))
+    except BackhaulError as error:
+        fix = "start the server, or correct [database] url and the rights of its user"
+        yield fail("database", str(error), fix)
+
+
+def _file(path: Path, *, deep: bool) -> Iterator[Result]:
     if is_closed(path.parent):
         yield fail("database", f"this user cannot read the folder of {path}", READ)
         return
@@ -53,9 +73,9 @@ def check(path: Path, *, deep: bool = False) -> Iterator[Result]:
     yield _integrity(path, opened.faults(deep=deep), deep=deep)
 
 
-def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
+def left_behind(place: Place, stores: Iterable[str]) -> Iterator[Result]:
     """Check for work of stores that the settings lack, as after a renaming."""
-    for each in database_at(path).orphaned_work(stores):
+    for each in database_at(place).orphaned_work(stores):
         said = f"the settings have no such store, but it has {each}"
         yield fail("store", said, each.remedy, each.store)
 
@@ -73,7 +93,7 @@ def _mode(path: Path, mode: str) -> Result:
     return warn("database", said, "start the daemon: it sets WAL mode again")
 
 
-def _schema(path: Path, ahead: list[str]) -> Result:
+def _schema(path: Path | str, ahead: list[str]) -> Result:
     if ahead:
         said = f"{path} is {len(ahead)} steps behind this version"
         return warn("schema", said, "backhaul migrate, or start the daemon")

@@ -220,10 +220,11 @@ def _advertised(facts: StoreFacts, answer: Response) -> Iterator[str]:
 
 async def _same(settings: Settings, name: str, facts: StoreFacts) -> Result:
     """Check that the API key belongs to the mirrored store."""
-    known, mirror = None, settings.database_file
-    if mirror.exists():
+    known, opened = None, database_at(settings.place)
+    mirror = settings.database_name
+    if opened.exists():
         # Another check reports a database that cannot be read.
-        with suppress(ReadFailed), database_at(mirror).readable() as store:
+        with suppress(ReadFailed), opened.readable() as store:
             known = await known_facts(name, store.mirror)
     try:
         require_same(name, settings.stores[name].base_url, known, facts, mirror)

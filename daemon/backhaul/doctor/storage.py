@@ -16,6 +16,8 @@ from backhaul.doctor.result import Result, fail, ok, warn
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backhaul.store import Place
+
 LEAST_BYTES = 64_000_000
 """Room for the write-ahead log and a few deliveries."""
 EASY_BYTES = 1_000_000_000
@@ -65,13 +67,17 @@ def is_closed(folder: Path) -> bool:
     return False
 
 
-def check(state_dir: Path, database: Path, machine: Machine) -> Iterator[Result]:
+def check(state_dir: Path, database: Place, machine: Machine) -> Iterator[Result]:
     """Check the state folder, or the place where it would be created."""
     there = _nearest(state_dir)
     yield _folder(state_dir, there, machine)
-    for place in dict.fromkeys((there, _nearest(database.parent))):
+    folders, used = [there], 0
+    if isinstance(database, Path):
+        folders.append(_nearest(database.parent))
+        used = _size(database)
+    for place in dict.fromkeys(folders):
         yield _file_system(place, machine.file_system(place))
-        yield _room(place, machine.free_bytes(place), _size(database))
+        yield _room(place, machine.free_bytes(place), used)
 
 
 def _nearest(folder: Path) -> Path:

@@ -126,7 +126,7 @@ class RoundTrip:
 
     async def _try(self, hook: str) -> Result:
         path = f"{HOOKS}/{quote(hook, safe='')}"
-        inbox = database_at(self._settings.database_file)
+        inbox = database_at(self._settings.place)
         before, refused = inbox.last_event(), self._refused()
         key = f"doctor-{secrets.token_hex(16)}"
         asked = await self._transport.send(f"{path}/test", b"{}", key)
@@ -205,7 +205,7 @@ class RoundTrip:
 
     def _untestable(self) -> Result:
         said = "this platform sends no test deliveries"
-        if database_at(self._settings.database_file).last_event():
+        if database_at(self._settings.place).last_event():
             return ok("webhooks", f"{said}; webhooks have arrived before", self._name)
         fix = "place an order, then: backhaul events list"
         return warn(

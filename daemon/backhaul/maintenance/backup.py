@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store import Place
     from backhaul.store.operations import ReportEnd
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
@@ -40,7 +41,7 @@ REMEDY = "give the daemon write access, or set another folder in [jobs.backup]"
 class BackupPlan(Struct, frozen=True):
     """Where the backups of a database are, and how many are kept."""
 
-    database: Path
+    database: Place
     folder: Path
     keep: int
 

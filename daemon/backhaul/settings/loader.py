@@ -31,6 +31,7 @@ from backhaul.settings.sources import (
     leaf_at,
     secret_names,
     section_at,
+    take_database_url,
 )
 from backhaul.settings.values import NAME_PATTERN
 
@@ -235,7 +236,9 @@ def _layers(
     secrets = secret_paths(given, secret_options)
     for layer in given:
         read_named_files(layer, secrets)
-    return [environment, credentials_layer(environ, secrets), given[1]]
+    layers = [environment, credentials_layer(environ, secrets), given[1]]
+    take_database_url(environ, layers)
+    return layers
 
 
 def _merged(layers: Sequence[Layer]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    SecretStr,
     ValidationInfo,
     field_validator,
 )
@@ -21,6 +22,7 @@ from backhaul.settings.connections import Connector, Store
 from backhaul.settings.jobs import Job, Jobs, Scheduled, StoreJobName, polling_job
 from backhaul.settings.values import (
     DATABASE_PREFIX,
+    POSTGRES_PREFIXES,
     BaseUrl,
     Count,
     DatabaseUrl,
@@ -34,6 +36,7 @@ from backhaul.settings.values import (
     Section,
     Text,
     parse_duration,
+    without_password,
 )
 
 Level = Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"]
@@ -44,13 +47,15 @@ def upper(value: object) -> object:
 
 
 class Database(Section):
-    """The SQLite file, and how long Backhaul keeps data."""
+    """The database, and how long Backhaul keeps data."""
 
     url: DatabaseUrl = Field(
-        default="",
+        default=SecretStr(""),
         description="The SQLite file, such as "
-        '"sqlite:////var/lib/backhaul/backhaul.db". Write an absolute path with four '
-        "slashes. If the setting is empty, the file is backhaul.db in `state_dir`.",
+        '"sqlite:////var/lib/backhaul/backhaul.db", or a PostgreSQL database, such as '
+        '"postgresql://backhaul@db.internal/backhaul". Write the absolute path of a '
+        "file with four slashes. If the setting is empty, the file is backhaul.db in "
+        "`state_dir`. A PostgreSQL URL may also be given in `DATABASE_URL`.",
     )
     retention_days: Count = Field(
         default=30,
@@ -351,12 +356,29 @@ class Settings(BaseSettings):
         return tuple(name for name, each in self.connectors.items() if each.dry_run)
 
     @property
-    def database_file(self) -> Path:
-        """The SQLite file that `database.url` names."""
-        url = self.database.url
+    def place(self) -> Path | str:
+        """Where the database is: the path of its file, or the URL of PostgreSQL.
+
+        The URL may hold a password; `database_name` is for people.
+        """
+        url = self.database.url.get_secret_value()
+        if url.startswith(POSTGRES_PREFIXES):
+            return url
         if not url:
             return self.state_dir / "backhaul.db"
         return Path(url.removeprefix(DATABASE_PREFIX))
+
+    @property
+    def database_name(self) -> str:
+        """The database in words: its file, or its URL without the password."""
+        place = self.place
+        return without_password(place) if isinstance(place, str) else str(place)
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder whose disk fills: of the database's file, or `state_dir`."""
+        place = self.place
+        return self.state_dir if isinstance(place, str) else place.parent
 
     @property
     def backup_folder(self) -> Path:

@@ -6,19 +6,20 @@ import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
 from backhaul.errors import Finding
 from backhaul.settings.alerts import AlertSettings
 from backhaul.settings.connections import Store
+from backhaul.settings.schema import Database, Settings
 from backhaul.settings.sources import Layer, file_layer, is_list, leaf_at, secret_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from backhaul.settings import sources
-    from backhaul.settings.schema import Settings
 
 SecretOptions: TypeAlias = "Callable[[str], Collection[str]]"
 """Returns the secret keys of a connector type."""
@@ -39,10 +40,11 @@ class SecretFileError(Exception):
 def secret_paths(
     layers: Sequence[Layer], secret_options: SecretOptions
 ) -> list[sources.KeyPath]:
-    """Return the keys of all secrets of stores, connections and alerts, set or not."""
+    """Return the keys of all secrets, set or not."""
     paths: list[sources.KeyPath] = [
         ("alerts", each) for each in secret_names(AlertSettings)
     ]
+    paths += (("database", each) for each in secret_names(Database))
     for name in names_of(layers, "stores"):
         paths += (("stores", name, secret) for secret in secret_names(Store))
     for name in names_of(layers, "connectors"):
@@ -203,7 +205,13 @@ def secret_values(settings: Settings) -> list[str]:
     tables = [dict(store) for store in settings.stores.values()]
     tables.append(dict(settings.alerts))
     tables += (connector.options for connector in settings.connectors.values())
-    return sorted(set(_revealed(tables)))
+    return sorted({*_revealed(tables), *_of_database(settings.place)})
+
+
+def _of_database(place: Path | str) -> Iterator[str]:
+    """Yield the password of a database's URL, as it stands there and decoded."""
+    if isinstance(place, str) and (password := urlsplit(place).password):
+        yield from (password, unquote(password))
 
 
 def _revealed(value: object) -> list[str]:

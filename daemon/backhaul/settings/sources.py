@@ -13,9 +13,10 @@ from pydantic import BaseModel, SecretStr
 
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings.schema import Settings
+from backhaul.settings.values import POSTGRES_PREFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path as File
 
     from pydantic.fields import FieldInfo
@@ -91,6 +92,7 @@ def secret_names(section: Model) -> list[str]:
 PREFIX = Settings.model_config["env_prefix"]
 DELIMITER = Settings.model_config["env_nested_delimiter"] or ""
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
+DATABASE_VARIABLE = "DATABASE_URL"
 SECRET_VARIABLE = f"{PREFIX}WEBHOOK_SECRET"
 """Secret with which `replay --to` and `trigger` sign; not a setting."""
 _TOML_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)")
@@ -153,6 +155,18 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
             layer.put(path, _typed(RENAMED.get(path, path), environ[name]), name)
     _rename_old_keys(layer)
     return layer
+
+
+def take_database_url(environ: Mapping[str, str], layers: Sequence[Layer]) -> None:
+    """Add `DATABASE_URL`, which hosts of PostgreSQL set by custom, to the first layer.
+
+    Any layer that gives `database.url` outweighs it.
+    """
+    path = ("database", "url")
+    url = environ.get(DATABASE_VARIABLE, "")
+    is_given = any(layer.depth(path) == len(path) for layer in layers)
+    if url.startswith(POSTGRES_PREFIXES) and not is_given:
+        layers[0].put(path, url, DATABASE_VARIABLE)
 
 
 def _rename_old_keys(layer: Layer) -> None:

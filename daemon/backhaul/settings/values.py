@@ -26,6 +26,7 @@ _SPAN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.AS
 LONGEST_SECONDS = 366 * UNIT_SECONDS["d"]
 NAME_PATTERN = r"^[a-z0-9_]+$"
 DATABASE_PREFIX = "sqlite:///"
+POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 def parse_duration(value: object) -> float:
@@ -126,13 +127,42 @@ def check_host(value: str) -> str:
     return value
 
 
-def check_database_url(value: str) -> str:
-    """Return a valid URL of an SQLite file, or empty text."""
-    if value and not value.removeprefix(DATABASE_PREFIX).strip("/"):
+def check_database_url(value: SecretStr) -> SecretStr:
+    """Return a valid URL of an SQLite file or a PostgreSQL database, or empty text."""
+    text = value.get_secret_value()
+    if text.startswith(POSTGRES_PREFIXES):
+        check_postgres_url(text)
+    elif text and not text.startswith(DATABASE_PREFIX):
+        raise ValueError(
+            f'must begin with "{DATABASE_PREFIX}" and name a file, or with'
+            f' "{POSTGRES_PREFIXES[0]}" and name a database'
+        )
+    elif text and not text.removeprefix(DATABASE_PREFIX).strip("/"):
         raise ValueError("must name a file")
-    if value and not value.startswith(DATABASE_PREFIX):
-        raise ValueError(f'must begin with "{DATABASE_PREFIX}" and name a file')
     return value
+
+
+def check_postgres_url(text: str) -> None:
+    """Raise ValueError if this is not the URL of one PostgreSQL database.
+
+    Several hosts may be given, as libpq allows: `//a:5432,b:5432/backhaul`. The port
+    of a host is therefore left to the driver.
+    """
+    url = urlsplit(text)
+    if re.search(r"\s", text):
+        raise ValueError("must not contain spaces")
+    if url.fragment:
+        raise ValueError('must not contain "#"; write it as %23 in a password')
+    if not url.path.strip("/"):
+        raise ValueError('must name a database, such as ".../backhaul"')
+
+
+def without_password(url: str) -> str:
+    """Return a database's URL for people: without the password and the parameters."""
+    parts = urlsplit(url)
+    account, at, hosts = parts.netloc.rpartition("@")
+    user = account.partition(":")[0]
+    return f"{parts.scheme}://{user}{at}{hosts}{parts.path}"
 
 
 def check_secret(value: SecretStr) -> SecretStr:
@@ -184,7 +214,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Host: TypeAlias = Annotated[str, AfterValidator(check_host)]
 BaseUrl: TypeAlias = Annotated[str, AfterValidator(check_base_url)]
-DatabaseUrl: TypeAlias = Annotated[str, AfterValidator(check_database_url)]
+DatabaseUrl: TypeAlias = Annotated[SecretStr, AfterValidator(check_database_url)]
 Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
 Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_not_empty)]
 Networks: TypeAlias = tuple[Annotated[str, AfterValidator(check_network)], ...]

@@ -127,18 +127,27 @@ def database_at(place: Place) -> Database:
 
 
 def open_store(
-    path: Path, clock: Clock, notify: Callable[[str], None] = lambda _: None
+    place: Place, clock: Clock, notify: Callable[[str], None] = lambda _: None
 ) -> Store:
     """Bring the database to this version's schema and return its store, not started.
 
-    The database is backed up before its schema changes; `notify` gets a text before
-    each step that may take long. An interrupted restore is undone first. Raises
-    CorruptData if the file is damaged, not Backhaul's, or made by a newer version, and
-    ConfigurationError if it or its folder cannot be created.
+    A file is backed up before its schema changes; `notify` gets a text before each step
+    that may take long. An interrupted restore is undone first. Raises CorruptData if
+    the database is damaged, not Backhaul's, or made by a newer version. Raises
+    ConfigurationError if a file or its folder cannot be created, and
+    DatabaseUnavailable if a server cannot be reached.
     """
+    if isinstance(place, str):
+        from backhaul.store.postgres.database import open_store as open_postgres
+
+        return open_postgres(place, clock)
     from backhaul.store.sqlite.opening import open_store as open_sqlite
 
-    return open_sqlite(path, clock, notify=notify)
+    return open_sqlite(place, clock, notify=notify)
+
+
+OpenStore: TypeAlias = "Callable[[Place, Clock, Callable[[str], None]], Store]"
+"""Opens a store, as `open_store` does."""
 
 
 def test_restore(backup: Path, clock: Clock) -> Restored:

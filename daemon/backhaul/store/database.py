@@ -81,6 +81,14 @@ class Database(Protocol):
     read now.
     """
 
+    def exists(self) -> bool:
+        """Return whether there is a database. A server always has it."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of `database`, and of its `log` where the engine has one."""
+        ...
+
     def reader(self) -> AbstractContextManager[Reader]:
         """Open the lists, timelines and figures for people."""
         ...

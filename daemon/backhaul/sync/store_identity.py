@@ -23,7 +23,6 @@ from backhaul.platform.transport import NotSent, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from backhaul.platform.client import PlatformClient
     from backhaul.store.operations import KeyValues
@@ -58,7 +57,7 @@ def _mark(name: str) -> str:
 
 
 async def learn_facts(
-    name: str, base_url: str, client: PlatformClient, marks: KeyValues, mirror: Path
+    name: str, base_url: str, client: PlatformClient, marks: KeyValues, mirror: str
 ) -> StoreFacts:
     """Fetch the store's facts from the platform, save and return them.
 
@@ -94,7 +93,7 @@ def require_same(
     base_url: str,
     known: StoreFacts | None,
     reported: StoreFacts,
-    mirror: Path,
+    mirror: str,
 ) -> None:
     """Raise OtherStore if the platform reports another store's id than the known one.
 
@@ -125,7 +124,7 @@ class StoreIdentity:
         base_url: str,
         client: PlatformClient,
         marks: KeyValues,
-        mirror: Path,
+        mirror: str,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._name = name

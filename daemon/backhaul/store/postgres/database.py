@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from backhaul.errors import AlreadyRunning
+from backhaul.errors import DatabaseUnavailable
 from backhaul.store.postgres import full_text, schema
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.engine import PostgresEngine
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 def open_store(url: str, clock: Clock) -> PostgresStore:
     """Bring a database to this version's schema; return its store, not yet started.
 
-    Raises CorruptData if a newer version made the schema, and AlreadyRunning if the
-    server cannot be reached.
+    Raises CorruptData if a newer version made the schema or the database is another
+    program's, and DatabaseUnavailable if the server does not answer or refuses.
     """
     try:
         connection = Connection(url)
     except psycopg.OperationalError as error:
-        raise AlreadyRunning(f"the database cannot be opened: {error}") from None
+        raise DatabaseUnavailable(f"the database cannot be opened: {error}") from None
     try:
         schema.create(connection)
+    except psycopg.Error as error:
+        raise DatabaseUnavailable(f"the tables cannot be created: {error}") from None
     finally:
         connection.close()
     return PostgresStore(url, clock)

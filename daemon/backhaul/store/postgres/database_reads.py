@@ -13,6 +13,7 @@ from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.postgres import full_text, schema
 from backhaul.store.postgres.connection import Connection
+from backhaul.store.postgres.engine import SIZE
 from backhaul.store.read_models import FILE, SqlConsole
 from backhaul.store.sql.inbox.export import SqlInboxExport
 from backhaul.store.sql.mirror.compare_mirrors import differences
@@ -78,6 +79,14 @@ class PostgresDatabase(Database):
     def inbox_export(self) -> Iterator[InboxExport]:
         with self.connection() as connection:
             yield SqlInboxExport(connection)
+
+    def exists(self) -> bool:
+        return True
+
+    def sizes(self) -> dict[str, int]:
+        with self.connection() as connection:
+            ((size,),) = connection.execute(SIZE).fetchall()
+        return {"database": size}
 
     @contextmanager
     def readable(self) -> Iterator[Store]:

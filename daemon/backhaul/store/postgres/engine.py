@@ -23,6 +23,8 @@ T = TypeVar("T")
 _COLUMNS = "store, kind, topic, received_at, headers, body, digest"
 _BODY = 5
 _EVENTS_AT_ONCE = 256
+SIZE = "SELECT pg_database_size(current_database())"
+"""Returns the bytes of the whole database."""
 
 
 class PostgresWriter(RoundWriter):
@@ -95,8 +97,7 @@ class PostgresEngine(RoundEngine):
         """Return the bytes of the database."""
 
         def unit(connection: Any) -> int:
-            size = "SELECT pg_database_size(current_database())"
-            return int(connection.execute(size).fetchone()[0])
+            return int(connection.execute(SIZE).fetchone()[0])
 
         return {"database": self.read_here(unit)}
 

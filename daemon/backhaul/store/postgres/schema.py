@@ -15,6 +15,11 @@ STEPS = ("m001_baseline",)
 """The names of all migrations, the oldest first."""
 _LOCK = 0x6261636B  # "back": two daemons that start at once create the schema in turn
 
+_TABLES = """
+    SELECT table_name FROM information_schema.tables
+    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
+    ORDER BY table_name
+"""
 # `behind` marks the commands that wait for another of their ordering key, so that a
 # claim skips them. After a change only the changed row and the first two of its
 # ordering key can have another value.
@@ -75,6 +80,7 @@ def create(connection: Connection) -> None:
             " applied_at timestamptz NOT NULL DEFAULT now())"
         )
         if pending(connection):
+            _require_own(connection)
             _baseline(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -98,6 +104,17 @@ def pending(connection: Connection) -> list[str]:
             " install that version"
         )
     return [step for step in STEPS if step not in applied]
+
+
+def _require_own(connection: Connection) -> None:
+    """Raise CorruptData if there are tables of another program."""
+    found = [row[0] for row in connection.execute(_TABLES) if row[0] != "schema_steps"]
+    if found:
+        raise CorruptData(
+            f"the database holds tables of another program, such as {found[0]}; give"
+            " Backhaul a database of its own, or a schema:"
+            " ?options=-csearch_path%3Dbackhaul"
+        )
 
 
 def _baseline(connection: Connection) -> None:

@@ -59,6 +59,14 @@ class SqliteDatabase(Database):
         with self._beside() as connection:
             yield SqlInboxExport(connection)
 
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def sizes(self) -> dict[str, int]:
+        log = self._path.with_name(f"{self._path.name}-wal")
+        size = log.stat().st_size if log.exists() else 0
+        return {"database": self._path.stat().st_size, "log": size}
+
     @contextmanager
     def readable(self) -> Iterator[Store]:
         from backhaul.store.sqlite.database import open_readable
