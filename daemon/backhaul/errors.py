@@ -9,7 +9,9 @@ BackhaulError
 │   ├── OtherStore            78  the API key belongs to another store
 │   ├── CorruptData           65  the database fails its own checks
 │   ├── WriterFailed          70  the database's writer ended unexpectedly
-│   └── AlreadyRunning        75  another daemon holds the lock, or started later
+│   ├── AlreadyRunning        75  another daemon holds the lock, or started later
+│   ├── Superseded            75  another daemon took over the database
+│   └── CommitsLost           70  the database lacks what it had confirmed
 ├── Busy                      try again soon (HTTP 503 with Retry-After)
 │   └── ReadFailed            the database cannot be read now
 └── Unusable                  one row or body is quarantined, the rest continues
@@ -112,6 +114,18 @@ class AlreadyRunning(Fatal):
     """Another daemon uses this database, or has started to."""
 
     exit_code = 75
+
+
+class Superseded(Fatal):
+    """Another daemon took over the database; a restart lets this one stand by."""
+
+    exit_code = 75
+
+
+class CommitsLost(Fatal):
+    """The database lacks what it had confirmed, as after a bad failover."""
+
+    exit_code = 70
 
 
 class Busy(BackhaulError):

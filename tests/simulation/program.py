@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store import Place, Store
+    from backhaul.store.ownership import Member
     from simulation.clock import SimulatedClock
 
 STORE, INSTANCE = "main", "courier"
@@ -135,7 +136,11 @@ class Program:
         self._task = context.run(self.loop.create_task, self._live(self._daemon))
 
     def _opened(
-        self, place: Place, clock: Clock, notify: Callable[[str], None]
+        self,
+        place: Place,
+        clock: Clock,
+        notify: Callable[[str], None],
+        _: Member | None,
     ) -> Store:
         assert isinstance(place, Path)
         return open_store(place, clock, self._disk.writer, notify)

@@ -22,12 +22,15 @@ from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
+from backhaul.app.standby import Standby
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
     Shared,
+    build_receiving,
     build_secret_files,
     build_shop,
     load_secrets,
+    unsigned_stores,
 )
 from backhaul.connect import lifecycle, registry
 from backhaul.connect.host import Host
@@ -37,8 +40,6 @@ from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
-from backhaul.ingest.receiver import Receiver, ResponseCounter
-from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.backup import BackupPlan, BackupWorker
 from backhaul.maintenance.retention import Pruner
 from backhaul.maintenance.search_indexer import Indexer
@@ -49,8 +50,8 @@ from backhaul.runtime.signals import SharedSignals, StoreContext, StoreSignals
 from backhaul.settings.jobs import polling_job
 from backhaul.store import open_store
 from backhaul.store.database import sole_writer
+from backhaul.store.ownership import new_member
 from backhaul.sync.on_demand import SyncEndpoint
-from backhaul.sync.webhook_subscriptions import no_secret_text
 
 if TYPE_CHECKING:
     import socket
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
     from backhaul.connect.delivery_worker import DeliveryWorker
     from backhaul.core.clock import Clock
+    from backhaul.core.lease import Lease
     from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
     from backhaul.store import OpenStore, Store
@@ -158,21 +160,48 @@ class Daemon:
                 self.public_url = sockets.url_of(public)
                 self.admin_url = sockets.url_of(admin)
                 async with self._opened() as store:
-                    await self._serve(store, public, admin)
+                    self._receiving = build_receiving(store, self._clock, self.metrics)
+                    async with self._stand_by(store, public, admin) as is_owner:
+                        if is_owner:
+                            await self._serve(store, public, admin)
         logger.bind(action="daemon.stopped").info("stopped")
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Store]:
-        store = self._open(self._settings.place, self._clock, self._supervisor.busy)
+        place, member = self._settings.place, None
+        if isinstance(place, str):
+            member = new_member(self.public_url, self.admin_url)
+        store = self._open(place, self._clock, self._supervisor.busy, member)
         store.start()
+        keeping = asyncio.create_task(store.ownership.keep())
         try:
             yield store
         finally:
+            keeping.cancel()
             for host in self._hosts:
                 await host.close()
             for shop in self._shops.values():
                 await shop.client.transport.close()
             await store.stop()
+
+    @contextlib.asynccontextmanager
+    async def _stand_by(
+        self, store: Store, public: socket.socket, admin: socket.socket
+    ) -> AsyncIterator[bool]:
+        """Yield True once this daemon may write; receive webhooks until it does."""
+        standby = self._standby = Standby(
+            self._settings, store, self._clock, self._receiving
+        )
+        async with standby:
+            if await standby.take():
+                yield True
+                return
+            signers = self._receiving.signers
+            await load_secrets(self._settings, signers, self._secret_files)
+            await standby.serve(public, admin)
+            self.ready.set()
+            self._supervisor.ready("standby: receives webhooks")
+            yield await standby.wait_until_owner(self._stopping)
 
     async def _serve(
         self, store: Store, public: socket.socket, admin: socket.socket
@@ -186,14 +215,15 @@ class Daemon:
         )
         if not await self._first_contact.first(self._stopping):
             return
-        await load_secrets(self._settings, self._signers, self._secret_files)
+        await load_secrets(self._settings, self._receiving.signers, self._secret_files)
         for name, said in self._unsigned().items():
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
             )
         self._build_workers(store)
         await lifecycle.subscribe_all(self._sinks, store.deliveries)
-        routes = self._receiver(store, fold_worker).routes()
+        self._receiving.arrived.connect(fold_worker.wake)
+        routes = self._receiving.receiver.routes()
         routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
         self._connect_signals()
         self._connect_jobs()
@@ -202,7 +232,7 @@ class Daemon:
             self._settings,
             self._read,
             self._shops,
-            self._signers,
+            self._receiving.signers,
             self._jobs,
             self._backer,
             self._supervisor,
@@ -211,6 +241,7 @@ class Daemon:
             self._tasks(store, fold_worker, reloader),
             self._listeners(store, routes, public, admin),
         ):
+            await self._standby.end()
             self.ready.set()
             logger.bind(action="daemon.started").info(
                 "receives at {}, admin at {}", self.public_url, self.admin_url
@@ -237,25 +268,21 @@ class Daemon:
             self._clock,
             self._schedule,
         )
-        verified = self.metrics.counter("webhook_verify_total")
-        self._signers = SecretRegistry(store.webhook_secrets, self._clock, verified)
-        answers = self.metrics.counter("webhooks_total")
-        self._answers = ResponseCounter(answers, self._clock, self._signers.known)
         shared = Shared(
             store,
             fold_worker,
             self._facts,
-            self._signers,
+            self._receiving.signers,
             self._secret_files,
             self._hide,
             self._http,
         )
         for name in self._settings.stores:
-            context = self._context(name)
+            context = self._context(name, store.ownership.lease)
             self._shops[name] = build_shop(self._settings, context, shared)
         return fold_worker
 
-    def _context(self, name: str) -> StoreContext:
+    def _context(self, name: str, lease: Lease) -> StoreContext:
         signals = StoreSignals()
         count = self.metrics.counter("commands_total")
 
@@ -265,7 +292,7 @@ class Daemon:
         signals.state_reached.connect(reached)
         signals.request_ended.connect(partial(self.metrics.count_request, name))
         report = partial(self._jobs.report, name)
-        return StoreContext(name, self._clock, self._chance, signals, report)
+        return StoreContext(name, self._clock, self._chance, signals, report, lease)
 
     def _build_workers(self, store: Store) -> None:
         """Build the maintenance workers and the connections."""
@@ -281,14 +308,11 @@ class Daemon:
         self._waiting = UnmatchedRetry(
             store.records, self._matcher, self._clock, self._signals
         )
-        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
+        names = self._settings.enabled_connectors
+        self._hosts = [self._host(name, store) for name in names]
         self._sinks = lifecycle.delivery_workers(
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
         )
-
-    def _enabled_connectors(self) -> list[str]:
-        connectors = self._settings.connectors
-        return [name for name in connectors if connectors[name].enabled]
 
     def _host(self, name: str, store: Store) -> Host:
         settings = self._settings.connectors[name]
@@ -304,20 +328,9 @@ class Daemon:
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await lifecycle.poll_now(self._hosts, name)
 
-    def _receiver(self, store: Store, fold_worker: FoldWorker) -> Receiver:
-        signers, answers = self._signers, self._answers
-        return Receiver(store.inbox, self._clock, signers, fold_worker.wake, answers)
-
     def _unsigned(self) -> dict[str, str]:
-        """Return what to do for each store whose secret an operator must enter."""
-        address = f"an address that reaches {self.public_url}"
-        live = self._signers.live()
-        return {
-            name: "[public] url is not set, so Backhaul creates no subscription; "
-            + no_secret_text(name, f"{address}, with the path /webhooks/{name},")
-            for name, shop in self._shops.items()
-            if shop.subscription is None and not live.get(name)
-        }
+        live = self._receiving.signers.live()
+        return unsigned_stores(self._shops, live, self.public_url)
 
     def _connect_jobs(self) -> None:
         """Connect each scheduled job with the part that does its work."""
@@ -361,9 +374,10 @@ class Daemon:
     ) -> AsyncIterator[None]:
         """Run every loop; at the stop, finish the dispatchers and cancel the rest."""
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
-        loops += [self._pruner.run, self._backer.run, self._signers.run]
+        loops += [self._pruner.run, self._backer.run, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
         loops += [store.watch, *self._monitoring.loops()]
+        loops += [partial(store.ownership.watch_arrivals, fold_worker.wake)]
         if self._supervisor.watchdog_seconds:
             loops.append(partial(self._supervisor.feed, store, self._clock))
         loops += [host.run for host in self._hosts]
@@ -404,7 +418,9 @@ class Daemon:
                 for task in (*senders, *endless, *sinks):
                     task.cancel()
                 with contextlib.suppress(Busy):
-                    await asyncio.gather(self._jobs.close(), self._signers.save())
+                    await asyncio.gather(
+                        self._jobs.close(), self._receiving.signers.save()
+                    )
 
     async def _catch_up(self, name: str, fold_worker: FoldWorker) -> None:
         """Let waiting records expire only after the mirror is up to date."""
@@ -423,7 +439,7 @@ class Daemon:
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
-        arrivals = RequestLimits.of(limits, self._answers.add_at)
+        arrivals = RequestLimits.of(limits, self._receiving.answers.add_at)
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         metrics = self._monitoring.metrics_text
         problems = self._monitoring.problems
@@ -433,7 +449,7 @@ class Daemon:
         parts = ActionContext(
             store,
             self._clock,
-            self._signers,
+            self._receiving.signers,
             Reprocessor(store.reprocessing, self._facts, self._signals),
             self._signals,
             {name: shop.sender.dialect for name, shop in self._shops.items()},
@@ -468,7 +484,7 @@ class Daemon:
             "public_url": self.public_url,
             "admin_url": self.admin_url,
             "dry_run": self._settings.dry_run_connections,
-            "refused": self._answers.refused(),
+            "refused": self._receiving.answers.refused(),
             **self._jobs.status(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()

@@ -23,6 +23,7 @@ from backhaul.connect.host import Host
 from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock
+from backhaul.errors import AlreadyRunning
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
@@ -30,6 +31,7 @@ from backhaul.platform.client import StoreFacts
 from backhaul.runtime.signals import SharedSignals, StoreContext
 from backhaul.store import database_at, open_store
 from backhaul.store.database import sole_writer
+from backhaul.store.ownership import new_member
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
 from backhaul.sync.refetcher import Refetcher
@@ -57,8 +59,7 @@ async def open_sync(
     Only the platforms of the named `stores` get requests.
     """
     with sole_writer(settings.state_dir):
-        store = open_store(settings.place, CLOCK)
-        store.start()
+        store = await _opened(settings)
         transports = []
         clients = {}
         facts = {}
@@ -82,12 +83,28 @@ async def open_sync(
             await store.stop()
 
 
+async def _opened(settings: Settings) -> Store:
+    """Open and start the store as its owner. Raises AlreadyRunning, Fatal."""
+    place = settings.place
+    member = new_member() if isinstance(place, str) else None
+    store = open_store(place, CLOCK, member=member)
+    store.start()
+    if await store.ownership.take(list(settings.stores)):
+        return store
+    owners = [each for each in await store.ownership.members() if each.is_owner]
+    await store.stop()
+    where = f" on {owners[0].host} (see {owners[0].admin_url})" if owners else ""
+    raise AlreadyRunning(
+        f"{settings.database_name}: a daemon{where} owns this database; run the command"
+        " there, or stop that daemon first"
+    )
+
+
 @asynccontextmanager
 async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
     """Yield the operator actions, without a daemon. Raises AlreadyRunning, Fatal."""
     with sole_writer(settings.state_dir):
-        store = open_store(settings.place, CLOCK)
-        store.start()
+        store = await _opened(settings)
         try:
             signers = SecretRegistry(store.webhook_secrets, CLOCK)
             secret_files = build_secret_files(settings, lambda _: None)

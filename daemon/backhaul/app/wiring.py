@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backhaul.ingest.receiver import Receiver, ResponseCounter
+from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.requests import Dialect
 from backhaul.platform.secret_files import GIVEN, ApiKeyFile, WebhookSecretFile
@@ -20,22 +22,26 @@ from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.push.send_switch import SendSwitch
 from backhaul.push.stock_reader import StockReader
 from backhaul.push.stock_targets import TargetWorker
-from backhaul.runtime.signals import StoreSignals
+from backhaul.runtime.signals import Signal, StoreSignals
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import ORDERS
 from backhaul.sync.store_identity import StoreIdentity
 from backhaul.sync.sync_scheduler import Reconciler, SyncState, nothing
-from backhaul.sync.webhook_subscriptions import AcceptedSecrets, SubscriptionManager
+from backhaul.sync.webhook_subscriptions import (
+    AcceptedSecrets,
+    SubscriptionManager,
+    no_secret_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     import httpx
 
     from backhaul.core.clock import Clock
     from backhaul.ingest.fold_worker import FoldWorker
-    from backhaul.ingest.webhook_secrets import SecretRegistry
+    from backhaul.observe.metrics import Metrics
     from backhaul.platform.decoding import Tracking
     from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Settings
@@ -208,6 +214,26 @@ def build_reconciler(
     )
 
 
+class Receiving(Struct, frozen=True):
+    """What receives webhooks; `arrived` says that one was stored."""
+
+    signers: SecretRegistry
+    answers: ResponseCounter
+    receiver: Receiver
+    arrived: Signal[[]]
+
+
+def build_receiving(store: Store, clock: Clock, metrics: Metrics) -> Receiving:
+    """Build what receives webhooks, on an owner and on a standby."""
+    verified = metrics.counter("webhook_verify_total")
+    signers = SecretRegistry(store.webhook_secrets, clock, verified)
+    counted = metrics.counter("webhooks_total")
+    answers = ResponseCounter(counted, clock, signers.known)
+    arrived = Signal[[]]()
+    receiver = Receiver(store.inbox, clock, signers, arrived.emit, answers)
+    return Receiving(signers, answers, receiver, arrived)
+
+
 class Shop(Struct, frozen=True):
     """The parts of one store; `free` is a client without the store identity check."""
 
@@ -319,4 +345,17 @@ def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:
     return {
         name: [secret.get_secret_value().encode() for secret in shop.webhook_secrets]
         for name, shop in settings.stores.items()
+    }
+
+
+def unsigned_stores(
+    shops: Mapping[str, Shop], live: Mapping[str, Collection[str]], public_url: str
+) -> dict[str, str]:
+    """Return what to do for each store whose secret an operator must enter."""
+    address = f"an address that reaches {public_url}"
+    return {
+        name: "[public] url is not set, so Backhaul creates no subscription; "
+        + no_secret_text(name, f"{address}, with the path /webhooks/{name},")
+        for name, shop in shops.items()
+        if shop.subscription is None and not live.get(name)
     }

@@ -62,6 +62,11 @@ REPORTED_PAUSE_SECONDS = 60.0
 """A pause that is longer is reported to operators."""
 
 
+FIRST_BYTE = "http11.send_request_headers.started"
+"""What httpcore traces before it writes the first byte of a request."""
+ENDED = "the daemon is stopping, or may no longer send this"
+
+
 class NotSent(BackhaulError):
     """Proved: no byte of the request reached the platform."""
 
@@ -319,13 +324,23 @@ class Transport:
         """Send a command. Raises NotSent (after retries) or OutcomeUnknown (no retry).
 
         `room_taken` is True if `budget.take` reserved room for the first attempt.
-        `may_send` is called before each attempt.
+        `may_send` is called before each attempt, and again just before its first byte:
+        to connect may take long.
         """
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+
+        async def at_first_byte(event: str, _: object) -> None:
+            if event == FIRST_BYTE and not may_send():
+                raise SendingEnded(ENDED)
+
         try:
             await self._require()
             request = self._commands.build_request(
-                method, path, content=body, headers=headers
+                method,
+                path,
+                content=body,
+                headers=headers,
+                extensions={"trace": at_first_byte},
             )
         except BaseException:
             self.budget.give_back(int(room_taken))
@@ -345,7 +360,7 @@ class Transport:
             room = next(rooms, False)
             if not may_send():
                 self.budget.give_back(int(room))
-                raise SendingEnded("the daemon is stopping and sends nothing more")
+                raise SendingEnded(ENDED)
             return await self._exchange(self._commands, request, room_taken=room)
 
         try:

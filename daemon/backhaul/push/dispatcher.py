@@ -72,6 +72,7 @@ class Dispatcher:
         self._clock = context.clock
         self._chance = context.chance
         self._signals = context.signals
+        self._lease = context.lease
         self._commands = commands
         self._uncertain = uncertain
         self._client = client
@@ -169,8 +170,11 @@ class Dispatcher:
             pause.reason,
         )
 
-    def _may_send(self, command: Command) -> bool:
-        return not self._loop.is_stopped and self.switch.allows(command.kind)
+    def _may_send(self, command: Command, claimed_at: float) -> bool:
+        is_ours = self._lease.allows(claimed_at)
+        return (
+            is_ours and not self._loop.is_stopped and self.switch.allows(command.kind)
+        )
 
     def stop(self) -> None:
         """Send nothing new; `run` finishes the requests in flight."""
@@ -189,12 +193,13 @@ class Dispatcher:
         """Start to send what may leave now; return the seconds until more may."""
         if self._has_rested:
             self._request_runs()  # also for a command whose wake-up was lost
+        claimed_at = self._lease.now()
         for command, sendable in await self._claim():
             self._in_flight += 1
             if command.kind in self.bursts:
                 self.bursts[command.kind].sent += 1
             work = self._give_back if self._loop.is_stopped else self._deliver
-            group.create_task(work(command, sendable))
+            group.create_task(work(command, sendable, claimed_at))
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
         self._has_rested = not self._loop.is_woken
@@ -291,9 +296,11 @@ class Dispatcher:
         self._unsent.append((command, transition))
         return transition
 
-    async def _deliver(self, command: Command, sendable: Sendable) -> None:
+    async def _deliver(
+        self, command: Command, sendable: Sendable, claimed_at: float
+    ) -> None:
         try:
-            judged, answer = await self._attempt(command, sendable)
+            judged, answer = await self._attempt(command, sendable, claimed_at)
             self._sent[command.kind] += judged.verdict.outcome is not Outcome.NEVER_SENT
             self._react(command, judged.verdict)
             await self._record(command, judged, answer)
@@ -301,7 +308,7 @@ class Dispatcher:
             self._in_flight -= 1
             self._signals.command_changed.emit()
 
-    async def _give_back(self, command: Command, _: Sendable) -> None:
+    async def _give_back(self, command: Command, _: Sendable, __: float) -> None:
         """Give back a command that was claimed just before the stop, unsent."""
         verdict = Verdict(Outcome.STOPPED, "not sent: the program is stopping")
         try:
@@ -310,7 +317,7 @@ class Dispatcher:
             self._in_flight -= 1
 
     async def _attempt(
-        self, command: Command, sendable: Sendable
+        self, command: Command, sendable: Sendable, claimed_at: float
     ) -> tuple[ClassifiedResponse, Response | None]:
         if command.number_only:
             refused = await check_shipped_whole(command, self._client)
@@ -322,7 +329,7 @@ class Dispatcher:
                 sendable.request,
                 idempotency_key(command.id),
                 room_taken=True,
-                may_send=lambda: self._may_send(command),
+                may_send=lambda: self._may_send(command, claimed_at),
             )
         except NotSent as error:
             return ClassifiedResponse(

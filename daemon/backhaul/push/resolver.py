@@ -77,6 +77,7 @@ class Resolver:
         self._store = context.name
         self._clock = context.clock
         self._chance = context.chance
+        self._lease = context.lease
         self._command_changed = context.signals.command_changed
         self._uncertain = uncertain
         self._verifier = verifier
@@ -219,6 +220,13 @@ class Resolver:
         """
         command = uncertain.command
         await self._await_room()
+        checked_at = self._lease.now()
+
+        def may_send() -> bool:
+            # Again: the key may have expired during the wait, or been replaced.
+            is_ours = self._lease.allows(checked_at)
+            return is_ours and self._allows(uncertain) and self._may_resend(uncertain)
+
         try:
             await self._require_uncertain(uncertain)
         except BaseException:
@@ -229,8 +237,7 @@ class Resolver:
             uncertain.request,
             idempotency_key(command.id),
             room_taken=True,
-            # Again: the key may have expired during the wait, or been replaced.
-            may_send=lambda: self._allows(uncertain) and self._may_resend(uncertain),
+            may_send=may_send,
         )
         judged = await classify_response(
             command, answer, self._resend.client, self._uncertain

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
 from msgspec import Struct, field
 
+from backhaul.core.lease import Unlimited
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
+    from backhaul.core.lease import Lease
 
     Report: TypeAlias = "Callable[..., Awaitable[None]]"
 
@@ -91,7 +94,7 @@ class StoreContext(Struct, frozen=True):
     """What every part of one store is given.
 
     `report` stores the end of a job's run: it takes the job, when the run began, and
-    what it did.
+    what it did. `lease` says until when a claimed command may be sent.
     """
 
     name: str
@@ -99,3 +102,4 @@ class StoreContext(Struct, frozen=True):
     chance: Callable[[], float]
     signals: StoreSignals = field(default_factory=StoreSignals)
     report: Report = no_report
+    lease: Lease = Unlimited()

@@ -349,6 +349,11 @@ class Settings(BaseSettings):
         return job.for_store(own) if own else job
 
     @property
+    def enabled_connectors(self) -> list[str]:
+        """The names of the connections that run."""
+        return [name for name, each in self.connectors.items() if each.enabled]
+
+    @property
     def dry_run_connections(self) -> tuple[str, ...]:
         """The connections whose commands are not sent; ("*",) means all."""
         if self.push.dry_run:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Users,
         WebhookSecrets,
     )
+    from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
     from backhaul.store.records import Records
     from backhaul.store.stock_targets import Targets
@@ -56,6 +57,7 @@ class Store(Protocol):
 
     place: Place
     """Where the database is, for `database_at`."""
+    ownership: Ownership
     inbox: Inbox
     reprocessing: Reprocessing
     refetch_queue: RefetchQueue
@@ -127,7 +129,10 @@ def database_at(place: Place) -> Database:
 
 
 def open_store(
-    place: Place, clock: Clock, notify: Callable[[str], None] = lambda _: None
+    place: Place,
+    clock: Clock,
+    notify: Callable[[str], None] = lambda _: None,
+    member: Member | None = None,
 ) -> Store:
     """Bring the database to this version's schema and return its store, not started.
 
@@ -136,17 +141,22 @@ def open_store(
     the database is damaged, not Backhaul's, or made by a newer version. Raises
     ConfigurationError if a file or its folder cannot be created, and
     DatabaseUnavailable if a server cannot be reached.
+
+    On a server, a `member` writes only while it is the owner. Without one nothing keeps
+    two writers apart: only for a program that knows that it is alone.
     """
     if isinstance(place, str):
         from backhaul.store.postgres.database import open_store as open_postgres
 
-        return open_postgres(place, clock)
+        return open_postgres(place, clock, member)
     from backhaul.store.sqlite.opening import open_store as open_sqlite
 
     return open_sqlite(place, clock, notify=notify)
 
 
-OpenStore: TypeAlias = "Callable[[Place, Clock, Callable[[str], None]], Store]"
+OpenStore: TypeAlias = (
+    "Callable[[Place, Clock, Callable[[str], None], Member | None], Store]"
+)
 """Opens a store, as `open_store` does."""
 
 

@@ -13,7 +13,8 @@ from backhaul.errors import WriterFailed
 from backhaul.store.postgres.dialect import with_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
     from psycopg.abc import Buffer
 
@@ -115,16 +116,30 @@ class Connection:
             connection.execute("SET default_transaction_read_only = on")
         return connection
 
-    def reopen(self) -> None:
-        """Connect again if the connection was lost."""
-        if self._connection.closed:
+    def reopen(self) -> bool:
+        """Connect again if the connection was lost; return whether it was."""
+        was_lost = self._connection.closed
+        if was_lost:
             self._connection = self._open()
+        return was_lost
+
+    def copy(self, sql: str) -> AbstractContextManager[psycopg.Copy]:
+        """Begin a COPY; its `write_row` takes the values of a row."""
+        return self._connection.cursor().copy(sql.encode())
 
     def roll_back(self) -> None:
         """End the transaction, if there is one."""
         status = self._connection.info.transaction_status
         if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
             self._connection.execute("ROLLBACK")
+
+    def begin(self, first: str, values: Any) -> Result:
+        """Begin a transaction with its first statement, in one round trip."""
+        self.reopen()
+        text = f"BEGIN; {with_values(first)}"
+        result = cast("Result", self._connection.execute(text.encode(), values))
+        result.nextset()
+        return result
 
     def execute(self, sql: str, values: Any = (), /) -> Result:
         """Run one statement of the common text."""
@@ -149,15 +164,3 @@ class Connection:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def insert(
-    connection: Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
-) -> list[int]:
-    """Insert rows by one statement; return their new ids in the same order."""
-    places = ", ".join(["(" + ", ".join(["?"] * len(rows[0])) + ")"] * len(rows))
-    found = connection.execute(
-        f"INSERT INTO {table} ({columns}) VALUES {places} RETURNING id",  # noqa: S608 - constants
-        [value for row in rows for value in row],
-    )
-    return [row[0] for row in found]

@@ -9,16 +9,24 @@ import psycopg
 from backhaul.errors import DatabaseUnavailable
 from backhaul.store.postgres import full_text, schema
 from backhaul.store.postgres.connection import Connection
-from backhaul.store.postgres.engine import PostgresEngine
+from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
+from backhaul.store.postgres.fence import Fence
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
+from backhaul.store.postgres.ownership import PostgresOwnership
+from backhaul.store.postgres.streams import StreamInbox
+from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
 from backhaul.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
+    from backhaul.store.ownership import Member
 
 
-def open_store(url: str, clock: Clock) -> PostgresStore:
+def open_store(url: str, clock: Clock, member: Member | None = None) -> PostgresStore:
     """Bring a database to this version's schema; return its store, not yet started.
+
+    A `member` writes only after it took the right to; without one nothing keeps two
+    writers apart, which is for tools.
 
     Raises CorruptData if a newer version made the schema or the database is another
     program's, and DatabaseUnavailable if the server does not answer or refuses.
@@ -33,15 +41,16 @@ def open_store(url: str, clock: Clock) -> PostgresStore:
         raise DatabaseUnavailable(f"the tables cannot be created: {error}") from None
     finally:
         connection.close()
-    return PostgresStore(url, clock)
+    return PostgresStore(url, clock, member)
 
 
 class PostgresStore(SqlStore):
     """The store of one database (or schema) of a server."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, member: Member | None = None) -> None:
+        fence = None if member is None else Fence(member)
         self.place = url
-        self.engine = engine = PostgresEngine(url, clock)
+        self.engine = engine = PostgresEngine(url, clock, fence)
         super().__init__(
             engine,
             engine.writer,
@@ -50,8 +59,19 @@ class PostgresStore(SqlStore):
             PostgresErasure(engine, clock),
             full_text.find,
         )
+        self.inbox = StreamInbox(engine, clock)
+        self.webhook_secrets = SqlWebhookSecrets(UnfencedEngine(engine))
+        if fence is not None:
+            self.ownership = PostgresOwnership(url, engine, fence)
+
+    def start(self) -> None:
+        super().start()
+        self.engine.receiver.start()
 
     async def stop(self) -> None:
         """Finish waiting work, and close the connections."""
+        await self.engine.receiver.stop()
         await self._writer.stop()
+        if isinstance(self.ownership, PostgresOwnership):
+            await self.ownership.give_up()
         self.engine.close()

@@ -8,42 +8,51 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from backhaul.core.identity import digest_of
-from backhaul.errors import Busy, ReadFailed
-from backhaul.store.postgres.connection import CommitUnknown, Connection, insert
+from backhaul.errors import Busy, CommitsLost, ReadFailed, Superseded
+from backhaul.store.postgres.connection import CommitUnknown, Connection
+from backhaul.store.postgres.streams import StreamWriter
 from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from backhaul.core.clock import Clock
+    from backhaul.store.inbox import Arrival
+    from backhaul.store.postgres.fence import Fence
     from backhaul.store.sql.family import Unit
 
 T = TypeVar("T")
-_COLUMNS = "store, kind, topic, received_at, headers, body, digest"
-_BODY = 5
-_EVENTS_AT_ONCE = 256
 SIZE = "SELECT pg_database_size(current_database())"
 """Returns the bytes of the whole database."""
 
 
 class PostgresWriter(RoundWriter):
-    """Runs units one after another on one connection."""
+    """Runs units one after another on one connection, which `fence` guards if given.
 
-    def __init__(self, url: str) -> None:
+    Without a fence nothing keeps another daemon from writing: for tools and tests.
+    """
+
+    def __init__(self, url: str, fence: Fence | None = None) -> None:
         super().__init__()
         self._url = url
+        self._fence = fence
 
     def _connect(self) -> Connection:
         return Connection(self._url)
 
+    def _begin(self, connection: Any) -> None:
+        if self._fence is None:
+            super()._begin(connection)
+        else:
+            self._fence.begin(connection)
+
+    def _end(self, connection: Any) -> None:
+        super()._end(connection)
+        if self._fence is not None:
+            self._fence.committed()
+
     def _append_rows(self, connection: Any, rows: Sequence[Row]) -> Sequence[int]:
-        ids: list[int] = []
-        for start in range(0, len(rows), _EVENTS_AT_ONCE):
-            some = rows[start : start + _EVENTS_AT_ONCE]
-            events = [(*row, digest_of((row[_BODY],))) for row in some]
-            ids += insert(connection, "inbox", _COLUMNS, events)
-        return ids
+        raise NotImplementedError  # events are appended in streams
 
     def _rollback(self, connection: Any) -> None:
         with suppress(psycopg.Error):
@@ -53,7 +62,8 @@ class PostgresWriter(RoundWriter):
         return isinstance(error, psycopg.OperationalError)
 
     def _fatal(self, error: Exception) -> Exception | None:
-        return error if isinstance(error, CommitUnknown) else None
+        fatal = CommitUnknown, Superseded, CommitsLost
+        return error if isinstance(error, fatal) else None
 
     def _refusal(self, error: Exception) -> Exception:
         if isinstance(error, psycopg.Error):
@@ -62,12 +72,20 @@ class PostgresWriter(RoundWriter):
 
 
 class PostgresEngine(RoundEngine):
-    """One database: a writer, and connections that only read."""
+    """One database: a writer, a receiver of events, and connections that only read.
 
-    def __init__(self, url: str, clock: Clock) -> None:
-        super().__init__(PostgresWriter(url), clock)
+    The receiver's units have no fence: any member may run them at any time.
+    """
+
+    def __init__(self, url: str, clock: Clock, fence: Fence | None = None) -> None:
+        super().__init__(PostgresWriter(url, fence), clock)
+        self.receiver = StreamWriter(url, fence.member.id if fence else "tool")
         self.url = url
         self._idle: SimpleQueue[Connection] = SimpleQueue()
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        """Append an event to this member's stream. May raise Busy."""
+        return self.receiver.append(arrival)
 
     def read_here(self, unit: Unit[T]) -> T:
         """Run a unit that only reads, in this thread. Raises ReadFailed."""
@@ -106,3 +124,21 @@ class PostgresEngine(RoundEngine):
         with suppress(Empty):
             while True:
                 self._idle.get_nowait().close()
+
+
+class UnfencedEngine:
+    """The engine of the few tables that every member may write, owner or not."""
+
+    def __init__(self, engine: PostgresEngine) -> None:
+        self._receiver = engine.receiver
+        self.read = engine.read
+        self.append = engine.append
+        self.now = engine.now
+        self.sizes = engine.sizes
+        self.concerns_the_file = engine.concerns_the_file
+
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        return self._receiver.urgent(unit)
+
+    def background(self, unit: Unit[T]) -> Awaitable[T]:
+        return self._receiver.background(unit)

@@ -118,12 +118,13 @@ def _require_own(connection: Connection) -> None:
 
 
 def _baseline(connection: Connection) -> None:
-    from backhaul.store.postgres import full_text
+    from backhaul.store.postgres import full_text, ownership, streams
 
     for statement in dialect.schema(STATEMENTS):
         connection.execute(statement)
     full_text.create_index(connection)
-    for statement in (_ORDERING_KEYS, *_TRIGGERS):
+    more = (_ORDERING_KEYS, *_TRIGGERS, *ownership.SCHEMA, *streams.SCHEMA)
+    for statement in more:
         connection.execute(statement)
     for name in STEPS:
         connection.execute("INSERT INTO schema_steps (name) VALUES (?)", (name,))

@@ -23,7 +23,14 @@ from loguru import logger
 from msgspec import Struct, field
 
 from backhaul.core.clock import to_text
-from backhaul.errors import Busy, CorruptData, WriterFailed
+from backhaul.errors import (
+    Busy,
+    CommitsLost,
+    CorruptData,
+    Fatal,
+    Superseded,
+    WriterFailed,
+)
 from backhaul.store.sql.family import Connection
 
 if TYPE_CHECKING:
@@ -90,9 +97,6 @@ class _Round(Struct):
 class RoundWriter(ABC):
     """Runs units one after another on the write connection."""
 
-    begin = "BEGIN"
-    """The statement that begins a round."""
-
     def __init__(self) -> None:
         self._urgent: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._background: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
@@ -103,7 +107,7 @@ class RoundWriter(ABC):
         self._rewriting = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: WriterFailed | CorruptData | None = None
+        self._failure: Fatal | None = None
         self._failed = asyncio.Event()
 
     def start(self) -> None:
@@ -129,7 +133,7 @@ class RoundWriter(ABC):
             await asyncio.to_thread(thread.join)
 
     async def watch(self) -> NoReturn:
-        """Raise WriterFailed or CorruptData once the thread has failed."""
+        """Raise the Fatal error that ended the thread, once there is one."""
         await self._failed.wait()
         raise self._failure or WriterFailed
 
@@ -222,7 +226,7 @@ class RoundWriter(ABC):
 
     def _fail(self, error: BaseException) -> None:
         """Refuse everything from now on, until the program is started again."""
-        if isinstance(error, CorruptData):
+        if isinstance(error, CorruptData | Superseded | CommitsLost):
             self._failure = error
             logger.bind(action="database.damaged").error("{}", error)
         else:
@@ -270,14 +274,14 @@ class RoundWriter(ABC):
             finally:
                 self._rewriting = False
         try:
-            connection.execute(self.begin)
+            self._begin(connection)
             results: list[Any] = []
             if work.appends.rows:
                 results += self._append(connection, work.appends.rows)
             elif len(work.jobs) == 1:
                 return [self._run_alone(connection, work.jobs[0].unit)]
             results += [self._run(connection, job.unit) for job in work.jobs]
-            connection.execute("COMMIT")
+            self._end(connection)
         except Exception as error:
             self._rollback(connection)
             if (fatal := self._fatal(error)) is not None:
@@ -313,7 +317,7 @@ class RoundWriter(ABC):
                 raise
             connection.execute("ROLLBACK")
             return _Failure(error)
-        connection.execute("COMMIT")
+        self._end(connection)
         return value
 
     def _run(self, connection: WriteConnection, unit: Unit[T]) -> T | _Failure:
@@ -333,6 +337,14 @@ class RoundWriter(ABC):
     @abstractmethod
     def _connect(self) -> WriteConnection:
         """Open the connection, in the writer's thread."""
+
+    def _begin(self, connection: WriteConnection) -> None:
+        """Begin a round."""
+        connection.execute("BEGIN")
+
+    def _end(self, connection: WriteConnection) -> None:
+        """Commit a round."""
+        connection.execute("COMMIT")
 
     @abstractmethod
     def _append_rows(

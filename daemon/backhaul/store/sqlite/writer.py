@@ -28,8 +28,6 @@ MakeWriter: TypeAlias = "Callable[[Path, AppendBatch, Connect], Writer]"
 class Writer(RoundWriter):
     """Runs units one after another on the write connection of a file."""
 
-    begin = "BEGIN IMMEDIATE"
-
     def __init__(
         self,
         path: Path,
@@ -56,6 +54,9 @@ class Writer(RoundWriter):
 
     def _connect(self) -> sqlite3.Connection:
         return self._open(self._path)
+
+    def _begin(self, connection: Any) -> None:
+        connection.execute("BEGIN IMMEDIATE")
 
     def _append_rows(self, connection: Any, rows: Sequence[Row]) -> Sequence[int]:
         return self._append_batch(connection, rows)

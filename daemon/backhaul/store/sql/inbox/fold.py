@@ -13,7 +13,7 @@ from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator
+    from collections.abc import Awaitable, Generator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import FoldOne
@@ -162,13 +162,13 @@ class SqlInbox(FoldingFamily):
     def fold(
         self, connection: Connection, fold_one: FoldOne, slice_seconds: float
     ) -> FoldReport:
-        after = folded_to(connection)
-        events = _events_after(connection, after)
+        events = self._next_events(connection)
         done = self._fold_slice(connection, fold_one, events, slice_seconds)
         mirror = done.mirror
         outcomes = [(event.id, folded) for event, folded in done.outcomes]
         if outcomes:
             _record(connection, outcomes, mirror.now)
+            self._move_cursor(connection, [id_ for id_, _ in outcomes])
         return FoldReport(
             folded=len(outcomes),
             more=done.is_cut or len(outcomes) == FOLD_BATCH,
@@ -176,10 +176,21 @@ class SqlInbox(FoldingFamily):
                 one for one in outcomes if one[1].state in {"quarantined", "unhandled"}
             ),
             refetches=mirror.refetches,
-            folded_to=outcomes[-1][0] if outcomes else after,
+            folded_to=folded_to(connection),
             behind_seconds=mirror.seconds_since(_last_arrival(done) or mirror.now),
             incomplete=tuple(one for one in outcomes if one[1].notes),
         )
+
+    def _next_events(self, connection: Connection) -> Generator[StoredEvent]:
+        """Yield the next events, row by row, because bodies may be large."""
+        values = {"after": folded_to(connection), "most": FOLD_BATCH}
+        with closing(connection.execute(_AFTER, values)) as rows:
+            for row in rows:
+                yield StoredEvent(*row)
+
+    def _move_cursor(self, connection: Connection, ids: Sequence[int]) -> None:
+        """Note that these events are folded; they are in the order of the reads."""
+        kv.put(connection, CURSOR, str(ids[-1]))
 
 
 def folded_to(connection: Connection) -> int:
@@ -216,18 +227,10 @@ def _decoded(fold_one: FoldOne, event: StoredEvent) -> Decoded:
     return fold_one(event)
 
 
-def _events_after(connection: Connection, after: int) -> Generator[StoredEvent]:
-    """Yield the next events, row by row, because bodies may be large."""
-    values = {"after": after, "most": FOLD_BATCH}
-    with closing(connection.execute(_AFTER, values)) as rows:
-        for row in rows:
-            yield StoredEvent(*row)
-
-
 def _record(
     connection: Connection, outcomes: list[tuple[int, Folded]], now: str
 ) -> None:
-    """Write the outcome of each event, and move the fold cursor."""
+    """Write the outcome of each event."""
     rows = [outcome_values(id_, one, now) for id_, one in outcomes]
     connection.executemany(_RECORD, rows)
     quarantined = [
@@ -243,4 +246,3 @@ def _record(
     for statement, values in ((_QUARANTINE, quarantined), (_PUT_FOREIGN, foreign)):
         if values:
             connection.executemany(statement, values)
-    kv.put(connection, CURSOR, str(outcomes[-1][0]))

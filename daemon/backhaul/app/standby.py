@@ -1,0 +1,121 @@
+"""What a daemon does while another one owns the database: it receives, and waits."""
+
+from __future__ import annotations
+
+import html
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from loguru import logger
+
+from backhaul.app import public_http, sockets
+from backhaul.app.public_http import RequestLimits
+from backhaul.errors import Busy
+from backhaul.runtime.loop import wait_for_event
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
+    from backhaul.app.wiring import Receiving
+    from backhaul.core.clock import Clock
+    from backhaul.settings import Settings
+    from backhaul.store import Store
+
+TAKE_SECONDS = 1.0
+"""How often a standby looks whether the owner is still there."""
+_ELSEWHERE = "another replica runs the connectors of this store; send it there"
+
+
+class Standby:
+    """Serves webhooks on the listeners of a daemon that is not the owner."""
+
+    def __init__(
+        self, settings: Settings, store: Store, clock: Clock, receiving: Receiving
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._receiving = receiving
+        self._served = AsyncExitStack()
+
+    async def __aenter__(self) -> None:
+        """Begin with nothing served."""
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
+
+    async def end(self) -> None:
+        """Stop the listeners, once those of the owner serve. Safe to call twice."""
+        await self._served.aclose()
+
+    async def take(self) -> bool:
+        """Take the right to write; return False if another daemon has it."""
+        try:
+            return await self._store.ownership.take(list(self._settings.stores))
+        except Busy as error:
+            logger.bind(action="owner.busy").warning("{}", error)
+            return False
+
+    async def wait_until_owner(self, stopping: asyncio.Event) -> bool:
+        """Return True once this daemon is the owner, False if it has to stop."""
+        while not stopping.is_set():
+            if await self.take():
+                return True
+            await wait_for_event(stopping, TAKE_SECONDS, self._clock)
+        return False
+
+    async def serve(self, public: socket.socket, admin: socket.socket) -> None:
+        """Serve webhooks and the checks of a load balancer on copies of the sockets.
+
+        The owner's own listeners may start on the sockets before `end`, so that no
+        request is refused when a standby becomes the owner.
+        """
+        own = self._settings.public
+        limits = RequestLimits.of(own, self._receiving.answers.add_at)
+        routes = self._receiving.receiver.routes()
+        routes.append(web.route("*", "/connect/{rest:.*}", _elsewhere))
+        app = public_http.build(routes, own.max_body_bytes, limits)
+        listeners = [
+            (sockets.Listener(app, own.max_connections, limits), public.dup()),
+            (sockets.Listener(self._admin()), admin.dup()),
+        ]
+        await self._served.enter_async_context(sockets.serving(listeners))
+        logger.bind(action="daemon.standby").info(
+            "another daemon owns the database; this one receives webhooks at {} and"
+            " takes over if the owner falls silent",
+            sockets.url_of(public),
+        )
+
+    def _admin(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/healthz", _healthy)
+        app.router.add_get("/readyz", _healthy)
+        app.router.add_get("/", self._page)
+        return app
+
+    async def _page(self, _: web.Request) -> web.Response:
+        known = await self._store.ownership.members()
+        rows = "".join(
+            f"<li>{html.escape(each.host)}: "
+            + ("owner" if each.is_owner else "standby")
+            + f', <a href="{html.escape(each.admin_url)}">'
+            + f"{html.escape(each.admin_url)}</a></li>"
+            for each in known
+        )
+        body = (
+            "<!doctype html><title>Backhaul: standby</title><h1>Standby</h1><p>This"
+            " replica receives webhooks. The dashboard is at the owner:</p>"
+            f"<ul>{rows}</ul>"
+        )
+        return web.Response(text=body, content_type="text/html")
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.json_response({"status": "standby"})
+
+
+async def _elsewhere(_: web.Request) -> web.Response:
+    headers = {"Retry-After": "1"}
+    return web.json_response({"error": _ELSEWHERE}, status=503, headers=headers)

@@ -1,0 +1,121 @@
+"""Two daemons on one database: one owns it, and the other takes over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scenes.postgres import Postgres, postgres
+from scenes.reference_process import ReferenceProcess, reference
+from scenes.replicas import Replica, replicas
+from scenes.shopper import buy
+from scenes.stored import COMMANDS_AND_TARGETS, rows_of, values_of
+from scenes.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as started:
+        yield started
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Iterator[ReferenceProcess]:
+    with reference(tmp_path / "platform") as started:
+        yield started
+
+
+@pytest.fixture
+def pair(
+    server: Postgres, platform: ReferenceProcess
+) -> Iterator[tuple[Replica, Replica]]:
+    """An owner and a standby, to which the platform sends its webhooks."""
+    with replicas(platform, server.new_database(), 2) as (owner, standby):
+        owner.start()
+        await_true(owner.is_owner, "the first is the owner")
+        standby.start()
+        assert standby.status() == "standby"
+        yield owner, standby
+
+
+def order_names(replica: Replica) -> list[str]:
+    return sorted(values_of(replica.url, "orders", "id"))
+
+
+def ship(replica: Replica, number: int, tracking: str) -> None:
+    """Put the file of a courier into the folder of a replica."""
+    replica.office.put(
+        f"fulfillments-{number}.csv",
+        "order,tracking_company,tracking_number",
+        f"{number},DHL,{tracking}",
+    )
+
+
+def command_states(replica: Replica) -> list[tuple[str, str]]:
+    return rows_of(replica.url, COMMANDS_AND_TARGETS, "kind", "state")
+
+
+def parcels(platform: ReferenceProcess, order: str) -> list[str]:
+    """Return the tracking numbers of an order's parcels at the platform."""
+    shown = platform.v1("GET", f"/orders/{order}").data()
+    return [each["trackingNumber"] for each in shown["shipments"]]
+
+
+def test_what_a_standby_receives_is_folded_by_the_owner(
+    pair: tuple[Replica, Replica], platform: ReferenceProcess
+) -> None:
+    owner, standby = pair
+    order = buy(platform)
+    await_true(lambda: order["id"] in order_names(owner), "the order is mirrored")
+    assert standby.status() == "standby"
+
+
+def test_a_standby_takes_over_when_the_owner_is_killed(
+    pair: tuple[Replica, Replica], platform: ReferenceProcess
+) -> None:
+    owner, standby = pair
+    first = buy(platform)
+    ship(owner, first["number"], "T1")
+    await_true(lambda: parcels(platform, first["id"]) == ["T1"], "it is shipped")
+    owner.kill()
+    await_true(standby.is_owner, "the standby took over")
+    second = buy(platform)
+    ship(standby, second["number"], "T2")
+    await_true(lambda: parcels(platform, second["id"]) == ["T2"], "it is shipped")
+    await_true(
+        lambda: command_states(standby) == [("fulfill", "applied")] * 2,
+        "both are known",
+    )
+    assert parcels(platform, first["id"]) == ["T1"]
+    owner.start()
+    assert owner.status() == "standby"
+
+
+def test_a_stop_hands_over_at_once(pair: tuple[Replica, Replica]) -> None:
+    owner, standby = pair
+    assert owner.process is not None
+    assert owner.process.terminate() == 0
+    await_true(standby.is_owner, "the standby took over")
+
+
+def test_an_owner_that_stood_still_writes_no_more(
+    pair: tuple[Replica, Replica], platform: ReferenceProcess
+) -> None:
+    owner, standby = pair
+    owner.freeze()
+    await_true(standby.is_owner, "the standby took over")
+    order = buy(platform)
+    ship(standby, order["number"], "T1")
+    await_true(lambda: parcels(platform, order["id"]) == ["T1"], "it is shipped")
+    owner.thaw()
+    assert await_true(owner.ended, "the former owner ends") == 75
+    assert "another daemon took over this database" in owner.log()
+    assert standby.is_owner()
+    assert command_states(standby) == [("fulfill", "applied")]
