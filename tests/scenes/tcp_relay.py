@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scenes.waiting import until
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -22,12 +24,14 @@ class Relay:
 
     A line breaks when `cut_before` is about to pass, or once the answer to `cut_after`
     has come back, which is then thrown away. `seen` counts what is in `counted`.
+    While it `is_silent` all lines stay open, and nothing passes, not even their ends.
     """
 
     upstream: int
     port: int = 0
     cut_before: bytes | None = None
     cut_after: bytes | None = None
+    is_silent: bool = False
     counted: bytes = b"\0\0"
     seen: int = 0
     _server: asyncio.Server | None = None
@@ -98,6 +102,8 @@ class _Line:
 
     async def ask(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):
+            if self.relay.is_silent:
+                continue
             self.relay.seen += data.count(self.relay.counted)
             before, after = self.relay.cut_before, self.relay.cut_after
             if before is not None and before in data:
@@ -106,18 +112,30 @@ class _Line:
             self.doomed = self.doomed or (after is not None and after in data)
             self.server.write(data)
             await self.server.drain()
+        await self._heard()
         # What has passed is still worked on, though nobody waits for it.
         if self.server.can_write_eof():
             self.server.write_eof()
 
     async def answer(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):
+            if self.relay.is_silent:
+                continue
             if self.doomed:
                 reset(self.client)
                 break
             if not self.client.is_closing():
                 self.client.write(data)
+        await self._heard()
         self.client.close()
+
+    async def _heard(self) -> None:
+        """Wait until the end of one side may be known to the other."""
+
+        def passes() -> bool:
+            return not self.relay.is_silent or self.client.is_closing()
+
+        await until(passes, "the relay passes bytes on again")
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -10,6 +10,7 @@ from psycopg.adapt import Dumper, Loader
 from psycopg.pq import TransactionStatus
 
 from backhaul.errors import WriterFailed
+from backhaul.store.postgres import timeouts
 from backhaul.store.postgres.dialect import with_values
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from psycopg.abc import Buffer
-
-PATIENCE_SECONDS = 10
 
 
 class CommitUnknown(WriterFailed):
@@ -100,13 +99,9 @@ class Connection:
         self._read_only = read_only
         self._connection = self._open()
 
-    def _open(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any] = psycopg.connect(
-            self._url,
-            autocommit=True,
-            connect_timeout=PATIENCE_SECONDS,
-            row_factory=_rows,
-            cursor_factory=Result,
+    def _open(self) -> timeouts.LimitedConnection:
+        connection = timeouts.connect(
+            self._url, row_factory=_rows, cursor_factory=Result
         )
         connection.adapters.register_dumper(bool, YesNoDumper)
         connection.adapters.register_loader("bool", YesNoLoader)
@@ -115,6 +110,11 @@ class Connection:
         if self._read_only:
             connection.execute("SET default_transaction_read_only = on")
         return connection
+
+    @property
+    def limits(self) -> timeouts.LimitedConnection:
+        """The driver's connection, whose limits can be changed."""
+        return self._connection
 
     def reopen(self) -> bool:
         """Connect again if the connection was lost; return whether it was."""
