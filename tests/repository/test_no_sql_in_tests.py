@@ -68,6 +68,7 @@ ALLOWED = {
     "tests/scenes/damaged_rows.py": "writes rows for tests that may not",
     "tests/scenes/database_lock.py": FILE,
     "tests/scenes/databases.py": "reads and writes for tests of the store",
+    "tests/scenes/postgres_nodes.py": "the replication of the servers themselves",
     "tests/scenes/postgres_text.py": SCHEMA,
     "tests/scenes/sql_erp.py": ERP,
     "tests/scenes/large_store.py": "a mirror with more orders than a test can fold",

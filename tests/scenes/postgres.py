@@ -39,17 +39,18 @@ class Postgres:
 
     folder: Path
     port: int
+    settings: tuple[str, ...] = SETTINGS
     _server: subprocess.Popen[bytes] | None = None
     _names: count[int] = field(default_factory=count)
 
     def start(self) -> None:
         """Run it, and wait until it answers."""
-        settings = [word for each in SETTINGS for word in ("-c", each)]
+        settings = [word for each in self.settings for word in ("-c", each)]
         listening = ["-h", "127.0.0.1", "-p", str(self.port)]
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 [BINARIES / "postgres", "-D", self.data, *listening, *settings],
-                user=_user(),
+                user=server_user(),
                 stdout=log,
                 stderr=log,
             )
@@ -73,6 +74,15 @@ class Postgres:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait(HANG_SECONDS)
             self._server = None
+
+    def reload(self) -> None:
+        """Let it read its configuration again."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGHUP)
+
+    @property
+    def runs(self) -> bool:
+        return self._server is not None
 
     @property
     def data(self) -> Path:
@@ -117,11 +127,11 @@ class Postgres:
 def postgres() -> Iterator[Postgres]:
     """Make a server with one user, who must give a password; gone at the end."""
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-    if _user() is not None:
-        os.chown(folder, _user() or 0, -1)
-    server = Postgres(folder, _free_port())
+    if server_user() is not None:
+        os.chown(folder, server_user() or 0, -1)
+    server = Postgres(folder, free_port())
     try:
-        _make(server)
+        initialize(server)
         server.start()
         yield server
     finally:
@@ -129,29 +139,38 @@ def postgres() -> Iterator[Postgres]:
         shutil.rmtree(folder)
 
 
-def _make(server: Postgres) -> None:
+def initialize(server: Postgres, *options: str) -> None:
+    """Make an empty database with one user, who must give a password."""
     password = server.folder / "password"
     password.write_text(PASSWORD)
     password.chmod(0o644)
-    _run(
+    run_as_server(
         [
             *(BINARIES / "initdb", "-D", server.data, "-U", USER, "--pwfile", password),
             *("-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"),
+            *options,
         ]
     )
 
 
-def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, user=_user(), capture_output=True, check=False)
+def run_as_server(command: Sequence[str | Path], **environment: str) -> None:
+    """Run a program of PostgreSQL; it must succeed."""
+    done = subprocess.run(
+        command,
+        user=server_user(),
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode()
 
 
-def _user() -> int | None:
+def server_user() -> int | None:
     """Return whose process it is: PostgreSQL refuses to run as root."""
     return 65534 if os.geteuid() == 0 else None
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port: int = held.getsockname()[1]
         return port
