@@ -12,8 +12,9 @@ from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import database_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from backhaul.errors import Finding
     from backhaul.store import Place
 
 RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
@@ -29,19 +30,25 @@ DEEP = (
 )
 
 
-def check(place: Place, *, deep: bool = False) -> Iterator[Result]:
-    """Check a database, which may be in use; `deep` also compares each index."""
+def check(
+    place: Place, *, deep: bool = False, quorum: bool = False
+) -> Iterator[Result]:
+    """Check a database, which may be in use; `deep` also compares each index.
+
+    With `quorum` a standby has to confirm each commit of a server.
+    """
     if isinstance(place, str):
-        yield from _server(place)
+        yield from _server(place, quorum=quorum)
     else:
         yield from _file(Path(os.path.realpath(place)), deep=deep)
 
 
-def _server(url: str) -> Iterator[Result]:
+def _server(url: str, *, quorum: bool) -> Iterator[Result]:
     opened = database_at(url)
     try:
         yield ok("database", f"{opened.engine_version()} answers")
         yield _schema("the database", opened.pending_migrations())
+        yield from _durability(opened.durability(quorum=quorum), quorum=quorum)
     except CorruptData as error:
         yield fail("database", *_split(str(error)))
     except BackhaulError as error:
@@ -98,6 +105,16 @@ def _schema(path: Path | str, ahead: list[str]) -> Result:
         said = f"{path} is {len(ahead)} steps behind this version"
         return warn("schema", said, "backhaul migrate, or start the daemon")
     return ok("schema", "matches this version")
+
+
+def _durability(found: Sequence[Finding], *, quorum: bool) -> Iterator[Result]:
+    if not found:
+        where = "a standby's disk too" if quorum else "the server's disk"
+        yield ok("durability", f"a confirmed commit is on {where}")
+    for each in found:
+        said = f"{each.source}: {each.problem}"
+        result = fail if quorum else warn
+        yield result("durability", said, each.hint)
 
 
 def _integrity(path: Path, faults: list[str], *, deep: bool) -> Result:

@@ -148,6 +148,13 @@ class Database(Protocol):
         """
         ...
 
+    def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
+        """Return why confirmed rows may be lost; empty if nothing was found.
+
+        With `quorum` they have to survive the loss of the server, not only its crash.
+        """
+        ...
+
     def schema(self) -> list[str]:
         """Return the statements that made the tables, indexes and views."""
         ...

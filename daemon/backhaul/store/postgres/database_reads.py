@@ -11,7 +11,7 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
-from backhaul.store.postgres import full_text, schema
+from backhaul.store.postgres import durability, full_text, schema
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.engine import SIZE
 from backhaul.store.read_models import FILE, SqlConsole
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.errors import Finding
     from backhaul.store import Place, Store
     from backhaul.store.database import Manifest, Restored
     from backhaul.store.mirror import Difference
@@ -127,6 +128,10 @@ class PostgresDatabase(Database):
 
     def faults(self, *, deep: bool = False) -> list[str]:
         return []  # the server checks its pages itself
+
+    def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
+        with self.connection() as connection:
+            return durability.findings(connection, quorum=quorum)
 
     def schema(self) -> list[str]:
         with self.connection() as connection:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.errors import Finding
     from backhaul.store import Place, Store
     from backhaul.store.database import Manifest, Restored
     from backhaul.store.mirror import Difference
@@ -119,6 +120,9 @@ class SqliteDatabase(Database):
         except sqlite3.DatabaseError as error:
             return [str(error)]
         return [str(row[0]).strip() for row in rows if row[0] != "ok"]
+
+    def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
+        return ()  # the daemon's own connection sets what a commit waits for
 
     def schema(self) -> list[str]:
         return [str(row[0]) for row in self._rows(_SCHEMA)]

@@ -1,0 +1,187 @@
+"""Checks whether a server keeps what it confirms, even when it is lost itself.
+
+An ordinary role sees every setting. Only a member of `pg_read_all_stats` (`pg_monitor`
+includes it) sees in `pg_stat_replication` which standbys replicate.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backhaul.errors import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.store.sql.family import Connection
+
+_SERVER = """
+    SELECT current_user AS role, current_database() AS database,
+           pg_is_in_recovery() AS is_standby,
+           pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_standbys,
+           coalesce(host(inet_server_addr()), 'local socket') AS host,
+           inet_server_port() AS port
+"""
+_SETTINGS = """
+    SELECT name, setting, source FROM pg_settings WHERE name IN (
+        'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names')
+"""
+# A standby confirms commits only while it streams.
+_CONFIRMING = """
+    SELECT count(*) FROM pg_stat_replication
+    WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')
+"""
+_NUMBER = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
+_WAITS_FOR_STANDBY = {"on", "remote_apply"}
+
+
+class _Setting(Struct, frozen=True):
+    value: str
+    source: str
+
+
+class _Server(Struct, frozen=True):
+    """What a role sees of a server. `confirming` is None if it may not see it."""
+
+    role: str
+    database: str
+    address: str
+    is_standby: bool
+    settings: dict[str, _Setting]
+    confirming: int | None
+
+    def finding(self, key: str, problem: str, hint: str) -> Finding:
+        return Finding(f"PostgreSQL at {self.address}", key, problem, hint)
+
+    def value(self, name: str) -> str | None:
+        """Return a setting's value, None if this server has no such setting."""
+        found = self.settings.get(name)
+        return None if found is None else found.value
+
+
+def findings(connection: Connection, *, quorum: bool) -> tuple[Finding, ...]:
+    """Return why confirmed rows may be lost, or why no commit is confirmed.
+
+    Without `quorum` the server itself may be lost, and only its crash is survived. The
+    settings are those of this session, which a role, a database, the URL or a program
+    behind the same pooler may have changed. Raises psycopg.Error.
+    """
+    server = _seen(connection)
+    if server.is_standby:
+        return (_standby(server),)
+    every = [*_crash(server), *_commit(server, quorum=quorum)]
+    return (*every, *_standbys(server)) if quorum else tuple(every)
+
+
+def _seen(connection: Connection) -> _Server:
+    (row,) = connection.execute(_SERVER).fetchall()
+    settings = {
+        name: _Setting(value, source)
+        for name, value, source in connection.execute(_SETTINGS)
+    }
+    confirming = None
+    if row["sees_standbys"]:
+        ((confirming,),) = connection.execute(_CONFIRMING).fetchall()
+    address = f"{row['host']}:{row['port']}" if row["port"] else row["host"]
+    return _Server(
+        role=row["role"],
+        database=row["database"],
+        address=address,
+        is_standby=bool(row["is_standby"]),
+        settings=settings,
+        confirming=confirming,
+    )
+
+
+def _standby(server: _Server) -> Finding:
+    return server.finding(
+        "pg_is_in_recovery()",
+        "this server is a standby, which accepts no writes",
+        "list all servers in [database] url, with target_session_attrs=read-write",
+    )
+
+
+def _crash(server: _Server) -> Iterator[Finding]:
+    """Yield what makes a crash of the operating system damage the database."""
+    for name in ("fsync", "full_page_writes"):
+        if server.value(name) == "off":
+            yield server.finding(
+                name,
+                f"{name} is off: a power loss damages the database",
+                f"set {name} = on in the server's configuration and reload it",
+            )
+
+
+def _commit(server: _Server, *, quorum: bool) -> Iterator[Finding]:
+    """Yield what confirms a commit before it is durable."""
+    found = server.settings.get("synchronous_commit")
+    if found is None or found.value in _WAITS_FOR_STANDBY:
+        return
+    if found.value == "off":
+        problem = "a commit is confirmed before it is on any disk"
+    elif quorum:
+        problem = "a commit is confirmed before a standby has it on disk"
+    else:
+        return
+    yield server.finding(
+        "synchronous_commit",
+        f"synchronous_commit is {found.value}: {problem}",
+        _how_to_reset(server, found.source),
+    )
+
+
+def _how_to_reset(server: _Server, source: str) -> str:
+    """Return how to remove a value of synchronous_commit, by where it comes from."""
+    role, database = f'"{server.role}"', f'"{server.database}"'
+    by_source = {
+        "user": f"run: ALTER ROLE {role} RESET synchronous_commit",
+        "database": f"run: ALTER DATABASE {database} RESET synchronous_commit",
+        "database user": (
+            f"run: ALTER ROLE {role} IN DATABASE {database} RESET synchronous_commit"
+        ),
+        "global": "run: ALTER ROLE ALL RESET synchronous_commit",
+        "client": "remove it from the options of [database] url, and from PGOPTIONS",
+        "session": (
+            "another program behind the same pooler has set it: give Backhaul a pool"
+            " of its own"
+        ),
+    }
+    default = "set synchronous_commit = on in the server's configuration and reload it"
+    return by_source.get(source, default)
+
+
+def _standbys(server: _Server) -> Iterator[Finding]:
+    """Yield what keeps a standby from confirming each commit."""
+    names = server.value("synchronous_standby_names") or ""
+    if not names.strip():
+        yield server.finding(
+            "synchronous_standby_names",
+            "no standby has to confirm a commit: a failover loses confirmed rows",
+            "set it to ANY 1 (NAME, NAME), in Patroni by synchronous_mode and"
+            " synchronous_mode_strict, in CloudNativePG by spec.postgresql.synchronous;"
+            " if the provider copies the disk synchronously instead, as RDS Multi-AZ"
+            ' does, set [cluster] durability = "single"',
+        )
+    elif server.confirming is None:
+        yield server.finding(
+            "pg_stat_replication",
+            f"the role {server.role} may not see whether a standby replicates",
+            f'run: GRANT pg_read_all_stats TO "{server.role}"',
+        )
+    elif server.confirming < (needed := _needed(names)):
+        yield server.finding(
+            "pg_stat_replication",
+            f"{server.confirming} of {needed} standbys that must confirm a commit"
+            f" replicate ({names}): every commit waits until they do",
+            "start the standbys; SELECT * FROM pg_stat_replication shows those that"
+            " are connected",
+        )
+
+
+def _needed(names: str) -> int:
+    """Return how many standbys must confirm a commit."""
+    found = _NUMBER.match(names)
+    return int(found[1]) if found else 1
