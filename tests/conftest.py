@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import inspect
+import itertools
 import logging
 import os
 import shutil
@@ -18,6 +19,7 @@ from loguru import logger
 
 from scenes import leftovers, postgres_text, tracking_tokens
 from scenes.loop_guard import LoopGuard, on_purpose
+from scenes.postgres_databases import PostgresDatabases, postgres_databases
 from scenes.recorded_exchanges import HEARD
 from scenes.requirements import everything_is_required
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
+    from backhaul.store import Place
+    from scenes.databases import NewDatabase
     from scenes.recorded_exchanges import Exchange
 
 # Before anything imports it: lets failures in the shared contract tests show the values
@@ -76,6 +80,11 @@ SELDOM = (
 )
 """Long, and much like others that run each time: only `make faults` has them."""
 PART = os.environ.get("PROGRAMS_PART", "")
+ENGINES = (
+    "sqlite",
+    pytest.param("postgres", marks=(pytest.mark.programs, pytest.mark.postgres)),
+)
+"""What a test that asks for a `database` runs on."""
 # A machine that stands still for a moment says nothing of a test.
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -233,6 +242,33 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     with on_purpose():
         tracking_tokens.check_servers(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresDatabases]:
+    """Start one server for each process that runs tests."""
+    with postgres_databases() as made:
+        yield made
+
+
+@pytest.fixture(params=ENGINES)
+def new_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[NewDatabase]:
+    """Return where another empty database of the test's engine is, at each call."""
+    with contextlib.ExitStack() as lent:
+        if request.param == "postgres":
+            server: PostgresDatabases = request.getfixturevalue("postgres_server")
+            yield lambda: lent.enter_context(server.lent())
+        else:
+            numbers = itertools.count(1)
+            yield lambda: tmp_path / f"database_{next(numbers)}" / "backhaul.db"
+
+
+@pytest.fixture
+def database(new_database: NewDatabase) -> Place:
+    """Return where the test's database is: a new path or the URL of an empty one."""
+    return new_database()
 
 
 @pytest.fixture(autouse=True)

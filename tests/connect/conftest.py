@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-async def store(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db", clock) as started:
+async def store(database: Place, clock: VirtualClock) -> AsyncIterator[Store]:
+    async with started_store(database, clock) as started:
         await take(
             started,
             envelope("products/create", payloads.product()),
@@ -37,7 +37,7 @@ async def store(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[SqliteStor
 
 
 @pytest.fixture
-async def folder(store: SqliteStore, tmp_path: Path) -> Folder:
+async def folder(store: Store, tmp_path: Path) -> Folder:
     """A drop folder, and orders 2001 to 2004 with three units of each article."""
     await with_orders(store)
     return Folder(store, tmp_path / "courier")

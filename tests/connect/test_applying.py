@@ -15,7 +15,7 @@ from scenes.stored import count, rows_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import Rejection
 
 KEPT = Bad(key="file:1", raw="b.csv", reason="it equals a.csv", can_apply=True)
@@ -40,18 +40,18 @@ class KeepingDesk(Desk):
             raise OSError("the share is away")
 
 
-async def held(store: SqliteStore) -> KeepingDesk:
+async def held(store: Store) -> KeepingDesk:
     desk = KeepingDesk()
     desk.waiting.append(Batch(records=[KEPT], cursor="1"))
     await host_of(desk, store).once()
-    assert rows_of(store.path, "quarantine", "state", "reason") == [
+    assert rows_of(store.place, "quarantine", "state", "reason") == [
         ("open", "it equals a.csv")
     ]
     return desk
 
 
 async def test_what_an_operator_retries_is_applied_by_its_connector(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     desk = await held(store)
     await host_of(desk, store).once()
@@ -60,17 +60,17 @@ async def test_what_an_operator_retries_is_applied_by_its_connector(
     for _ in range(3):  # each as after a restart
         await host_of(desk, store).once()
     assert desk.applied == [("file:1", "1")]
-    assert rows_of(store.path, "records", "key", "state") == [
+    assert rows_of(store.place, "records", "key", "state") == [
         ("file:1", "accepted"),
         ("k1", "accepted"),
     ]
     assert desk.cursors[-1] == "2"
-    audit = rows_of(store.path, "audit", "who", "action")
+    audit = rows_of(store.place, "audit", "who", "action")
     assert audit == [("ann", "quarantine retry")]
 
 
 async def test_it_is_applied_until_that_succeeds_and_its_records_count_once(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     desk = await held(store)
     desk.fails = 2
@@ -81,11 +81,11 @@ async def test_it_is_applied_until_that_succeeds_and_its_records_count_once(
     await host_of(desk, store).once()
     await host_of(desk, store).once()
     assert len(desk.applied) == 3
-    assert count(store.path, "commands") == 1
+    assert count(store.place, "commands") == 1
 
 
 async def test_what_is_discarded_is_not_applied_and_may_be_retried_later(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     desk = await held(store)
     await store.quarantine.drop(1, "ann", "a copy")
@@ -97,7 +97,7 @@ async def test_what_is_discarded_is_not_applied_and_may_be_retried_later(
     assert len(desk.applied) == 1
 
 
-async def test_it_has_no_fields_to_edit(store: SqliteStore) -> None:
+async def test_it_has_no_fields_to_edit(store: Store) -> None:
     await held(store)
     row = await store.quarantine.find(1)
     with pytest.raises(BackhaulError, match="backhaul quarantine retry 1"):

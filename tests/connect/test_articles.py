@@ -15,13 +15,13 @@ from scenes.payloads import envelope
 from scenes.stored import stock_targets, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 EAN = "4006381333931"
 UPC = "036000291452"
 
 
-async def stocked(store: SqliteStore, **barcodes: str) -> None:
+async def stocked(store: Store, **barcodes: str) -> None:
     """Give the shop a product with a variant for each SKU and barcode."""
     variants = [
         payloads.variant(f"var_{sku}", sku=sku, barcode=barcode)
@@ -33,26 +33,26 @@ async def stocked(store: SqliteStore, **barcodes: str) -> None:
 
 @pytest.mark.parametrize("told", [EAN, f"0{EAN}"])
 async def test_an_article_is_found_by_its_barcode_in_any_spelling(
-    store: SqliteStore, told: str
+    store: Store, told: str
 ) -> None:
     await stocked(store, MUG=EAN)
     record = StockAdjustment(key="k", sku=told, delta=2)
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    payload = value_of(store.path, "commands_and_targets", "payload")
+    payload = value_of(store.place, "commands_and_targets", "payload")
     assert json.loads(payload)["variant_id"] == "var_MUG"
 
 
-async def test_a_count_finds_its_article_by_its_barcode(store: SqliteStore) -> None:
+async def test_a_count_finds_its_article_by_its_barcode(store: Store) -> None:
     await stocked(store, MUG=EAN, PEN=UPC)
     as_of = payloads.instant(2)
     record = StockLevel(key="k", sku=f"0{EAN}", quantity=7, as_of=as_of)
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    (target,) = stock_targets(store.path)
+    (target,) = stock_targets(store.place)
     found = (target.variant_id, target.quantity, target.as_of)
     assert found == ("var_MUG", 7, as_of)
 
 
-async def test_several_with_a_barcode_are_named(store: SqliteStore) -> None:
+async def test_several_with_a_barcode_are_named(store: Store) -> None:
     await stocked(store, MUG=EAN, CUP=f"0{EAN}")
     record = StockAdjustment(key="k", sku=EAN, delta=2)
     receipt = await host_of(Desk(), store).emit(record)
@@ -60,14 +60,14 @@ async def test_several_with_a_barcode_are_named(store: SqliteStore) -> None:
     assert "var_CUP, var_MUG" in receipt.what
 
 
-async def test_a_wrong_check_digit_is_told(store: SqliteStore) -> None:
+async def test_a_wrong_check_digit_is_told(store: Store) -> None:
     record = StockAdjustment(key="k", sku="4006381333930", delta=2)
     receipt = await host_of(Desk(), store).emit(record)
     assert "if it is a GTIN, its check digit is wrong" in receipt.what
 
 
 async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await stocked(store, MUG=EAN, PEN=UPC)
     items = [
@@ -79,7 +79,7 @@ async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
     lines = (Line(sku=EAN, quantity=2), Line(sku=UPC, quantity=1))
     receipt = await host_of(Desk(), store).emit(shipped("k", "5", lines=lines))
     assert receipt.state == "accepted"
-    payload = value_of(store.path, "commands_and_targets", "payload")
+    payload = value_of(store.place, "commands_and_targets", "payload")
     assert json.loads(payload)["lines"] == [
         {"line_id": "li_5", "quantity": 2},
         {"line_id": "li_6", "quantity": 1},
@@ -91,7 +91,7 @@ async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
 
 
 async def test_the_same_key_with_other_content_is_told(
-    store: SqliteStore, caplog: pytest.LogCaptureFixture
+    store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = host_of(Desk(), store)
     assert (await host.emit(shipped())).state == "accepted"
@@ -110,7 +110,7 @@ async def test_the_same_key_with_other_content_is_told(
 RENAMED = payloads.item("li_7", variantId="var_1", sku="OLD-1", quantity=2)
 
 
-async def renamed(store: SqliteStore, *items: Any, barcode: str | None = None) -> None:
+async def renamed(store: Store, *items: Any, barcode: str | None = None) -> None:
     """Have an order of OLD-1, whose variant is called NEW-1 today."""
     variant = payloads.variant(sku="NEW-1", barcode=barcode)
     await take(
@@ -125,17 +125,17 @@ async def renamed(store: SqliteStore, *items: Any, barcode: str | None = None) -
 
 @pytest.mark.parametrize("name", ["OLD-1", "NEW-1", EAN])
 async def test_an_order_line_is_found_by_each_name_of_its_variant(
-    name: str, store: SqliteStore
+    name: str, store: Store
 ) -> None:
     await renamed(store, barcode=EAN)
     record = shipped("k", "7012", lines=(Line(sku=name, quantity=2),))
     assert (await host_of(Desk(), store).emit(record)).state == "accepted"
-    payload = value_of(store.path, "commands_and_targets", "payload")
+    payload = value_of(store.place, "commands_and_targets", "payload")
     assert json.loads(payload)["lines"] == [{"line_id": "li_7", "quantity": 2}]
 
 
 async def test_two_names_of_one_article_in_one_shipment_are_added(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await renamed(store)
     lines = (Line(sku="OLD-1", quantity=1), Line(sku="NEW-1", quantity=2))
@@ -144,7 +144,7 @@ async def test_two_names_of_one_article_in_one_shipment_are_added(
 
 
 async def test_a_name_of_two_articles_in_one_order_is_for_an_operator(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """A later line was ordered as NEW-1 while that was another variant."""
     await renamed(store, payloads.item("li_8", variantId="var_2", sku="NEW-1"))
@@ -154,7 +154,7 @@ async def test_a_name_of_two_articles_in_one_order_is_for_an_operator(
 
 
 async def test_an_article_that_the_order_lacks_is_told_with_what_is_open(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await renamed(store)
     record = shipped("k", "7012", lines=(Line(sku="NEU-1", quantity=2),))

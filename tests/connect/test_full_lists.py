@@ -15,7 +15,7 @@ from scenes.payloads import envelope
 from scenes.stored import rows_of, stock_targets, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 ARTICLES = tuple(f"A{number}" for number in range(20))
@@ -24,7 +24,7 @@ ARTICLES = tuple(f"A{number}" for number in range(20))
 class Lists:
     """Hands in whole lists as a connector does: their levels, then their end."""
 
-    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
         self.store, self.clock = store, clock
         self._host = host_of(Desk("desk"), store, clock=clock, wait_seconds=600)
 
@@ -55,11 +55,11 @@ class Lists:
         return (await self._host.emit(whole)).state if end else ""
 
     def zeros(self) -> list[str]:
-        planned = stock_targets(self.store.path, "planned")
+        planned = stock_targets(self.store.place, "planned")
         return sorted(each.sku or "" for each in planned if each.quantity == 0)
 
     async def decide(self, verb: str) -> None:
-        row = value_of(self.store.path, "quarantine", "id")
+        row = value_of(self.store.place, "quarantine", "id")
         if verb == "retry":
             await self.store.quarantine.retry(row, None, "ann", "sold out")
         else:
@@ -69,7 +69,7 @@ class Lists:
 
 
 @pytest.fixture
-async def lists(store: SqliteStore, clock: VirtualClock) -> Lists:
+async def lists(store: Store, clock: VirtualClock) -> Lists:
     made = Lists(store, clock)
     await made.sell(*ARTICLES)
     return made
@@ -101,7 +101,7 @@ async def test_too_much_waits_for_an_operator(
     await lists.say(1, *ARTICLES)
     assert await lists.say(2, *skus) == "quarantined"
     assert lists.zeros() == []
-    ((raw, reason),) = rows_of(lists.store.path, "quarantine", "raw", "reason")
+    ((raw, reason),) = rows_of(lists.store.place, "quarantine", "raw", "reason")
     assert raw.splitlines()[:3] == ["sku,stock,new stock", "A0,5,0", "A1,5,0"]
     assert len(raw.splitlines()) == 1 + 20 - len(skus)
     assert f"leaves out {20 - len(skus)} of the 20 articles" in reason

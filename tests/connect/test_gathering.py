@@ -17,7 +17,7 @@ from scenes.stored import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 
 def record(key: str) -> NewRecord:
@@ -96,7 +96,7 @@ async def test_who_no_longer_waits_is_in_nobodys_way() -> None:
 
 
 async def test_each_gets_its_own_receipt_from_the_real_store(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     host = host_of(Desk(), store)
     orders = ["1001" if number % 2 else f"no-{number}" for number in range(250)]
@@ -108,11 +108,11 @@ async def test_each_gets_its_own_receipt_from_the_real_store(
     expected[1] = "accepted"
     assert [receipt.state for receipt in receipts] == expected
     assert "no-0" in receipts[0].what
-    assert count(store.path, "records") == 250
+    assert count(store.place, "records") == 250
 
 
 async def test_a_key_the_database_cannot_hold_spoils_no_other(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     host = host_of(Desk(), store)
     odd = shipped()
@@ -121,4 +121,4 @@ async def test_a_key_the_database_cannot_hold_spoils_no_other(
         *map(host.emit, [shipped("k1"), odd, shipped("k2")]), return_exceptions=True
     )
     assert isinstance(found[1], Exception)
-    assert count(store.path, "records") == 2
+    assert count(store.place, "records") == 2

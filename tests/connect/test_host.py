@@ -29,10 +29,9 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
     from backhaul.connect.host import Host
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
     from backhaul_sdk import Emit, Record, Rejection
 
 
@@ -51,30 +50,30 @@ async def running(*hosts: Host) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_record_becomes_a_command_once(store: SqliteStore) -> None:
+async def test_a_record_becomes_a_command_once(store: Store) -> None:
     desk, planned = Desk(), list[str]()
     desk.waiting += [Batch(records=[shipped(), shipped()], cursor="1")] * 2
     async with running(host_of(desk, store, planned=planned)):
         await until(lambda: len(desk.cursors) > 1, "a second round")
-    assert rows_of(store.path, "records", "key", "state") == [("k1", "accepted")]
-    assert rows_of(store.path, "commands", "kind", "target", "state") == [
+    assert rows_of(store.place, "records", "key", "state") == [("k1", "accepted")]
+    assert rows_of(store.place, "commands", "kind", "target", "state") == [
         ("fulfill", "ord_1", "planned")
     ]
     assert planned
     assert desk.cursors[:2] == [None, "1"]
 
 
-async def test_who_matches_is_told_of_a_record_that_waits(store: SqliteStore) -> None:
+async def test_who_matches_is_told_of_a_record_that_waits(store: Store) -> None:
     desk, planned = Desk(), list[str]()
     desk.waiting += [Batch(records=[shipped(order="9999")], cursor="1")]
     async with running(host_of(desk, store, planned=planned)):
         await until(lambda: len(desk.cursors) > 1, "a second round")
-    assert rows_of(store.path, "records", "key", "state") == [("k1", "waiting")]
+    assert rows_of(store.place, "records", "key", "state") == [("k1", "waiting")]
     assert planned
 
 
 async def test_a_crashing_connector_is_told_of_once_and_comes_back(
-    store: SqliteStore, lines: list[str]
+    store: Store, lines: list[str]
 ) -> None:
     bad, good = Desk("bad"), Desk("good")
     bad.waiting += [OSError("broken pipe")] * 4
@@ -82,7 +81,7 @@ async def test_a_crashing_connector_is_told_of_once_and_comes_back(
     good.waiting.append(Batch(records=[shipped("fine", "1002")], cursor=None))
     hosts = [host_of(desk, store, clock=RunningClock()) for desk in (bad, good)]
     async with running(*hosts):
-        await until(lambda: count(store.path, "commands") == 2, "both commands")
+        await until(lambda: count(store.place, "commands") == 2, "both commands")
         await until(lambda: len(about_connectors(lines)) == 2, "it is up again")
     assert about_connectors(lines) == ["connector.down", "connector.up"]
     assert any("bad: OSError: broken pipe" in line for line in lines)
@@ -93,7 +92,7 @@ async def test_a_crashing_connector_is_told_of_once_and_comes_back(
     [asyncio.CancelledError(), SystemExit(2), BaseExceptionGroup("g", [OSError()])],
 )
 async def test_whatever_a_pull_raises_ends_its_round_only(
-    store: SqliteStore, raised: BaseException
+    store: Store, raised: BaseException
 ) -> None:
     class Wild(Desk):
         async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
@@ -104,7 +103,7 @@ async def test_whatever_a_pull_raises_ends_its_round_only(
 
     host = host_of(Wild(), store)
     async with running(host):
-        await until(lambda: count(store.path, "commands") == 1, "the command")
+        await until(lambda: count(store.place, "commands") == 1, "the command")
         # Another reader sees the commit before the round that made it has ended.
         await until(lambda: host.state()["up"], "the round's end")
 
@@ -113,7 +112,7 @@ async def test_whatever_a_pull_raises_ends_its_round_only(
     "failure", [OSError("the port is taken"), Busy("the disk is full"), None]
 )
 async def test_a_connector_that_cannot_listen_stops_nothing(
-    store: SqliteStore, lines: list[str], failure: Exception | None
+    store: Store, lines: list[str], failure: Exception | None
 ) -> None:
     class Deaf(Desk):
         listened = 0
@@ -131,7 +130,7 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
     async with running(host):
         await until(lambda: host.state()["worked_at"], "a round that worked")
         await until(lambda: len(deaf.cursors) > 2, "more rounds")
-    assert count(store.path, "commands") == 1
+    assert count(store.place, "commands") == 1
     assert deaf.listened == 1
     assert about_connectors(lines) == ["connector.listen_failed"]
     assert not host.state()["up"]
@@ -139,7 +138,7 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
 
 
 async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     class Unmounted(Desk):
         tries = 0
@@ -159,7 +158,7 @@ async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
 
 
 async def test_one_that_cannot_be_opened_is_down_until_it_can(
-    store: SqliteStore, lines: list[str]
+    store: Store, lines: list[str]
 ) -> None:
     class Unmounted(Desk):
         mounted = False
@@ -191,10 +190,10 @@ async def test_one_that_cannot_be_opened_is_down_until_it_can(
         await until(lambda: len(about_connectors(lines)) == 2, "that is said")
     assert (await route.handler(asked)).status == 200
     assert about_connectors(lines) == ["connector.down", "connector.up"]
-    assert count(store.path, "commands") == 1
+    assert count(store.place, "commands") == 1
 
 
-async def test_why_it_is_down_can_be_asked(store: SqliteStore) -> None:
+async def test_why_it_is_down_can_be_asked(store: Store) -> None:
     desk = Desk()
     desk.waiting.append(ValueError("no such share"))
     host = host_of(desk, store, clock=VirtualClock())
@@ -208,7 +207,7 @@ async def test_why_it_is_down_can_be_asked(store: SqliteStore) -> None:
     }
 
 
-async def test_when_it_last_worked_can_be_asked(store: SqliteStore) -> None:
+async def test_when_it_last_worked_can_be_asked(store: Store) -> None:
     clock = VirtualClock()
     host, began = host_of(Desk(), store, clock=clock), to_text(clock.now())
     async with running(host):
@@ -216,7 +215,7 @@ async def test_when_it_last_worked_can_be_asked(store: SqliteStore) -> None:
 
 
 async def test_a_batch_is_acknowledged_after_its_commit_only(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     class Hindered(Desk):
         async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
@@ -224,11 +223,11 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
             if len(self.cursors) > 1:
                 yield batch
                 return
-            with locked(store.path):
+            with locked(store.place):
                 yield batch
 
     async def ack() -> None:
-        seen.append(count(store.path, "records"))
+        seen.append(count(store.place, "records"))
 
     seen: list[int] = []
     batch = Batch(records=[shipped()], cursor="1", ack=ack)
@@ -247,7 +246,7 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
 
 
 async def test_dying_between_commit_and_ack_loses_and_doubles_nothing(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     class Killed(BaseException):
         """The process is gone."""
@@ -271,14 +270,14 @@ async def test_dying_between_commit_and_ack_loses_and_doubles_nothing(
     async with running(host_of(again, store)):
         await until(lambda: acknowledged, "the acknowledgement")
     assert again.cursors[0] == "7"
-    assert rows_of(store.path, "records", "key", "state") == [
+    assert rows_of(store.place, "records", "key", "state") == [
         ("k1", "accepted"),
         ("k2", "accepted"),
     ]
-    assert count(store.path, "commands") == 2
+    assert count(store.place, "commands") == 2
 
 
-async def test_bad_rows_are_shown_to_their_connector_once(store: SqliteStore) -> None:
+async def test_bad_rows_are_shown_to_their_connector_once(store: Store) -> None:
     desk, other = Desk("courier"), Desk("other")
     bad = Bad(key="k9", raw="x;y", reason="no order number", locator="a.csv:3")
     desk.waiting.append(Batch(records=[bad, shipped()], cursor=None))
@@ -291,12 +290,12 @@ async def test_bad_rows_are_shown_to_their_connector_once(store: SqliteStore) ->
         *("k9", "x;y", "no order number", "a.csv:3"),
     )
     assert other.reported == []
-    assert count(store.path, "commands") == 1
+    assert count(store.place, "commands") == 1
 
 
-async def test_a_report_that_failed_is_made_again(tmp_path: Path) -> None:
+async def test_a_report_that_failed_is_made_again(database: Place) -> None:
     bad = Bad(key="k9", raw="x;y", reason="no order number")
-    path = tmp_path / "b.db"
+    path = database
     async with started_store(path) as store:
         desk = Desk()
         desk.report_fails = OSError("disk full")
@@ -315,7 +314,7 @@ async def test_a_report_that_failed_is_made_again(tmp_path: Path) -> None:
     assert [told.key for told in desk.reported] == ["k9"]
 
 
-async def test_many_bad_rows_are_reported_some_at_a_time(store: SqliteStore) -> None:
+async def test_many_bad_rows_are_reported_some_at_a_time(store: Store) -> None:
     pages: list[list[str]] = []
 
     class Counting(Desk):
@@ -330,7 +329,7 @@ async def test_many_bad_rows_are_reported_some_at_a_time(store: SqliteStore) -> 
     assert pages == [keys[:REPORTED_AT_ONCE], keys[REPORTED_AT_ONCE:]]
 
 
-async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
+async def test_a_receipt_is_given_after_the_commit(store: Store) -> None:
     desk = Desk()
     host = host_of(desk, store)
     await host.listen(60)
@@ -349,19 +348,17 @@ async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
     for number, (record, state, what) in enumerate(cases):
         receipt = await desk.emit(record)
         assert (receipt.state, receipt.what) == (state, what)
-        assert count(store.path, "records") == max(1, number)
+        assert count(store.place, "records") == max(1, number)
 
 
-async def test_no_receipt_is_given_for_what_is_not_kept(store: SqliteStore) -> None:
+async def test_no_receipt_is_given_for_what_is_not_kept(store: Store) -> None:
     host = host_of(Desk(), store)
-    with locked(store.path), pytest.raises(Busy):
+    with locked(store.place), pytest.raises(Busy):
         await host.emit(shipped())
-    assert count(store.path, "records") == 0
+    assert count(store.place, "records") == 0
 
 
-async def test_an_error_in_close_is_not_ours(
-    store: SqliteStore, lines: list[str]
-) -> None:
+async def test_an_error_in_close_is_not_ours(store: Store, lines: list[str]) -> None:
     class Stuck(Desk):
         async def close(self) -> None:
             raise RuntimeError("stuck")
@@ -371,7 +368,7 @@ async def test_an_error_in_close_is_not_ours(
 
 
 async def test_characters_that_are_no_text_set_only_their_record_aside(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     host = host_of(Desk(), store)
     odd = shipped("k\ud800", "\udfff")
@@ -382,7 +379,7 @@ async def test_characters_that_are_no_text_set_only_their_record_aside(
 
 
 async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     class Lists(Desk):
         def restart_stock(self, cursor: str | None) -> str | None:
@@ -391,7 +388,7 @@ async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
 
     asked: list[str | None] = []
     clock, desk = MovableClock(), Lists("erp")
-    async with started_store(tmp_path / "backhaul.db", clock) as store:
+    async with started_store(database, clock) as store:
         host = host_of(desk, store)
         desk.waiting.append(Batch(records=[], cursor="7"))
         await host.once()

@@ -18,7 +18,7 @@ from scenes.databases import locked
 from scenes.stored import count
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 
 class Intake:
@@ -104,9 +104,7 @@ async def test_a_body_too_large_is_413(served: Intake) -> None:
     assert status == 413
 
 
-async def test_a_scan_that_cannot_be_kept_is_503(
-    served: Intake, store: SqliteStore
-) -> None:
+async def test_a_scan_that_cannot_be_kept_is_503(served: Intake, store: Store) -> None:
     host = host_of(Desk(), store)
 
     async def take(_: HttpRequest) -> HttpResponse:
@@ -114,9 +112,9 @@ async def test_a_scan_that_cannot_be_kept_is_503(
         return HttpResponse(200, {"accepted": True, "what": receipt.what})
 
     served.wanted.append(Route("POST", "/scan", take))
-    with locked(store.path):
+    with locked(store.place):
         status, body, _ = await served.post("/connect/desk/scan")
     assert (status, body["accepted"]) == (503, False)
-    assert count(store.path, "records") == 0
+    assert count(store.place, "records") == 0
     status, body, _ = await served.post("/connect/desk/scan")
     assert (status, body["what"]) == (200, "on its way to the store")

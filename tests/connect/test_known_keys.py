@@ -13,7 +13,7 @@ from scenes.payloads import envelope
 from scenes.stored import count, rows_of, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import Receipt, Record
     from scenes.clock import VirtualClock
 
@@ -21,22 +21,22 @@ AMBIGUOUS = payloads.order("ord_3", number=7, externalId="1001")
 GIVEN_UP = "discarded by an operator"
 
 
-async def hand_in(store: SqliteStore, record: Record | Bad) -> Receipt:
+async def hand_in(store: Store, record: Record | Bad) -> Receipt:
     return await host_of(Desk(), store).emit(record)
 
 
-async def set_aside(store: SqliteStore, record: Record | Bad) -> int:
+async def set_aside(store: Store, record: Record | Bad) -> int:
     """Let a record end in quarantine; return its row's number."""
     assert (await hand_in(store, record)).state == "quarantined"
     return only_row(store)
 
 
-def only_row(store: SqliteStore) -> int:
-    id_ = value_of(store.path, "quarantine", "id", state="open")
+def only_row(store: Store) -> int:
+    id_ = value_of(store.place, "quarantine", "id", state="open")
     return int(id_)
 
 
-async def look(store: SqliteStore, clock: VirtualClock) -> list[str]:
+async def look(store: Store, clock: VirtualClock) -> list[str]:
     """Try what waits again, as the daemon does; return what it came to."""
     await clock.advance(5)
     found = await store.records.match(Matcher(clock, 600), 9)
@@ -44,7 +44,7 @@ async def look(store: SqliteStore, clock: VirtualClock) -> list[str]:
 
 
 async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await take(store, envelope("orders/create", AMBIGUOUS))
     row = await set_aside(store, shipped())
@@ -52,11 +52,11 @@ async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
     receipt = await hand_in(store, shipped())
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
     assert await look(store, clock) == []
-    assert value_of(store.path, "records", "state") == "dropped"
-    assert count(store.path, "commands_and_targets") == 0
+    assert value_of(store.place, "records", "state") == "dropped"
+    assert count(store.place, "commands_and_targets") == 0
 
 
-async def test_a_bad_row_that_was_given_up_is_not_either(store: SqliteStore) -> None:
+async def test_a_bad_row_that_was_given_up_is_not_either(store: Store) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
     await store.quarantine.drop(await set_aside(store, bad), "otto", "a test of ours")
     receipt = await hand_in(store, bad)
@@ -64,7 +64,7 @@ async def test_a_bad_row_that_was_given_up_is_not_either(store: SqliteStore) -> 
 
 
 async def test_a_row_that_was_given_up_goes_back_by_hand(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await take(store, envelope("orders/create", AMBIGUOUS))
     row = await set_aside(store, shipped())
@@ -76,41 +76,41 @@ async def test_a_row_that_was_given_up_goes_back_by_hand(
 
 
 async def test_a_bad_row_that_was_mended_at_its_source_is_carried_out(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await set_aside(store, Bad(key="k1", raw=";BD1", reason="no order number"))
     assert (await hand_in(store, shipped())).state == "accepted"
     assert (await hand_in(store, shipped())).state == "duplicate"
-    assert count(store.path, "commands_and_targets") == 1
-    assert value_of(store.path, "quarantine", "state") == "retried"
-    kept = value_of(store.path, "records", "raw")
+    assert count(store.place, "commands_and_targets") == 1
+    assert value_of(store.place, "quarantine", "state") == "retried"
+    kept = value_of(store.place, "records", "raw")
     assert kept == "1001;BD1"
 
 
 async def test_a_row_that_waits_is_read_anew_when_it_was_corrected(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     assert (await hand_in(store, shipped(order="10001"))).state == "waiting"
     await clock.advance(60)
     assert (await hand_in(store, shipped(order="1001"))).state == "accepted"
     assert await look(store, clock) == []
-    assert value_of(store.path, "commands_and_targets", "target") == "ord_1"
-    assert count(store.path, "quarantine") == 0
+    assert value_of(store.place, "commands_and_targets", "target") == "ord_1"
+    assert count(store.place, "quarantine") == 0
 
 
 async def test_one_that_waits_is_not_kept_waiting_by_coming_again(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     record = shipped(order="10001")
     assert (await hand_in(store, record)).state == "waiting"
-    before = rows_of(store.path, "records", "received_at", "retry_at")
+    before = rows_of(store.place, "records", "received_at", "retry_at")
     await clock.advance(1)
     assert (await hand_in(store, record)).state == "duplicate"
-    assert rows_of(store.path, "records", "received_at", "retry_at") == before
+    assert rows_of(store.place, "records", "received_at", "retry_at") == before
 
 
 async def test_what_a_person_mended_is_not_undone_by_the_same_row(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     bad = shipped(order="1001")
     await take(store, envelope("orders/create", AMBIGUOUS))
@@ -120,7 +120,7 @@ async def test_what_a_person_mended_is_not_undone_by_the_same_row(
     assert (await hand_in(store, bad)).state == "duplicate"
     await take(store, envelope("orders/create", payloads.order("ord_8", number=8)))
     assert await look(store, clock) == ["accepted"]
-    assert value_of(store.path, "commands_and_targets", "target") == "ord_8"
+    assert value_of(store.place, "commands_and_targets", "target") == "ord_8"
 
 
 OTHER = "an earlier record with the same key has other content; the earlier counts"
@@ -137,66 +137,66 @@ def other(order: str) -> str:
 
 
 async def test_other_content_of_what_is_under_way_is_for_a_person_once(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await hand_in(store, shipped())
     for times in range(3):
         receipt = await hand_in(store, shipped(order="1002"))
         assert (receipt.state, receipt.what) == ("duplicate", other("1002"))
-        assert count(store.path, "quarantine") == 1, times
+        assert count(store.place, "quarantine") == 1, times
     await hand_in(store, shipped(order="1003"))
-    assert rows_of(store.path, "quarantine", "raw", "reason", "state", "locator") == [
+    assert rows_of(store.place, "quarantine", "raw", "reason", "state", "locator") == [
         (f"{order};BD1", other(order), "open", "file.csv:k1")
         for order in ("1002", "1003")
     ]
-    assert value_of(store.path, "commands_and_targets", "target") == "ord_1"
+    assert value_of(store.place, "commands_and_targets", "target") == "ord_1"
 
 
 async def test_other_content_is_carried_out_too_where_a_person_says_so(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped())
     await hand_in(store, shipped(order="1002"))
     row = only_row(store)
     await store.quarantine.retry(row, None, "otto", "they use numbers twice")
     assert await look(store, clock) == ["accepted"]
-    targets = rows_of(store.path, "commands_and_targets", "target")
+    targets = rows_of(store.place, "commands_and_targets", "target")
     assert targets == [("ord_1",), ("ord_2",)]
 
 
 async def test_other_content_that_was_given_up_stays_so(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped())
     await hand_in(store, shipped(order="1002"))
     await store.quarantine.drop(only_row(store), "otto", "they corrected the past")
     assert (await hand_in(store, shipped(order="1002"))).state == "duplicate"
     assert await look(store, clock) == []
-    assert count(store.path, "commands_and_targets") == 1
-    assert value_of(store.path, "quarantine", "state") == "dropped"
+    assert count(store.place, "commands_and_targets") == 1
+    assert value_of(store.place, "quarantine", "state") == "dropped"
 
 
 async def test_a_correction_of_what_was_given_up_is_for_a_person(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
     await store.quarantine.drop(await set_aside(store, bad), "otto", "they mend it")
     receipt = await hand_in(store, shipped())
     assert receipt.state == "duplicate"
-    assert count(store.path, "commands_and_targets") == 0
+    assert count(store.place, "commands_and_targets") == 0
     assert only_row(store) == 2
 
 
-async def test_when_it_was_shipped_is_no_other_content(store: SqliteStore) -> None:
+async def test_when_it_was_shipped_is_no_other_content(store: Store) -> None:
     """An ERP may tell when the row was touched last."""
     first = shipped(shipped_at="2026-03-01T12:00:00Z")
     await hand_in(store, first)
     again = shipped(shipped_at="2026-03-02T09:00:00Z", locator="elsewhere.csv:1")
     assert (await hand_in(store, again)).what == "known already"
-    assert count(store.path, "quarantine") == 0
+    assert count(store.place, "quarantine") == 0
 
 
-async def test_the_connector_hears_of_other_content(store: SqliteStore) -> None:
+async def test_the_connector_hears_of_other_content(store: Store) -> None:
     await hand_in(store, shipped())
     await hand_in(store, shipped(order="1002"))
     desk = Desk()

@@ -15,7 +15,7 @@ from scenes.payloads import envelope
 from scenes.stored import count, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 WAIT_SECONDS = 600
@@ -24,7 +24,7 @@ WAIT_SECONDS = 600
 class Stockroom:
     """Tells how many there are, as often as it is asked, as time passes."""
 
-    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
         self._store = store
         self._matcher = Matcher(clock, WAIT_SECONDS)
         self._hosts = {
@@ -47,24 +47,24 @@ class Stockroom:
 
 
 async def test_one_article_is_one_row_in_quarantine(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     room = Stockroom(store, clock)
     for second in range(4):
         await room.tell(second)
         await clock.advance(WAIT_SECONDS + 1)
         await room.look()
-    assert rows_of(store.path, "quarantine", "id", "name", "key", "state") == [
+    assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (1, "desk", "SHOP-ONLY:3", "open")
     ]
-    *older, newest = rows_of(store.path, "records", "key", "state")
+    *older, newest = rows_of(store.place, "records", "key", "state")
     assert newest == ("SHOP-ONLY:3", "quarantined")
     assert {state for _, state in older} == {"replaced"}
     assert await room.tell(1) == "duplicate"
 
 
 async def test_a_retried_count_takes_over_the_row_of_an_older_one(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     """The older count came later, so that both have a row in the quarantine."""
     room = Stockroom(store, clock)
@@ -72,16 +72,16 @@ async def test_a_retried_count_takes_over_the_row_of_an_older_one(
         await room.tell(second)
         await clock.advance(WAIT_SECONDS + 1)
         await room.look()
-    assert count(store.path, "quarantine") == 2
+    assert count(store.place, "quarantine") == 2
     await store.quarantine.retry(1, None, "ann", "it is right")
     await room.look()
-    assert rows_of(store.path, "quarantine", "id", "name", "key", "state") == [
+    assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (2, "desk", "SHOP-ONLY:5", "open")
     ]
 
 
 async def test_a_newer_count_does_not_begin_to_wait_anew(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     """Else a person would never hear of what is counted often."""
     room = Stockroom(store, clock)
@@ -92,7 +92,7 @@ async def test_a_newer_count_does_not_begin_to_wait_anew(
 
 
 async def test_the_row_is_closed_once_the_article_is_known(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     room = Stockroom(store, clock)
     await room.tell(1, "NEW")
@@ -101,7 +101,7 @@ async def test_the_row_is_closed_once_the_article_is_known(
     new = payloads.product("prod_9", variants=[payloads.variant("var_9", sku="NEW")])
     await take(store, envelope("products/create", new))
     assert await room.tell(2, "NEW") == "accepted"
-    assert rows_of(store.path, "quarantine", "id", "name", "key", "state") == [
+    assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (1, "desk", "NEW:2", "retried")
     ]
 
@@ -110,27 +110,27 @@ async def test_the_row_is_closed_once_the_article_is_known(
     "as_of", ["0001-01-01T00:00:00", "1601-01-01", "1899-12-30T00:00Z", "1970-01-01"]
 )
 async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
-    as_of: str, store: SqliteStore, clock: VirtualClock
+    as_of: str, store: Store, clock: VirtualClock
 ) -> None:
     """All that ever moved would have moved since."""
     await take(store, envelope("products/create", payloads.product()))
     level = StockLevel(key="k", sku="LS-S", quantity=7, as_of=as_of)
     handed_in = await host_of(Desk("desk"), store, clock=clock).emit(level)
     assert handed_in.state == "quarantined"
-    reason = value_of(store.path, "quarantine", "reason")
+    reason = value_of(store.place, "quarantine", "reason")
     assert reason == (
         f"as_of '{as_of}' is a value that programs write for a missing time; send the"
         " time of the count"
     )
-    assert values_of(store.path, "commands_and_targets", "id") == []
+    assert values_of(store.place, "commands_and_targets", "id") == []
 
 
 async def test_an_older_count_replaces_nothing_and_no_other_is_touched(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     room = Stockroom(store, clock)
     await room.tell(5)
     await room.tell(4)
     await room.tell(6, "OTHER")
     await room.tell(7, instance="cellar")
-    assert set(values_of(store.path, "records", "state")) == {"waiting"}
+    assert set(values_of(store.place, "records", "state")) == {"waiting"}

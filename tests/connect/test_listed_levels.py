@@ -15,7 +15,7 @@ from scenes.payloads import envelope
 from scenes.stored import rows_of, stock_targets, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 MORNING, NOON = payloads.instant(0), payloads.instant(600)
@@ -24,7 +24,7 @@ MORNING, NOON = payloads.instant(0), payloads.instant(600)
 class Lists:
     """Hands in levels as connectors do, each with a key of its own."""
 
-    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
         self._host = host_of(Desk("desk"), store, clock=clock, wait_seconds=600)
         self._store = store
         self._number = 0
@@ -40,16 +40,16 @@ class Lists:
         return (await self._host.emit(level)).state
 
     def targets(self) -> dict[int, str]:
-        found = stock_targets(self._store.path)
+        found = stock_targets(self._store.place)
         return {each.quantity: each.state for each in found}
 
     def reason(self) -> str:
-        reason = value_of(self._store.path, "quarantine", "reason")
+        reason = value_of(self._store.place, "quarantine", "reason")
         return str(reason)
 
 
 @pytest.fixture
-async def lists(store: SqliteStore, clock: VirtualClock) -> Lists:
+async def lists(store: Store, clock: VirtualClock) -> Lists:
     await take(store, envelope("products/create", payloads.product()))
     return Lists(store, clock)
 
@@ -99,7 +99,7 @@ async def test_three_rows_of_one_list_leave_none(lists: Lists) -> None:
 
 
 async def test_other_articles_lists_and_instances_do_not_contradict(
-    lists: Lists, store: SqliteStore, clock: VirtualClock
+    lists: Lists, store: Store, clock: VirtualClock
 ) -> None:
     assert await lists.say(30, "erp.csv:2", NOON) == "accepted"
     variants = [payloads.variant("var_9", sku="LS-M")]
@@ -114,7 +114,7 @@ async def test_other_articles_lists_and_instances_do_not_contradict(
 
 
 async def test_rows_of_an_article_that_is_not_known_yet_are_refused_together(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     lists = Lists(store, clock)
     assert await lists.say(30, "erp.csv:2", NOON, sku="NEW") == "waiting"
@@ -129,7 +129,7 @@ async def test_rows_of_an_article_that_is_not_known_yet_are_refused_together(
 
 
 async def test_the_row_that_an_operator_retries_counts(
-    lists: Lists, store: SqliteStore, clock: VirtualClock
+    lists: Lists, store: Store, clock: VirtualClock
 ) -> None:
     await lists.say(30, "erp.csv:2", NOON)
     await lists.say(12, "erp.csv:3", NOON)
@@ -140,10 +140,10 @@ async def test_the_row_that_an_operator_retries_counts(
 
 
 async def test_what_was_changed_while_reading_is_kept(
-    lists: Lists, store: SqliteStore
+    lists: Lists, store: Store
 ) -> None:
     await lists.say(0, "erp.csv:2", NOON, note="-2 is taken as 0")
-    assert rows_of(store.path, "records", "state", "reason") == [
+    assert rows_of(store.place, "records", "state", "reason") == [
         ("accepted", "-2 is taken as 0")
     ]
 
@@ -160,5 +160,5 @@ async def test_entries_of_a_journal_wait_for_their_article_the_last_one_counts(
     late: dict[str, Any] = {"sku": "LATER", "in_order": True}
     assert await lists.say(30, "counts 1", **late) == "waiting"
     assert await lists.say(12, "counts 2", **late) == "waiting"
-    found = rows_of(lists._store.path, "records", "locator", "state")
+    found = rows_of(lists._store.place, "records", "locator", "state")
     assert found == [("counts 1", "replaced"), ("counts 2", "waiting")]

@@ -18,18 +18,18 @@ from scenes.payloads import envelope
 from scenes.stored import count, rows_of, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import Receipt, Record
     from scenes.clock import VirtualClock
 
 
-async def hand_in(store: SqliteStore, record: Record, **options: Any) -> Receipt:
+async def hand_in(store: Store, record: Record, **options: Any) -> Receipt:
     return await host_of(Desk(), store, **options).emit(record)
 
 
-def only_command(store: SqliteStore) -> tuple[str, str, dict[str, Any]]:
+def only_command(store: Store) -> tuple[str, str, dict[str, Any]]:
     ((kind, target, payload),) = rows_of(
-        store.path, "commands_and_targets", "kind", "target", "payload"
+        store.place, "commands_and_targets", "kind", "target", "payload"
     )
     return kind, target, json.loads(payload)
 
@@ -52,7 +52,7 @@ def test_a_record_is_kept_without_its_raw_row() -> None:
 
 
 @pytest.mark.parametrize("name", ["1001", "#1001", "POS-9", "ord_1"])
-async def test_an_order_answers_to_all_its_names(name: str, store: SqliteStore) -> None:
+async def test_an_order_answers_to_all_its_names(name: str, store: Store) -> None:
     assert (await hand_in(store, shipped(order=name))).state == "accepted"
     assert only_command(store) == (
         "fulfill",
@@ -76,14 +76,14 @@ async def test_an_order_answers_to_all_its_names(name: str, store: SqliteStore) 
     ],
 )
 async def test_a_name_that_none_has_waits_and_hurts_nobody(
-    name: str, store: SqliteStore
+    name: str, store: Store
 ) -> None:
     receipt = await hand_in(store, shipped(order=name))
     assert receipt.state == "waiting"
     assert f"order {name!r} is not known" in receipt.what
 
 
-async def test_candidates_are_named_when_there_are_several(store: SqliteStore) -> None:
+async def test_candidates_are_named_when_there_are_several(store: Store) -> None:
     await take(
         store,
         envelope("orders/create", payloads.order("ord_3", number=7, externalId="1001")),
@@ -91,10 +91,10 @@ async def test_candidates_are_named_when_there_are_several(store: SqliteStore) -
     receipt = await hand_in(store, shipped())
     assert receipt.state == "quarantined"
     assert receipt.what == "order '1001' could be any of #1001 (ord_1), #7 (ord_3)"
-    assert count(store.path, "commands_and_targets") == 0
+    assert count(store.place, "commands_and_targets") == 0
 
 
-async def test_a_cancelled_order_is_not_sent_to(store: SqliteStore) -> None:
+async def test_a_cancelled_order_is_not_sent_to(store: Store) -> None:
     cancelled = payloads.order(at=5, cancellation={"cancelledAt": payloads.instant(5)})
     await take(store, envelope("orders/cancelled", cancelled))
     receipt = await hand_in(store, shipped())
@@ -102,7 +102,7 @@ async def test_a_cancelled_order_is_not_sent_to(store: SqliteStore) -> None:
 
 
 async def test_a_cancellation_says_what_happens_to_the_goods(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     record = Cancellation(key="c", order="#1002", restock=True, reason="CUSTOMER")
     assert (await hand_in(store, record)).state == "accepted"
@@ -118,7 +118,7 @@ SPLIT = [
 
 
 async def test_what_was_picked_is_spread_over_the_open_lines(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     order = payloads.order("ord_3", number=1003, items=SPLIT)
     await take(store, envelope("orders/create", order))
@@ -143,7 +143,7 @@ async def test_what_was_picked_is_spread_over_the_open_lines(
     ],
 )
 async def test_more_than_is_open_is_set_aside(
-    sku: str, quantity: int, reason: str, store: SqliteStore
+    sku: str, quantity: int, reason: str, store: Store
 ) -> None:
     order = payloads.order("ord_3", number=1003, items=SPLIT)
     await take(store, envelope("orders/create", order))
@@ -153,7 +153,7 @@ async def test_more_than_is_open_is_set_aside(
 
 
 async def test_two_lines_of_one_sku_do_not_take_the_same_units(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     order = payloads.order("ord_3", number=1003, items=SPLIT)
     await take(store, envelope("orders/create", order))
@@ -162,14 +162,14 @@ async def test_two_lines_of_one_sku_do_not_take_the_same_units(
     assert receipt.state == "quarantined"
 
 
-async def test_a_stock_change_finds_its_variant(store: SqliteStore) -> None:
+async def test_a_stock_change_finds_its_variant(store: Store) -> None:
     record = StockAdjustment(key="a", sku="LS-S", delta=-3, reason="DAMAGED")
     assert (await hand_in(store, record)).state == "accepted"
     payload = {"variant_id": "var_1", "delta": -3, "reason": "DAMAGED"}
     assert only_command(store) == ("adjust", "prod_1", payload)
 
 
-async def test_an_ambiguous_sku_names_the_variants(store: SqliteStore) -> None:
+async def test_an_ambiguous_sku_names_the_variants(store: Store) -> None:
     twin = payloads.product("prod_2", variants=[payloads.variant("var_9")])
     await take(store, envelope("products/create", twin))
     receipt = await hand_in(store, StockAdjustment(key="a", sku="LS-S", delta=1))
@@ -177,7 +177,7 @@ async def test_an_ambiguous_sku_names_the_variants(store: SqliteStore) -> None:
     assert (receipt.state, receipt.what) == ("quarantined", what)
 
 
-async def test_another_stores_order_is_not_ours(store: SqliteStore) -> None:
+async def test_another_stores_order_is_not_ours(store: Store) -> None:
     await store.inbox.append(
         payloads.arrival(
             envelope("orders/create", payloads.order("ord_x", number=5)), store="other"
@@ -187,9 +187,7 @@ async def test_another_stores_order_is_not_ours(store: SqliteStore) -> None:
     assert (await hand_in(store, shipped(order="5"))).state == "waiting"
 
 
-async def test_a_record_waits_for_its_order(
-    store: SqliteStore, clock: VirtualClock
-) -> None:
+async def test_a_record_waits_for_its_order(store: Store, clock: VirtualClock) -> None:
     planned: list[int] = []
     signals = SharedSignals()
     signals.records_accepted.connect(lambda: planned.append(1))
@@ -199,7 +197,7 @@ async def test_a_record_waits_for_its_order(
     room = UnmatchedRetry(store.records, matcher, clock, signals)
     await clock.advance(5)
     await look(room)
-    assert value_of(store.path, "records", "state") == "accepted"
+    assert value_of(store.place, "records", "state") == "accepted"
     assert planned == [1]
 
 
@@ -208,7 +206,7 @@ async def look(room: UnmatchedRetry) -> None:
 
 
 async def test_a_record_whose_order_never_comes_is_set_aside(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped(order="1003"), clock=clock, wait_seconds=600)
     outcomes, matcher = [], Matcher(clock, 600)
@@ -218,12 +216,12 @@ async def test_a_record_whose_order_never_comes_is_set_aside(
         outcomes += [outcome.state for outcome in found]
     assert outcomes == ["waiting", "quarantined"]
     assert rows_of(
-        store.path, "quarantine", "source", "name", "raw", "reason", "locator"
+        store.place, "quarantine", "source", "name", "raw", "reason", "locator"
     ) == [("record", "desk", "1003;BD1", "order '1003' is not known", "file.csv:k1")]
 
 
 async def test_it_is_not_asked_about_in_every_moment(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     for number in range(250):
         await hand_in(store, shipped(f"k{number}", "9999"), clock=clock)
@@ -234,15 +232,15 @@ async def test_it_is_not_asked_about_in_every_moment(
 
 
 async def test_equal_keys_of_two_instances_are_two_commands(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     for name, order in (("a", "1001"), ("b", "1002")):
         await host_of(Desk(name), store).emit(shipped(order=order))
-    assert count(store.path, "commands_and_targets") == 2
+    assert count(store.place, "commands_and_targets") == 2
 
 
 async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     desk = host_of(Desk(), store, clock=clock)
     assert (await desk.emit(shipped(order="7777"))).state == "waiting"
@@ -263,7 +261,7 @@ async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
 
 
 async def test_what_was_set_aside_may_be_handed_in_again(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     record = shipped(order="7777")
     assert (await hand_in(store, record)).state == "waiting"
@@ -279,5 +277,5 @@ async def test_what_was_set_aside_may_be_handed_in_again(
     await clock.advance(5)
     (found,) = await store.records.match(matcher, 9)
     assert found.state == "accepted"
-    assert count(store.path, "commands_and_targets") == 1
-    assert value_of(store.path, "quarantine", "state") == "retried"
+    assert count(store.place, "commands_and_targets") == 1
+    assert value_of(store.place, "quarantine", "state") == "retried"

@@ -16,7 +16,7 @@ from scenes.payloads import envelope, instant
 from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 CANCELLED = instant(302)
@@ -94,7 +94,7 @@ def updated(at: int, **members: Any) -> bytes:
 
 
 async def heard(
-    store: SqliteStore,
+    store: Store,
     clock: VirtualClock,
     commands: list[tuple[str, ...]],
     shown: dict[str, Any],
@@ -109,7 +109,7 @@ async def heard(
         await deliver(sink)
     for number, (kind, instance, effect) in enumerate(commands):
         done = {"instance": instance, "effect_id": effect}
-        insert_command(store.path, f"c{number}", kind, "ord_9", "applied", **done)
+        insert_command(store.place, f"c{number}", kind, "ord_9", "applied", **done)
     await take(store, updated(303, **shown))
     for sink in sinks:
         await deliver(sink)
@@ -121,7 +121,7 @@ async def heard(
 
 @pytest.mark.parametrize("name", MIXES)
 async def test_only_ones_own_effect_alone_is_withheld(
-    name: str, store: SqliteStore, clock: VirtualClock
+    name: str, store: Store, clock: VirtualClock
 ) -> None:
     commands, shown, expected = MIXES[name]
     told = await heard(store, clock, commands, shown)
@@ -130,21 +130,21 @@ async def test_only_ones_own_effect_alone_is_withheld(
 
 
 async def test_the_echo_is_known_whatever_came_with_it(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await heard(store, clock, *MIXES["its parcel and a payment"][:2])
-    assert rows_of(store.path, "echoes", "effect", "command_id") == [("shp_1", "c0")]
+    assert rows_of(store.place, "echoes", "effect", "command_id") == [("shp_1", "c0")]
 
 
 async def test_two_parcels_before_the_answer_are_told(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     """The answer names one of them; the other is a stranger's."""
     books = Books("own")
     sink = sink_of(books, store, clock)
     await sink.subscribe()
     await take(store, updated(300))
-    insert_command(store.path, "c0", "fulfill", "ord_9", "planned", instance="own")
+    insert_command(store.place, "c0", "fulfill", "ord_9", "planned", instance="own")
     ((command, _),) = await store.commands.claim(
         "main", {"fulfill": "9999"}, 1, lambda *_: Sendable(b"{}", "")
     )
@@ -164,7 +164,7 @@ STOCKS: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 @pytest.mark.parametrize("name", STOCKS)
 async def test_a_sale_that_only_ones_own_step_shows_is_told(
-    name: str, store: SqliteStore, clock: VirtualClock
+    name: str, store: Store, clock: VirtualClock
 ) -> None:
     """The news of the sale is lost, or comes too late to change anything."""
     step, expected = STOCKS[name]
@@ -181,7 +181,7 @@ async def test_a_sale_that_only_ones_own_step_shows_is_told(
 
     await moves(300, stock=10, adjustment_id="adj_0")
     done = {"instance": "own", "effect_id": "adj_1"}
-    insert_command(store.path, "c0", "adjust", "prod_1", "applied", **done)
+    insert_command(store.place, "c0", "adjust", "prod_1", "applied", **done)
     await moves(302, **step)
     await moves(301, stock=9, adjustment=-1, adjustment_id="adj_2", orderId="ord_1")
     stocks = {
@@ -189,4 +189,4 @@ async def test_a_sale_that_only_ones_own_step_shows_is_told(
         for instance, books in told.items()
     }
     assert stocks == {"own": [10, *expected], "other": [10, step["stock"]]}
-    assert value_of(store.path, "echoes", "effect") == "adj_1"
+    assert value_of(store.place, "echoes", "effect") == "adj_1"

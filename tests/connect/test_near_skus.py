@@ -20,7 +20,7 @@ from scenes.payloads import envelope
 from scenes.stored import value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 CASE = Path(__file__).parents[1] / "connectors" / "cases" / "11-stock-levels-nfd.csv"
@@ -33,17 +33,17 @@ def nfc(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-async def level_of(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
+async def level_of(store: Store, clock: VirtualClock, sku: str) -> str:
     """Hand in a level of the article; return its state and what it was matched to."""
     level = StockLevel(key=f"k{sku}", sku=sku, quantity=7, as_of=payloads.instant(0))
     receipt = await host_of(Desk("desk"), store, clock=clock).emit(level)
     if receipt.state != "accepted":
         return receipt.what
-    payload = value_of(store.path, "commands_and_targets", "payload")
+    payload = value_of(store.place, "commands_and_targets", "payload")
     return str(json.loads(payload)["variant_id"])
 
 
-async def sells(store: SqliteStore, *skus: str) -> None:
+async def sells(store: Store, *skus: str) -> None:
     variants = [payloads.variant(f"v{n}", sku=sku) for n, sku in enumerate(skus)]
     product = payloads.product("prod_9", variants=variants)
     await take(store, envelope("products/create", product))
@@ -68,7 +68,7 @@ async def sells(store: SqliteStore, *skus: str) -> None:
     ],
 )
 async def test_what_looks_the_same_is_matched(
-    store: SqliteStore, clock: VirtualClock, named: str, sold: str
+    store: Store, clock: VirtualClock, named: str, sold: str
 ) -> None:
     await sells(store, "OTHER", sold)
     assert await level_of(store, clock, named) == "v1"
@@ -106,7 +106,7 @@ async def test_what_looks_the_same_is_matched(
     ],
 )
 async def test_what_only_looks_alike_is_named(
-    store: SqliteStore, clock: VirtualClock, named: str, sold: str, said: str
+    store: Store, clock: VirtualClock, named: str, sold: str, said: str
 ) -> None:
     await sells(store, "OTHER", sold)
     told = await level_of(store, clock, named)
@@ -114,14 +114,14 @@ async def test_what_only_looks_alike_is_named(
 
 
 async def test_the_exact_article_goes_before_what_looks_the_same(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await sells(store, " LEAD", "LEAD", "lead")
     assert await level_of(store, clock, "LEAD") == "v1"
 
 
 async def test_two_that_look_the_same_are_not_guessed_between(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await sells(store, " LEAD", "LEAD ")
     assert "could be any of the variants v0, v1" in await level_of(store, clock, "LEAD")
@@ -135,7 +135,7 @@ async def test_two_that_look_the_same_are_not_guessed_between(
     ],
 )
 async def test_of_articles_that_are_alike_the_exact_one_is_taken(
-    store: SqliteStore, clock: VirtualClock, named: str, variant: str
+    store: Store, clock: VirtualClock, named: str, variant: str
 ) -> None:
     numbers = ("0036000291452", "036000291452")
     await sells(store, "10", "10.0", *numbers, f"AB{GAMMA}", f"{ALPHA}B{GAMMA}")
@@ -150,7 +150,7 @@ async def test_of_articles_that_are_alike_the_exact_one_is_taken(
     ],
 )
 async def test_one_of_two_spellings_is_asked_for(
-    store: SqliteStore, clock: VirtualClock, named: str, sold: tuple[str, str]
+    store: Store, clock: VirtualClock, named: str, sold: tuple[str, str]
 ) -> None:
     await sells(store, *sold)
     told = await level_of(store, clock, named)
@@ -158,7 +158,7 @@ async def test_one_of_two_spellings_is_asked_for(
 
 
 async def test_a_sku_that_no_variant_has_any_more_is_not_named(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await sells(store, "old")
     renamed = payloads.product("prod_9", 1, variants=[payloads.variant("v0", sku="N")])
@@ -167,7 +167,7 @@ async def test_a_sku_that_no_variant_has_any_more_is_not_named(
 
 
 async def test_an_order_line_that_looks_the_same_is_found(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     item = payloads.item(sku=nfc(NFD), quantity=2, variantId=None, productId=None)
     order = payloads.order(items=[item], fulfillmentStatus="UNFULFILLED")
@@ -179,13 +179,13 @@ async def test_an_order_line_that_looks_the_same_is_found(
     )
 
 
-async def shipped(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
+async def shipped(store: Store, clock: VirtualClock, sku: str) -> str:
     """Ship one unit of order 1001; return its line, or why not."""
     record = Fulfillment(key=sku, order="1001", lines=(Line(sku=sku, quantity=1),))
     receipt = await host_of(Desk("desk"), store, clock=clock).emit(record)
     if receipt.state != "accepted":
         return receipt.what
-    payload = value_of(store.path, "commands_and_targets", "payload")
+    payload = value_of(store.place, "commands_and_targets", "payload")
     return str(json.loads(payload)["lines"][0]["line_id"])
 
 
@@ -194,7 +194,7 @@ async def shipped(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
     [("0036000291452", "036000291452"), ("10.0", "10"), ("10", "10.0")],
 )
 async def test_an_order_line_of_the_same_number_is_found(
-    store: SqliteStore, clock: VirtualClock, named: str, sold: str
+    store: Store, clock: VirtualClock, named: str, sold: str
 ) -> None:
     item = payloads.item("li_1", sku=sold, variantId=None, productId=None)
     await take(store, envelope("orders/create", payloads.order(items=[item])))
@@ -206,7 +206,7 @@ async def test_an_order_line_of_the_same_number_is_found(
 )
 @pytest.mark.parametrize("variant", ["v1", None])
 async def test_the_store_s_other_article_is_not_shipped(
-    store: SqliteStore, clock: VirtualClock, named: str, sold: str, variant: str | None
+    store: Store, clock: VirtualClock, named: str, sold: str, variant: str | None
 ) -> None:
     await sells(store, named, sold)
     item = payloads.item("li_1", sku=sold, variantId=variant, productId="prod_9")

@@ -17,7 +17,7 @@ from scenes.notifications import Books, deliver, owed, sink_of
 from scenes.payloads import envelope, instant
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 LATE = instant(300)
@@ -35,7 +35,7 @@ def updated(id_: str, number: int, at: int, **members: Any) -> bytes:
 
 
 async def test_an_order_is_placed_once_and_before_all_others(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock)
@@ -57,7 +57,7 @@ async def test_an_order_is_placed_once_and_before_all_others(
 
 
 async def test_what_was_there_is_not_told_from_now_on(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock)
@@ -69,7 +69,7 @@ async def test_what_was_there_is_not_told_from_now_on(
 
 
 async def test_orders_that_the_first_reading_finds_are_old_or_new_by_their_date(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await clock.advance(600)
     books = Books()
@@ -83,7 +83,7 @@ async def test_orders_that_the_first_reading_finds_are_old_or_new_by_their_date(
 
 
 async def test_all_that_is_there_is_told_once_when_asked_for(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await take(store, envelope("orders/updated", payloads.order("ord_1", 5)))
     books = Books()
@@ -110,7 +110,7 @@ async def test_all_that_is_there_is_told_once_when_asked_for(
     ],
 )
 async def test_an_order_is_handed_out_once_it_is_released(
-    store: SqliteStore,
+    store: Store,
     clock: VirtualClock,
     rule: str,
     before: dict[str, Any],
@@ -129,7 +129,7 @@ async def test_an_order_is_handed_out_once_it_is_released(
 
 
 async def test_an_order_cancelled_before_its_release_is_not_told(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when="paid")
@@ -143,7 +143,7 @@ async def test_an_order_cancelled_before_its_release_is_not_told(
 
 
 async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     own, other = Books("own"), Books("other")
     sinks = [sink_of(books, store, clock) for books in (own, other)]
@@ -151,7 +151,7 @@ async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
         await sink.subscribe()
     await take(store, placed("ord_9", 9), updated("ord_9", 9, 301))
     own_change = {"instance": "own"}
-    overwrite(store.path, "changes", own_change, change="orders/updated")
+    overwrite(store.place, "changes", own_change, change="orders/updated")
     for sink in sinks:
         await deliver(sink)
     assert own.heard() == [("order.placed", "ord_9")]
@@ -160,7 +160,7 @@ async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
 
 
 async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     """The news of one's own parcel was late: the cancellation is first to show it."""
     own, other = Books("own"), Books("other")
@@ -175,7 +175,7 @@ async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
         (2, "cancel", "ord_8", f"ord_8@{CANCELLED}"),
     ):
         done = {"instance": "own", "effect_id": effect}
-        insert_command(store.path, f"c{number}", kind, order, "applied", **done)
+        insert_command(store.place, f"c{number}", kind, order, "applied", **done)
     cancelled = {"cancellation": {"cancelledAt": CANCELLED, "reason": "OTHER"}}
     parcel = payloads.shipment("shp_1")
     await take(
@@ -191,7 +191,7 @@ async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
 
 
 async def test_a_sale_behind_ones_own_step_is_told(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     """Also where it is folded between following the feed and handing over."""
     books = Books("own")
@@ -203,7 +203,7 @@ async def test_a_sale_behind_ones_own_step_is_told(
         await take(store, envelope("inventory/level_update", change))
 
     await moves(300, 10, -2)
-    overwrite(store.path, "changes", {"instance": "own"}, kind="level")
+    overwrite(store.place, "changes", {"instance": "own"}, kind="level")
     own = Subscriber(instance="own", store="main", topics=frozenset(TOPICS))
     assert not await store.deliveries.fan_out(own, 1.0)
     await moves(301, 7, -3)
@@ -213,7 +213,7 @@ async def test_a_sale_behind_ones_own_step_is_told(
 
 
 async def test_the_earlier_level_is_told_after_one_that_may_have_arrived(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock)
@@ -233,7 +233,7 @@ async def test_the_earlier_level_is_told_after_one_that_may_have_arrived(
 
 
 async def test_news_that_are_none_any_more_are_passed_over(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     """More of them than go into one transaction."""
     books = Books()
@@ -247,7 +247,7 @@ async def test_news_that_are_none_any_more_are_passed_over(
 
 
 async def test_stock_is_told_for_each_variant_that_differs(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock)
@@ -269,7 +269,7 @@ async def test_stock_is_told_for_each_variant_that_differs(
 
 
 async def test_only_the_topics_asked_for_are_told(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, topics=frozenset({"order.updated"}))
@@ -280,7 +280,7 @@ async def test_only_the_topics_asked_for_are_told(
 
 
 async def test_the_feed_is_followed_once_whatever_dies_in_between(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     first, second = (sink_of(Books(), store, clock, dry_run=True) for _ in "ab")
     await first.subscribe()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 NOTICE = "a.xyz is not read: no pattern takes its name"
 
@@ -43,7 +43,7 @@ def logged(lines: list[str], action: str) -> list[str]:
 
 
 async def test_a_notice_is_logged_once_and_shown_while_it_holds(
-    store: SqliteStore, lines: list[str]
+    store: Store, lines: list[str]
 ) -> None:
     desk = TellingDesk()
     host = host_of(desk, store)
@@ -61,7 +61,7 @@ async def test_a_notice_is_logged_once_and_shown_while_it_holds(
 
 
 async def test_articles_below_zero_are_counted_until_they_are_corrected(
-    store: SqliteStore, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
     settings = Settings.model_validate({"path": tmp_path, "unchanged_seconds": 0})
     host = host_of(FileDrop("drop", settings), store)
@@ -81,7 +81,7 @@ async def test_articles_below_zero_are_counted_until_they_are_corrected(
 
 
 async def test_the_notes_of_a_batch_are_logged_after_it_is_stored(
-    store: SqliteStore, lines: list[str]
+    store: Store, lines: list[str]
 ) -> None:
     desk = TellingDesk()
     said = "a.csv: 2 of 3 rows were left out"
@@ -101,7 +101,7 @@ def test_what_a_connector_says_is_bounded_and_fit_to_be_stored() -> None:
 
 
 async def test_notices_that_fail_are_a_failure_of_the_connector(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     desk = TellingDesk()
     desk.said = None  # type: ignore[assignment]

@@ -19,8 +19,8 @@ from scenes.payloads import envelope
 from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
+    from backhaul.store import Store
     from backhaul.store.matching import Command
-    from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Receipt
     from scenes.clock import VirtualClock
 
@@ -42,14 +42,14 @@ GATES = {"cancel": "9999", "fulfill": "9999"}
 
 
 @pytest.fixture
-async def twins(store: SqliteStore) -> SqliteStore:
+async def twins(store: Store) -> Store:
     """A store that knows an order of two lines of one article, one unit each."""
     order = payloads.order("ord_3", number=1003, items=TWINS)
     await take(store, envelope("orders/create", order))
     return store
 
 
-async def pick(store: SqliteStore, key: str, units: int = 1, sku: str = "A") -> Receipt:
+async def pick(store: Store, key: str, units: int = 1, sku: str = "A") -> Receipt:
     lines = (Line(sku=sku, quantity=units),) if units else ()
     record = Fulfillment(
         key=key,
@@ -61,14 +61,14 @@ async def pick(store: SqliteStore, key: str, units: int = 1, sku: str = "A") -> 
     return await host_of(Desk(), store).emit(record)
 
 
-def lines(store: SqliteStore) -> list[list[tuple[str, int]]]:
+def lines(store: Store) -> list[list[tuple[str, int]]]:
     """Return what each command asks for."""
-    found = rows_of(store.path, "commands_and_targets", "payload")
+    found = rows_of(store.place, "commands_and_targets", "payload")
     asked: list[list[dict[str, Any]]] = [json.loads(row[0])["lines"] for row in found]
     return [[(line["line_id"], line["quantity"]) for line in one] for one in asked]
 
 
-async def send(store: SqliteStore) -> Command:
+async def send(store: Store) -> Command:
     """Let the first command leave."""
     ((command, _),) = await store.commands.claim(
         "main", GATES, 1, lambda *_: Sendable(b"{}", "key")
@@ -76,13 +76,13 @@ async def send(store: SqliteStore) -> Command:
     return command
 
 
-async def send_and_hear(store: SqliteStore, *causes: Cause, **step: Any) -> None:
+async def send_and_hear(store: Store, *causes: Cause, **step: Any) -> None:
     answer = Attempt(payloads.instant(0), "x", 200, "why", b"{}")
     transition = Transition(causes, "why", **step)
     await store.commands.record_attempt(await send(store), answer, transition)
 
 
-async def fold(store: SqliteStore, at: int, *shipped: int) -> None:
+async def fold(store: Store, at: int, *shipped: int) -> None:
     """Let the store tell how many units of each line have left."""
     items = [
         {**item, "fulfilledQuantity": units}
@@ -92,14 +92,14 @@ async def fold(store: SqliteStore, at: int, *shipped: int) -> None:
     await take(store, envelope("orders/updated", order))
 
 
-async def look(store: SqliteStore, clock: VirtualClock) -> list[tuple[str, str]]:
+async def look(store: Store, clock: VirtualClock) -> list[tuple[str, str]]:
     """Try what waits again, as the daemon does."""
     await clock.advance(5)
     found = await store.records.match(Matcher(clock, 600), 9)
     return [(outcome.state, outcome.reason) for outcome in found]
 
 
-async def test_no_unit_is_shipped_by_two_records(twins: SqliteStore) -> None:
+async def test_no_unit_is_shipped_by_two_records(twins: Store) -> None:
     assert (await pick(twins, "k1", 2)).state == "accepted"
     receipt = await pick(twins, "k2", 2)
     assert receipt.state == "quarantined"
@@ -108,14 +108,14 @@ async def test_no_unit_is_shipped_by_two_records(twins: SqliteStore) -> None:
 
 
 async def test_a_second_parcel_goes_to_the_line_that_is_open(
-    twins: SqliteStore,
+    twins: Store,
 ) -> None:
     for key in ("k1", "k2"):
         assert (await pick(twins, key)).state == "accepted"
     assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
 
 
-async def test_a_parcel_of_all_that_is_left_leaves_nothing(twins: SqliteStore) -> None:
+async def test_a_parcel_of_all_that_is_left_leaves_nothing(twins: Store) -> None:
     assert (await pick(twins, "k1", 0)).state == "accepted"
     receipt = await pick(twins, "k2")
     assert (receipt.state, receipt.what) == (
@@ -125,7 +125,7 @@ async def test_a_parcel_of_all_that_is_left_leaves_nothing(twins: SqliteStore) -
 
 
 async def test_what_was_shipped_counts_until_the_store_shows_it(
-    twins: SqliteStore,
+    twins: Store,
 ) -> None:
     await pick(twins, "k1")
     shown = {"updated_at": payloads.instant(9), "shipment": "shp_1"}
@@ -135,7 +135,7 @@ async def test_what_was_shipped_counts_until_the_store_shows_it(
     assert (await pick(twins, "k3")).what.startswith(f"{BESIDE}; order #1003 is")
 
 
-async def test_what_the_store_shows_counts_once(twins: SqliteStore) -> None:
+async def test_what_the_store_shows_counts_once(twins: Store) -> None:
     await pick(twins, "k1")
     shown = {"updated_at": payloads.instant(9), "shipment": "shp_1"}
     await send_and_hear(twins, Cause.CONFIRMED, evidence=shown, effect_id="shp_1")
@@ -145,7 +145,7 @@ async def test_what_the_store_shows_counts_once(twins: SqliteStore) -> None:
 
 
 async def test_an_order_that_we_cancelled_takes_no_parcel_before_its_news(
-    twins: SqliteStore,
+    twins: Store,
 ) -> None:
     cancel = Cancellation(key="c", order="1003", restock=True, reason="STAFF")
     await host_of(Desk(), twins).emit(cancel)
@@ -155,19 +155,19 @@ async def test_an_order_that_we_cancelled_takes_no_parcel_before_its_news(
     assert (receipt.state, receipt.what) == ("quarantined", "order #1003 is cancelled")
 
 
-async def test_what_was_refused_is_open_again(twins: SqliteStore) -> None:
+async def test_what_was_refused_is_open_again(twins: Store) -> None:
     await pick(twins, "k1", 2)
     await send_and_hear(twins, Cause.REFUSED)
     assert (await pick(twins, "k2", 2)).state == "accepted"
 
 
 async def test_what_a_person_confirmed_is_as_the_store_shows_it(
-    twins: SqliteStore,
+    twins: Store,
 ) -> None:
     """Nobody knows what they saw it by; the platform refuses what is too much."""
     await pick(twins, "k1", 2)
     await send_and_hear(twins, Cause.UNDECIDABLE)
-    id_ = value_of(twins.path, "commands_and_targets", "id")
+    id_ = value_of(twins.place, "commands_and_targets", "id")
     said = Decision(id_, "settle --applied", "otto", "it is on the order's page")
     await twins.decisions.decide(said)
     await fold(twins, 9, 0, 0)
@@ -176,7 +176,7 @@ async def test_what_a_person_confirmed_is_as_the_store_shows_it(
 
 @pytest.mark.parametrize("cause", [Cause.UNKNOWN, Cause.UNDECIDABLE])
 async def test_a_parcel_waits_while_it_is_in_doubt_what_is_open(
-    cause: Cause, twins: SqliteStore, clock: VirtualClock
+    cause: Cause, twins: Store, clock: VirtualClock
 ) -> None:
     """The store may show the effect already: units must not count twice for ever."""
     await pick(twins, "k1")
@@ -186,7 +186,7 @@ async def test_a_parcel_waits_while_it_is_in_doubt_what_is_open(
     assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
     assert receipt.state == "accepted"
     assert (await pick(twins, "k3")).state == "waiting"
-    overwrite(twins.path, "commands", {"state": "rejected"})
+    overwrite(twins.place, "commands", {"state": "rejected"})
     await fold(twins, 10, 1, 1)
     reason = "order #1003 has 0 open of SKU 'A', not 1"
     ((state, said),) = await look(twins, clock)
@@ -194,7 +194,7 @@ async def test_a_parcel_waits_while_it_is_in_doubt_what_is_open(
 
 
 async def test_a_parcel_waits_while_another_is_being_sent(
-    twins: SqliteStore, clock: VirtualClock
+    twins: Store, clock: VirtualClock
 ) -> None:
     await pick(twins, "k1", 2)
     command = await send(twins)
@@ -210,15 +210,15 @@ async def test_a_parcel_waits_while_another_is_being_sent(
     assert await look(twins, clock) == [("accepted", "fulfill ord_3")]
 
 
-async def test_a_record_does_not_stand_in_its_own_way(twins: SqliteStore) -> None:
+async def test_a_record_does_not_stand_in_its_own_way(twins: Store) -> None:
     """Its command may be known where the record itself is forgotten."""
     await pick(twins, "k1", 2)
-    lose(twins.path, "records")
+    lose(twins.place, "records")
     assert (await pick(twins, "k1", 2)).state == "accepted"
     assert lines(twins) == [[("li_a", 1), ("li_b", 1)]]
 
 
-async def test_orders_do_not_take_from_each_other(twins: SqliteStore) -> None:
+async def test_orders_do_not_take_from_each_other(twins: Store) -> None:
     await pick(twins, "k1", 0)
     record = Fulfillment(key="k2", order="1001", lines=(Line(sku="LS-S", quantity=2),))
     assert (await host_of(Desk(), twins).emit(record)).state == "accepted"

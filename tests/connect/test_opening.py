@@ -19,7 +19,7 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import Emit
 
 SHORT_SECONDS = 0.05
@@ -65,7 +65,7 @@ async def took(_: HttpRequest) -> HttpResponse:
     return HttpResponse(200)
 
 
-async def test_one_that_hangs_keeps_nobody_waiting(store: SqliteStore) -> None:
+async def test_one_that_hangs_keeps_nobody_waiting(store: Store) -> None:
     hanging, fine = [Hanging(f"h{number}") for number in range(3)], Desk("fine")
     fine.routes = [Route("POST", "/scan", took)]
     hosts = [host_of(each, store) for each in (*hanging, fine)]
@@ -76,7 +76,7 @@ async def test_one_that_hangs_keeps_nobody_waiting(store: SqliteStore) -> None:
     assert told == ["it took longer than 0.05 s to open"] * 3 + [None]
 
 
-async def test_all_are_opened_at_the_same_time(store: SqliteStore) -> None:
+async def test_all_are_opened_at_the_same_time(store: Store) -> None:
     one, other = Hanging("one"), Hanging("other")
 
     async def open_the_other() -> None:
@@ -89,7 +89,7 @@ async def test_all_are_opened_at_the_same_time(store: SqliteStore) -> None:
     assert all(host.state()["up"] for host in hosts)
 
 
-async def test_it_is_tried_again_until_it_opens(store: SqliteStore) -> None:
+async def test_it_is_tried_again_until_it_opens(store: Store) -> None:
     desk, clock = Hanging(), VirtualClock()
     host = host_of(desk, store, clock=clock)
     await host.listen(SHORT_SECONDS)
@@ -103,7 +103,7 @@ async def test_it_is_tried_again_until_it_opens(store: SqliteStore) -> None:
 
 
 async def test_a_try_that_cannot_be_ended_has_none_beside_it(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     desk = Lying()
     host = host_of(desk, store)
@@ -120,7 +120,7 @@ async def test_a_try_that_cannot_be_ended_has_none_beside_it(
 
 
 async def test_one_that_hangs_while_it_begins_to_listen_is_deaf(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     class Slow(Desk):
         async def listen(self, emit: Emit) -> Sequence[Route]:
@@ -132,7 +132,7 @@ async def test_one_that_hangs_while_it_begins_to_listen_is_deaf(
     assert "it took longer than 0.05 s to listen" in str(host.state()["reason"])
 
 
-async def test_closing_ends_a_try_first(store: SqliteStore) -> None:
+async def test_closing_ends_a_try_first(store: Store) -> None:
     ended = []
 
     class Opening(Hanging):
@@ -168,7 +168,7 @@ async def test_closing_ends_a_try_first(store: SqliteStore) -> None:
     ],
 )
 async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
-    wanted: list[Route], reason: str, store: SqliteStore
+    wanted: list[Route], reason: str, store: Store
 ) -> None:
     odd, fine = Desk("odd"), Desk("fine")
     odd.routes, fine.routes = wanted, [Route("POST", "/scan", took)]
@@ -181,7 +181,7 @@ async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
     public_http.build(routes, 1_000, RequestLimits(10, 32, 1 << 20))
 
 
-async def test_a_pattern_of_paths_can_be_served(store: SqliteStore) -> None:
+async def test_a_pattern_of_paths_can_be_served(store: Store) -> None:
     desk = Desk()
     desk.routes = [
         Route("POST", "/{device}/scan", took),

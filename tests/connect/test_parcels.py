@@ -15,12 +15,12 @@ from scenes.payloads import envelope
 from scenes.stored import rows_of, value_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import Receipt
 
 
 @pytest.fixture
-async def sent(store: SqliteStore) -> SqliteStore:
+async def sent(store: Store) -> Store:
     """A store whose order 1001 left in two parcels."""
     parcels = [
         payloads.shipment("shp_1", trackingNumber="T1"),
@@ -31,52 +31,52 @@ async def sent(store: SqliteStore) -> SqliteStore:
     return store
 
 
-def cancellations(sent: SqliteStore) -> list[tuple[Any, ...]]:
-    return rows_of(sent.path, "commands", "kind", "target", "state", "reason")
+def cancellations(sent: Store) -> list[tuple[Any, ...]]:
+    return rows_of(sent.place, "commands", "kind", "target", "state", "reason")
 
 
 async def tell(
-    store: SqliteStore, key: str, status: str, number: str = "T1", **members: Any
+    store: Store, key: str, status: str, number: str = "T1", **members: Any
 ) -> Receipt:
     record = Tracking(key=key, tracking_number=number, status=status, **members)
     return await host_of(Desk("courier"), store).emit(record)
 
 
-async def test_the_ladder_leads_one_way(sent: SqliteStore) -> None:
+async def test_the_ladder_leads_one_way(sent: Store) -> None:
     assert (await tell(sent, "1", "in_transit")).state == "accepted"
     await tell(sent, "2", "delivered")
     await tell(sent, "3", "out_for_delivery")
-    assert sorted(rows_of(sent.path, "parcels", "tracking_number", "status")) == [
+    assert sorted(rows_of(sent.place, "parcels", "tracking_number", "status")) == [
         ("T1", "delivered")
     ]
-    said = value_of(sent.path, "records", "reason", key="3")
+    said = value_of(sent.place, "records", "reason", key="3")
     assert said == "a parcel of order #1001 already had this status or a later one"
 
 
 async def test_a_parcel_that_is_not_mirrored_yet_is_waited_for(
-    sent: SqliteStore,
+    sent: Store,
 ) -> None:
     receipt = await tell(sent, "1", "delivered", number="T9")
     assert receipt.state == "waiting"
     assert "no parcel has the number 'T9'" in receipt.what
 
 
-async def test_an_unknown_status_is_set_aside(sent: SqliteStore) -> None:
+async def test_an_unknown_status_is_set_aside(sent: Store) -> None:
     assert (await tell(sent, "1", "lost at sea")).state == "quarantined"
 
 
 async def test_a_parcel_of_several_orders_needs_the_orders_name(
-    sent: SqliteStore,
+    sent: Store,
 ) -> None:
     twin = [payloads.shipment("shp_9", trackingNumber="T1")]
     order = payloads.order("ord_2", 6, number=1002, shipments=twin)
     await take(sent, envelope("orders/fulfilled", order))
     assert "any of the orders" in (await tell(sent, "1", "delivered")).what
     assert (await tell(sent, "2", "delivered", order="#1002")).state == "accepted"
-    assert value_of(sent.path, "parcels", "order_id") == "ord_2"
+    assert value_of(sent.place, "parcels", "order_id") == "ord_2"
 
 
-async def test_a_parcel_that_came_back_is_a_proposal(sent: SqliteStore) -> None:
+async def test_a_parcel_that_came_back_is_a_proposal(sent: Store) -> None:
     await tell(sent, "1", "returned")
     ((kind, target, state, reason),) = cancellations(sent)
     assert (kind, target, state) == ("cancel", "ord_1", "parked")
@@ -89,21 +89,21 @@ async def test_a_parcel_that_came_back_is_a_proposal(sent: SqliteStore) -> None:
     ("verb", "state"), [("resend", "planned"), ("drop", "rejected")]
 )
 async def test_what_a_person_made_of_a_proposal_stays(
-    sent: SqliteStore, verb: str, state: str
+    sent: Store, verb: str, state: str
 ) -> None:
     await tell(sent, "1", "returned")
-    command = value_of(sent.path, "commands", "id")
+    command = value_of(sent.place, "commands", "id")
     await sent.decisions.decide(Decision(command, verb, "kim", "they asked for it"))
     before = cancellations(sent)
     await tell(sent, "2", "returned", number="T2")
     assert cancellations(sent) == before
     assert before[0][2] == state
-    said = value_of(sent.path, "records", "reason", key="2")
+    said = value_of(sent.place, "records", "reason", key="2")
     assert said.endswith("is returned; the cancellation was already requested")
 
 
 async def test_an_order_is_cancelled_once_every_parcel_came_back(
-    sent: SqliteStore,
+    sent: Store,
 ) -> None:
     await tell(sent, "1", "returned", on_return="cancel")
     assert cancellations(sent) == []

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.connect.delivery_worker import DeliveryWorker
+    from backhaul.store import Store
     from backhaul.store.mirror import UnknownStatus
-    from backhaul.store.sqlite.database import SqliteStore
     from scenes.clock import VirtualClock
 
 CASES = Path(__file__).parent / "cases"
@@ -48,9 +48,7 @@ async def told(books: Books, sink: DeliveryWorker, *names: str) -> list[str]:
 
 
 @pytest.fixture
-async def books(
-    store: SqliteStore, clock: VirtualClock
-) -> tuple[Books, DeliveryWorker]:
+async def books(store: Store, clock: VirtualClock) -> tuple[Books, DeliveryWorker]:
     books = Books()
     sink = sink_of(books, store, clock)
     await sink.subscribe()
@@ -59,43 +57,43 @@ async def books(
 
 @pytest.mark.parametrize("status", ["REFUNDED", "Refunded", " refunded "])
 async def test_a_refunded_order_is_taken_back_once(
-    store: SqliteStore, books: tuple[Books, DeliveryWorker], status: str
+    store: Store, books: tuple[Books, DeliveryWorker], status: str
 ) -> None:
     await take(store, news(300, financialStatus="PAID"))
     assert await told(*books) == [PLACED]
-    assert value_of(store.path, "open_orders", "id", id=ORDERS) == "ord_9"
+    assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
     await take(store, news(301, financialStatus=status))
     assert await told(*books) == [PLACED, CANCELLED]
-    assert values_of(store.path, "open_orders", "id", id=ORDERS) == []
+    assert values_of(store.place, "open_orders", "id", id=ORDERS) == []
     cancellation = {"cancelledAt": instant(302), "reason": "OTHER"}
     await take(store, news(302, financialStatus=status, cancellation=cancellation))
     assert await told(*books) == [PLACED, CANCELLED, UPDATED]
 
 
 async def test_the_case_of_a_refund_is_taken_back(
-    store: SqliteStore, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     paid = {"financialStatus": "PAID", "updatedAt": instant(301)}
     await take(store, case("06-refunded-not-cancelled.json", **paid))
     assert await told(*books) == [PLACED]
     await take(store, case("06-refunded-not-cancelled.json", updatedAt=instant(302)))
     assert await told(*books) == [PLACED, CANCELLED]
-    assert values_of(store.path, "open_orders", "id", id=ORDERS) == []
+    assert values_of(store.place, "open_orders", "id", id=ORDERS) == []
 
 
 @pytest.mark.parametrize("status", ["PARTIALLY_REFUNDED", "VOIDED", "AUTHORIZED", "X"])
 async def test_any_other_order_stays_open(
-    store: SqliteStore, books: tuple[Books, DeliveryWorker], status: str
+    store: Store, books: tuple[Books, DeliveryWorker], status: str
 ) -> None:
     await take(store, news(300))
     assert await told(*books) == [PLACED]
     await take(store, news(301, financialStatus=status))
     assert await told(*books) == [PLACED, UPDATED]
-    assert value_of(store.path, "open_orders", "id", id=ORDERS) == "ord_9"
+    assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
 
 
 async def test_a_refund_of_what_has_shipped_whole_is_a_change(
-    store: SqliteStore, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     whole = {"fulfillmentStatus": "FULFILLED", "shipments": [payloads.shipment()]}
     await take(store, news(300, financialStatus="PAID"))
@@ -105,7 +103,7 @@ async def test_a_refund_of_what_has_shipped_whole_is_a_change(
 
 
 async def test_an_order_that_is_refunded_first_is_not_handed_out(
-    store: SqliteStore, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     await take(store, news(300, financialStatus="REFUNDED"))
     assert await told(*books) == []
@@ -120,7 +118,7 @@ STATUSES = [
 
 @pytest.mark.parametrize("status", STATUSES)
 async def test_every_status_releases_an_order_or_is_explained(
-    store: SqliteStore, clock: VirtualClock, status: str
+    store: Store, clock: VirtualClock, status: str
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when="paid")
@@ -137,7 +135,7 @@ async def test_every_status_releases_an_order_or_is_explained(
 
 
 async def test_the_case_of_a_part_that_is_given_back_is_handed_out(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when="paid")
@@ -149,7 +147,7 @@ async def test_the_case_of_a_part_that_is_given_back_is_handed_out(
 
 
 async def test_an_unknown_status_is_over_with_its_orders(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await sink_of(Books(), store, clock, release_when="paid").subscribe()
     await take(store, news(300, financialStatus="ODD"))
@@ -159,17 +157,17 @@ async def test_an_unknown_status_is_over_with_its_orders(
     assert unknown_statuses(store) == []
 
 
-def timeline(store: SqliteStore) -> list[TimelineEntry]:
-    with database_at(store.path).reader() as known:
+def timeline(store: Store) -> list[TimelineEntry]:
+    with database_at(store.place).reader() as known:
         return known.timeline("order", FoundObject("#9", "main", "ord_9", {}))
 
 
-def unknown_statuses(store: SqliteStore) -> Sequence[UnknownStatus]:
-    with database_at(store.path).reader() as known:
+def unknown_statuses(store: Store) -> Sequence[UnknownStatus]:
+    with database_at(store.place).reader() as known:
         return known.counts().unknown_statuses
 
 
-def unreported(store: SqliteStore) -> list[tuple[str, str]]:
+def unreported(store: Store) -> list[tuple[str, str]]:
     """Return why `books` is not notified of the order: what, and in words."""
     life = timeline(store)
     words = ("connection", "payment", "confirmation")
@@ -178,7 +176,7 @@ def unreported(store: SqliteStore) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("rule", ["placed", "confirmed"])
 async def test_an_unknown_status_keeps_no_order_where_nobody_waits_for_payment(
-    store: SqliteStore, clock: VirtualClock, rule: Any
+    store: Store, clock: VirtualClock, rule: Any
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when=rule)
@@ -194,7 +192,7 @@ async def test_an_unknown_status_keeps_no_order_where_nobody_waits_for_payment(
     [({"stock.changed"}, "main"), ({"order.updated"}, "main"), ({PLACED}, "other")],
 )
 async def test_a_connection_that_takes_no_orders_of_the_store_waits_for_none(
-    store: SqliteStore, topics: set[str], place: str
+    store: Store, topics: set[str], place: str
 ) -> None:
     subscriber = Subscriber(
         instance="books", store=place, topics=frozenset(topics), release_when="paid"
@@ -206,7 +204,7 @@ async def test_a_connection_that_takes_no_orders_of_the_store_waits_for_none(
 
 
 async def test_a_connection_that_is_gone_waits_for_nothing(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     sink = sink_of(Books(), store, clock, release_when="paid")
     other = sink_of(Books("other"), store, clock)
@@ -219,7 +217,7 @@ async def test_a_connection_that_is_gone_waits_for_nothing(
 
 
 async def test_an_order_that_was_reported_before_waits_for_nothing(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when="paid")
@@ -232,7 +230,7 @@ async def test_an_order_that_was_reported_before_waits_for_nothing(
 
 
 async def test_only_the_connection_that_waits_is_named(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     eager, late = Books("eager"), Books("late")
     sinks = [
@@ -252,7 +250,7 @@ AWAITING = {"confirmation": {"required": True, "confirmedAt": None}}
 
 
 async def test_an_order_that_awaits_its_confirmation_is_explained(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when="confirmed")
@@ -272,7 +270,7 @@ async def test_an_order_that_awaits_its_confirmation_is_explained(
     "members", [{}, {"financialStatus": "REFUNDED"}, {"financialStatus": "ODD"}]
 )
 async def test_an_order_from_before_the_connection_is_explained(
-    store: SqliteStore, clock: VirtualClock, rule: Any, members: dict[str, str]
+    store: Store, clock: VirtualClock, rule: Any, members: dict[str, str]
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, release_when=rule)
@@ -286,7 +284,7 @@ async def test_an_order_from_before_the_connection_is_explained(
 
 
 async def test_a_connection_from_the_first_order_on_explains_nothing(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, begin="all")
@@ -298,7 +296,7 @@ async def test_a_connection_from_the_first_order_on_explains_nothing(
 
 
 async def test_an_order_cancelled_before_it_was_reported_is_explained(
-    store: SqliteStore, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     cancellation = {"cancelledAt": instant(301), "reason": "OTHER"}
     await take(store, news(301, cancellation=cancellation))
@@ -308,7 +306,7 @@ async def test_an_order_cancelled_before_it_was_reported_is_explained(
 
 
 async def test_a_changed_rule_counts_from_the_next_start(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     await sink_of(Books(), store, clock, release_when="paid").subscribe()
     await take(store, news(300, financialStatus="ODD"))

@@ -17,10 +17,10 @@ from scenes.stored import count, rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
+    from backhaul.store import Place, Store
     from backhaul.store.records import NewRecord, RecordOutcome
-    from backhaul.store.sqlite.database import SqliteStore
+    from scenes.databases import NewDatabase
 
 WAIT_SECONDS = 600.0
 
@@ -36,19 +36,19 @@ def matcher(clock: VirtualClock) -> Matcher:
 
 
 @pytest.fixture
-async def store(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db", clock) as started:
+async def store(database: Place, clock: VirtualClock) -> AsyncIterator[Store]:
+    async with started_store(database, clock) as started:
         yield started
 
 
-async def know(store: SqliteStore, *orders: payloads.Document) -> None:
+async def know(store: Store, *orders: payloads.Document) -> None:
     """Let orders come in as the platform tells of them."""
     bodies = [payloads.envelope("orders/create", order) for order in orders]
     assert await take(store, *bodies) == []
 
 
 async def accept(
-    store: SqliteStore,
+    store: Store,
     matcher: Matcher,
     *records: NewRecord,
 ) -> list[tuple[str, str]]:
@@ -60,12 +60,12 @@ def said(outcomes: Sequence[RecordOutcome]) -> list[tuple[str, str]]:
     return [(outcome.state, outcome.reason) for outcome in outcomes]
 
 
-def commands(store: SqliteStore) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in values_of(store.path, "commands", "payload")]
+def commands(store: Store) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in values_of(store.place, "commands", "payload")]
 
 
-def quarantined(store: SqliteStore) -> list[tuple[Any, ...]]:
-    return rows_of(store.path, "quarantine", "key", "raw", "reason", "locator")
+def quarantined(store: Store) -> list[tuple[Any, ...]]:
+    return rows_of(store.place, "quarantine", "key", "raw", "reason", "locator")
 
 
 def shipped(key: str = "BD1", order: str = "1001", **members: Any) -> NewRecord:
@@ -75,20 +75,20 @@ def shipped(key: str = "BD1", order: str = "1001", **members: Any) -> NewRecord:
 
 
 async def test_one_cause_is_one_command_even_if_its_record_is_forgotten(
-    store: SqliteStore, matcher: Matcher, tmp_path: Path
+    store: Store, matcher: Matcher, new_database: NewDatabase
 ) -> None:
     """The same row, read by a daemon that was restored from nothing."""
     await know(store, payloads.order())
     await accept(store, matcher, shipped())
-    async with started_store(tmp_path / "restored.db") as restored:
+    async with started_store(new_database()) as restored:
         await know(restored, payloads.order())
         await accept(restored, matcher, shipped())
-        (one,) = values_of(store.path, "commands", "id")
-        assert values_of(restored.path, "commands", "id") == [one]
+        (one,) = values_of(store.place, "commands", "id")
+        assert values_of(restored.place, "commands", "id") == [one]
 
 
 async def test_unknown_order_is_waited_for(
-    store: SqliteStore, matcher: Matcher, clock: VirtualClock
+    store: Store, matcher: Matcher, clock: VirtualClock
 ) -> None:
     assert await accept(store, matcher, shipped()) == [
         ("waiting", "order '1001' is not known")
@@ -106,7 +106,7 @@ async def test_unknown_order_is_waited_for(
 
 
 async def test_record_that_waited_too_long_is_set_aside(
-    store: SqliteStore, matcher: Matcher, clock: VirtualClock
+    store: Store, matcher: Matcher, clock: VirtualClock
 ) -> None:
     await accept(store, matcher, shipped(locator="file:7"))
     await clock.advance(WAIT_SECONDS - 1)
@@ -118,11 +118,11 @@ async def test_record_that_waited_too_long_is_set_aside(
     await know(store, payloads.order())
     await clock.advance(5)
     assert said(await store.records.match(matcher, 9)) == []
-    assert count(store.path, "commands") == 0
+    assert count(store.place, "commands") == 0
 
 
 async def test_a_clock_set_ahead_takes_nothing_off_a_record_s_wait(
-    store: SqliteStore, matcher: Matcher, clock: VirtualClock
+    store: Store, matcher: Matcher, clock: VirtualClock
 ) -> None:
     await accept(store, matcher, shipped())
     clock.set_back(-86_400)
@@ -141,7 +141,7 @@ NAMES = [("#1001", "ord_1"), ("ord_2", "ord_2"), ("POS-1", "ord_1"), ("1002", "o
 
 @pytest.mark.parametrize(("name", "order"), NAMES)
 async def test_order_is_known_by_each_of_its_names(
-    name: str, order: str, store: SqliteStore, matcher: Matcher
+    name: str, order: str, store: Store, matcher: Matcher
 ) -> None:
     await know(store, *TWO)
     done = await accept(store, matcher, shipped(order=name))
@@ -149,13 +149,13 @@ async def test_order_is_known_by_each_of_its_names(
 
 
 async def test_name_of_two_orders_is_set_aside_naming_them(
-    store: SqliteStore, matcher: Matcher
+    store: Store, matcher: Matcher
 ) -> None:
     await know(store, *TWO)
     ((state, reason),) = await accept(store, matcher, shipped(order="1001"))
     assert state == "quarantined"
     assert reason == ("order '1001' could be any of #1001 (ord_1), #1002 (ord_2)")
-    assert count(store.path, "commands") == 0
+    assert count(store.place, "commands") == 0
 
 
 STRANGE_NAMES = [
@@ -172,16 +172,14 @@ STRANGE_NAMES = [
 
 @pytest.mark.parametrize("name", STRANGE_NAMES, ids=lambda name: f"{name:.12}")
 async def test_strange_name_waits_and_stops_no_other_record(
-    name: str, store: SqliteStore, matcher: Matcher
+    name: str, store: Store, matcher: Matcher
 ) -> None:
     await know(store, payloads.order())
     done = await accept(store, matcher, shipped("odd", name), shipped())
     assert [state for state, _ in done] == ["waiting", "accepted"]
 
 
-async def test_cancelled_order_is_not_fulfilled(
-    store: SqliteStore, matcher: Matcher
-) -> None:
+async def test_cancelled_order_is_not_fulfilled(store: Store, matcher: Matcher) -> None:
     gone = {"cancelledAt": payloads.instant(1)}
     await know(store, payloads.order(cancellation=gone))
     assert await accept(store, matcher, shipped()) == [
@@ -225,7 +223,7 @@ def picking(lines: list[tuple[str, int]]) -> NewRecord:
 async def test_picked_units_are_spread_over_open_lines(
     picked: list[tuple[str, int]],
     lines: list[tuple[str, int]],
-    store: SqliteStore,
+    store: Store,
     matcher: Matcher,
 ) -> None:
     await know(store, payloads.order(items=ITEMS))
@@ -238,30 +236,28 @@ async def test_picked_units_are_spread_over_open_lines(
 
 @pytest.mark.parametrize(("picked", "reason"), OVER, ids=str)
 async def test_picking_what_is_not_open_is_refused(
-    picked: list[tuple[str, int]], reason: str, store: SqliteStore, matcher: Matcher
+    picked: list[tuple[str, int]], reason: str, store: Store, matcher: Matcher
 ) -> None:
     """Above all: no line that can be sent must not become "everything"."""
     await know(store, payloads.order(items=ITEMS))
     ((state, words),) = await accept(store, matcher, picking(picked))
     assert state == "quarantined"
     assert reason in words
-    assert count(store.path, "commands") == 0
+    assert count(store.place, "commands") == 0
 
 
-async def test_adjustment_finds_its_variant(
-    store: SqliteStore, matcher: Matcher
-) -> None:
+async def test_adjustment_finds_its_variant(store: Store, matcher: Matcher) -> None:
     await take(store, payloads.envelope("products/create", payloads.product()))
     record = new(StockAdjustment(key="s1", sku="LS-S", delta=-2, reason="DAMAGED"))
     assert await accept(store, matcher, record) == [("accepted", "adjust prod_1")]
     assert commands(store) == [
         {"variant_id": "var_1", "delta": -2, "reason": "DAMAGED"}
     ]
-    assert values_of(store.path, "commands", "lane") == ["product:prod_1"]
+    assert values_of(store.place, "commands", "lane") == ["product:prod_1"]
 
 
 async def test_sku_of_two_variants_is_set_aside_naming_them(
-    store: SqliteStore, matcher: Matcher
+    store: Store, matcher: Matcher
 ) -> None:
     variants = [payloads.variant("var_1"), payloads.variant("var_2")]
     product = payloads.product(variants=variants)
@@ -272,7 +268,7 @@ async def test_sku_of_two_variants_is_set_aside_naming_them(
     ]
 
 
-async def test_unknown_sku_is_waited_for(store: SqliteStore, matcher: Matcher) -> None:
+async def test_unknown_sku_is_waited_for(store: Store, matcher: Matcher) -> None:
     record = new(StockAdjustment(key="s1", sku="LS-S", delta=1))
     assert await accept(store, matcher, record) == [
         ("waiting", "SKU 'LS-S' is not known")

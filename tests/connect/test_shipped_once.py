@@ -13,12 +13,12 @@ from scenes.payloads import envelope
 from scenes.stored import values_of
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
     from scenes.drop_folder import Folder
 
 
-async def look(store: SqliteStore, clock: VirtualClock) -> list[str]:
+async def look(store: Store, clock: VirtualClock) -> list[str]:
     await clock.advance(5)
     return await matched(store, clock)
 
@@ -235,7 +235,7 @@ async def test_two_parcels_of_a_whole_order_are_asked_for(
     assert all(
         "2 parcels of this file each hold the whole order 2001" in x for x in reasons
     )
-    ids = values_of(folder.store.path, "quarantine", "id")
+    ids = values_of(folder.store.place, "quarantine", "id")
     await folder.store.quarantine.retry(ids[0], None, "otto", "all in the first")
     assert await look(folder.store, clock) == ["accepted"]
     await folder.store.quarantine.retry(ids[1], None, "otto", "and the second")

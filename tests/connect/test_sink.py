@@ -28,7 +28,7 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from backhaul.connect.delivery_worker import DeliveryWorker
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.clock import VirtualClock
 
 ORDERS = frozenset({"order.placed", "order.updated"})
@@ -41,7 +41,7 @@ def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:
     return envelope(topic, found)
 
 
-async def begun(store: SqliteStore, clock: VirtualClock, books: Mute) -> DeliveryWorker:
+async def begun(store: Store, clock: VirtualClock, books: Mute) -> DeliveryWorker:
     """Return a sink that has an order to tell of."""
     sink = sink_of(books, store, clock, topics=ORDERS)
     await sink.subscribe()
@@ -49,12 +49,12 @@ async def begun(store: SqliteStore, clock: VirtualClock, books: Mute) -> Deliver
     return sink
 
 
-def reason(store: SqliteStore) -> str:
-    return str(value_of(store.path, "deliveries", "reason", object_id="ord_9"))
+def reason(store: Store) -> str:
+    return str(value_of(store.place, "deliveries", "reason", object_id="ord_9"))
 
 
 async def test_what_was_not_sent_is_sent_again_later(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -70,7 +70,7 @@ async def test_what_was_not_sent_is_sent_again_later(
 
 
 async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     books.says += [NotSent("it is closed", 30.0)]
@@ -96,7 +96,7 @@ async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
     ],
 )
 async def test_an_absurd_rest_is_bounded(
-    store: SqliteStore, clock: VirtualClock, wanted: float
+    store: Store, clock: VirtualClock, wanted: float
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -111,7 +111,7 @@ async def test_an_absurd_rest_is_bounded(
     "said", [Uncertain("no answer"), ValueError("a bug"), None, "yes", SystemExit(3)]
 )
 async def test_what_is_not_classified_is_looked_up_before_it_is_sent_again(
-    store: SqliteStore, clock: VirtualClock, said: Any
+    store: Store, clock: VirtualClock, said: Any
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -126,7 +126,7 @@ async def test_what_is_not_classified_is_looked_up_before_it_is_sent_again(
 
 
 async def test_what_is_found_is_not_sent_again(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -137,11 +137,11 @@ async def test_what_is_found_is_not_sent_again(
     await clock.advance(120)
     await deliver(sink)
     assert books.heard() == [PLACED]
-    assert rows_of(store.path, "deliveries", "reference", state="applied")
+    assert rows_of(store.place, "deliveries", "reference", state="applied")
 
 
 async def test_what_is_in_doubt_waits_for_a_system_that_is_away_for_long(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -155,7 +155,7 @@ async def test_what_is_in_doubt_waits_for_a_system_that_is_away_for_long(
 
 
 async def test_what_cannot_be_told_is_parked_with_all_that_follows(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -174,7 +174,7 @@ async def test_what_cannot_be_told_is_parked_with_all_that_follows(
 
 
 async def test_a_system_that_cannot_be_asked_is_not_asked(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Mute()
     sink = await begun(store, clock, books)
@@ -187,7 +187,7 @@ async def test_a_system_that_cannot_be_asked_is_not_asked(
 
 
 async def test_one_that_takes_an_id_once_is_told_until_it_answers(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     receiver = Receiver()
     sink = await begun(store, clock, receiver)
@@ -202,7 +202,7 @@ async def test_one_that_takes_an_id_once_is_told_until_it_answers(
 
 
 async def test_one_that_never_answers_is_told_less_and_less(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     receiver = Receiver()
     sink = await begun(store, clock, receiver)
@@ -216,7 +216,7 @@ async def test_one_that_never_answers_is_told_less_and_less(
 
 
 async def test_one_that_breaks_each_time_and_is_never_there_is_sent_less_and_less(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -230,7 +230,7 @@ async def test_one_that_breaks_each_time_and_is_never_there_is_sent_less_and_les
 
 
 async def test_what_fails_by_itself_keeps_no_other_news_waiting(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     class Choosy(Receiver):
         async def push(self, change: Any) -> Any:
@@ -253,7 +253,7 @@ class Killed(BaseException):
 
 
 async def test_dying_amid_a_message_that_is_taken_once_sends_it_again(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     receiver = Receiver()
     sink = await begun(store, clock, receiver)
@@ -269,7 +269,7 @@ async def test_dying_amid_a_message_that_is_taken_once_sends_it_again(
 
 
 async def test_dying_while_handing_over_leaves_a_doubt(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -287,7 +287,7 @@ async def test_dying_while_handing_over_leaves_a_doubt(
 
 
 async def test_a_refusal_is_kept_with_its_reason(
-    store: SqliteStore, clock: VirtualClock, lines: list[str]
+    store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -298,7 +298,7 @@ async def test_a_refusal_is_kept_with_its_reason(
 
 
 async def test_unplugged_fifty_times_it_is_down_once_and_up_once(
-    store: SqliteStore, clock: VirtualClock, lines: list[str]
+    store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -315,7 +315,7 @@ async def test_unplugged_fifty_times_it_is_down_once_and_up_once(
 
 
 async def test_once_it_opens_it_is_down_no_more_though_there_is_nothing_to_tell(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     class Unmounted(Books):
         there = False
@@ -337,7 +337,7 @@ async def test_once_it_opens_it_is_down_no_more_though_there_is_nothing_to_tell(
 
 
 async def test_that_it_is_open_does_not_prove_that_it_takes_anything(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
@@ -348,7 +348,7 @@ async def test_that_it_is_open_does_not_prove_that_it_takes_anything(
     assert sink.state() == {"up": False, "reason": "it is closed"}
 
 
-async def test_a_dry_run_tells_nothing(store: SqliteStore, clock: VirtualClock) -> None:
+async def test_a_dry_run_tells_nothing(store: Store, clock: VirtualClock) -> None:
     books = Books()
     sink = sink_of(books, store, clock, topics=ORDERS, dry_run=True)
     await sink.subscribe()
@@ -359,26 +359,26 @@ async def test_a_dry_run_tells_nothing(store: SqliteStore, clock: VirtualClock) 
 
 
 async def test_news_of_an_order_wait_while_a_command_of_it_is_in_doubt(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = await begun(store, clock, books)
-    insert_command(store.path, "c1", "fulfill", "ord_9", "sending", instance="books")
+    insert_command(store.place, "c1", "fulfill", "ord_9", "sending", instance="books")
     await deliver(sink)
     assert books.told == []
-    overwrite(store.path, "commands", {"state": "applied"}, id="c1")
+    overwrite(store.place, "commands", {"state": "applied"}, id="c1")
     await deliver(sink)
     assert books.heard() == [PLACED]
 
 
 async def test_a_person_settles_what_is_parked(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Mute()
     sink = await begun(store, clock, books)
     books.says += [Uncertain("no answer")]
     await deliver(sink)
-    seq = value_of(store.path, "deliveries", "seq", state="parked")
+    seq = value_of(store.place, "deliveries", "seq", state="parked")
     await store.deliveries.decide(seq, "resend", "kim", "lost")
     await deliver(sink)
     assert books.heard() == [PLACED]
@@ -386,17 +386,17 @@ async def test_a_person_settles_what_is_parked(
         BackhaulError, match="is applied, so this action is not possible"
     ):
         await store.deliveries.decide(seq, "resend", "kim", "again")
-    assert rows_of(store.path, "audit", "who", "action", "detail") == [
+    assert rows_of(store.place, "audit", "who", "action", "detail") == [
         ("kim", "deliveries resend", f"delivery {seq}: lost")
     ]
 
 
 async def test_what_a_person_decides_meanwhile_stays(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     class Slow(Books):
         async def lookup(self, change: Any) -> Any:
-            seq = value_of(store.path, "deliveries", "seq", state="uncertain")
+            seq = value_of(store.place, "deliveries", "seq", state="uncertain")
             await store.deliveries.decide(seq, "park", "kim", "i look myself")
             return Unknown("cannot tell")
 
@@ -408,7 +408,7 @@ async def test_what_a_person_decides_meanwhile_stays(
 
 
 async def test_one_that_cannot_be_looked_up_lets_others_pass(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     class Strange(Books):
         async def lookup(self, change: Any) -> Any:
@@ -427,7 +427,7 @@ async def test_one_that_cannot_be_looked_up_lets_others_pass(
 
 
 async def test_it_ends_once_what_is_under_way_is_marked(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     class Slow(Books):
         reached, go_on = asyncio.Event(), asyncio.Event()
@@ -455,7 +455,7 @@ class Unprintable:
 
 
 async def test_what_nobody_foresaw_ends_no_sink(
-    store: SqliteStore, clock: VirtualClock, lines: list[str]
+    store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
     """Nor the daemon, which would end at each start."""
     books = Receiver()
@@ -473,7 +473,7 @@ async def test_what_nobody_foresaw_ends_no_sink(
 
 
 async def test_it_wakes_when_something_changed(
-    store: SqliteStore, clock: VirtualClock
+    store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
     sink = sink_of(books, store, clock, topics=ORDERS)

@@ -21,7 +21,7 @@ from scenes.stored import stock_targets, value_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 CASES = Path(__file__).parents[1] / "connectors" / "cases"
 
@@ -29,7 +29,7 @@ CASES = Path(__file__).parents[1] / "connectors" / "cases"
 class Files:
     """A folder, its connector, and the host that plans what its files say."""
 
-    def __init__(self, folder: Path, store: SqliteStore, clock: VirtualClock) -> None:
+    def __init__(self, folder: Path, store: Store, clock: VirtualClock) -> None:
         self.drop = Drop(folder)
         self.store = store
         self._host = host_of(Desk("erp"), store, clock=clock, wait_seconds=600)
@@ -53,16 +53,16 @@ class Files:
             await take(self.store, envelope("products/create", product))
 
     def targets(self) -> dict[str, int]:
-        planned = stock_targets(self.store.path, "planned")
+        planned = stock_targets(self.store.place, "planned")
         return {each.sku or "": each.quantity for each in planned}
 
 
 @pytest.fixture
-async def files(tmp_path: Path) -> AsyncIterator[Files]:
+async def files(database: Place, tmp_path: Path) -> AsyncIterator[Files]:
     clock = VirtualClock(from_text("2026-04-02T00:00:00.000Z"))
     folder = tmp_path / "drop"
     folder.mkdir()
-    async with started_store(tmp_path / "b.db", clock) as store:
+    async with started_store(database, clock) as store:
         yield Files(folder, store, clock)
 
 
@@ -126,7 +126,7 @@ async def test_a_count_that_lies_ahead_is_refused_and_the_next_one_counts(
     header = "sku,quantity,as_of\n"
     await files.put("stock-levels.csv", f"{header}{row}\n", at)
     assert files.targets() == {}
-    reason = value_of(files.store.path, "quarantine", "reason")
+    reason = value_of(files.store.place, "quarantine", "reason")
     assert "more than a day in the future" in reason
     content = f"{header}A3,9,2026-04-01T10:00Z\n"
     await files.put("stock-levels.csv", content, "2026-04-01T10:00:00Z")
@@ -165,7 +165,7 @@ async def test_an_old_full_list_that_comes_late_is_a_question(
         "stock-levels.csv", a_list(second, *SEVERAL[1:]), "2026-03-31T16:00:00Z"
     )
     assert files.targets() == dict.fromkeys(SEVERAL, 5)
-    reason = value_of(files.store.path, "quarantine", "reason")
+    reason = value_of(files.store.place, "quarantine", "reason")
     assert "leaves out 1 of the 12 articles" in reason
     assert "the list was counted before some of these, at 2026-03-30T" in reason
 

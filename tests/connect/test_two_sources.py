@@ -137,7 +137,7 @@ async def test_a_duplicate_names_the_source_that_was_first(folder: Folder) -> No
     )
     await folder.drop(HEADER + "2001,DHL,S200,LS-XL,1\n")
     assert rows_of(
-        folder.store.path, "records", "state", "reason", instance="courier"
+        folder.store.place, "records", "state", "reason", instance="courier"
     ) == [("accepted", "known from scanner file.csv:scan:1: parcel S200")]
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.core.clock import SystemClock
-from backhaul.store import database_at
 from backhaul_sdk import StockLevel
 from faults.trials import LONG
+from scenes.databases import back_up
 from scenes.reference_shop import open_shop
 from scenes.stock_counts import ERP, House, house, now, working
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
@@ -28,16 +27,16 @@ SIZES = [
 
 
 def moves(at: House) -> list[Any]:
-    return rows_of(at.path, "stock_ledger")
+    return rows_of(at.place, "stock_ledger")
 
 
 def states(at: House) -> set[str]:
-    return set(values_of(at.path, COMMANDS_AND_TARGETS, "state"))
+    return set(values_of(at.place, COMMANDS_AND_TARGETS, "state"))
 
 
 @pytest.mark.long
 async def test_what_cannot_be_explained_is_left_to_a_person(tmp_path: Path) -> None:
-    async with house(tmp_path, ("no-history",)) as at:
+    async with house(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
         lamp = await at.lamp(10)
         counted_at = now()
         at.deaf = {"inventory/level_update"}
@@ -53,7 +52,7 @@ async def test_what_cannot_be_explained_is_left_to_a_person(tmp_path: Path) -> N
 async def test_without_a_history_the_order_tells_of_a_sale(
     gone: set[str], tmp_path: Path
 ) -> None:
-    async with house(tmp_path, ("no-history",)) as at:
+    async with house(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
         lamp = await at.lamp(10)
         await at.sell(lamp)
         await until(lambda: moves(at), "the first sale is known")
@@ -77,7 +76,7 @@ async def test_without_a_history_the_order_tells_of_a_sale(
 async def test_counts_hold_under_every_reading(
     quirks: tuple[str, ...], tmp_path: Path
 ) -> None:
-    async with house(tmp_path, quirks) as at:
+    async with house(tmp_path / "backhaul.db", tmp_path, quirks) as at:
         lamp = await at.lamp(10)
         counted_at = now()
         await at.sell(lamp, 2)
@@ -94,7 +93,7 @@ async def test_counts_hold_under_every_reading(
 async def test_a_platform_that_takes_no_variants_is_left_to_a_person(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, ("strict-body",)) as at:
+    async with house(tmp_path / "backhaul.db", tmp_path, ("strict-body",)) as at:
         shirt = await at.lamp(variants=SIZES)
         target = await at.count(shirt, 7)
         await at.reaches(target, "parked")
@@ -106,7 +105,7 @@ async def test_a_platform_that_takes_no_variants_is_left_to_a_person(
 async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> None:
     """In the end: what was counted last, and what moved since."""
     chance = Random(seed)  # noqa: S311 - a seed to be told
-    async with house(tmp_path) as at:
+    async with house(tmp_path / "backhaul.db", tmp_path) as at:
         lamp, counted, since = await at.lamp(50), 50, 0
         last = ""
         for _ in range(12):
@@ -137,32 +136,27 @@ async def test_a_restored_database_makes_no_count_true_twice(tmp_path: Path) -> 
 
     Another was copied before the count came: that is handed in again.
     """
-    empty, planned = tmp_path / "empty", tmp_path / "planned"
+    empty, planned = tmp_path / "empty.db", tmp_path / "planned.db"
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as at:
             lamp = await at.lamp(10)
-            back_up(at.path, empty)
+            back_up(at.place, empty)
             at.hold()
             sku, counted_at = lamp["variants"][0]["sku"], now()
             level = StockLevel(key="c", sku=sku, quantity=7, as_of=counted_at)
             await at.hand_in(level)
             target = at.command_of("c")
             await until(lambda: at.steps(target), "the step is planned")
-            back_up(at.path, planned)
+            back_up(at.place, planned)
             at.let_go()
             await at.reaches(target, "applied")
             await at.sell(lamp)
-        for folder in (planned, empty):
-            async with working(folder, shop, {ERP: {}}, audited=True) as at:
+        for copy in (planned, empty):
+            async with working(copy, shop, {ERP: {}}, audited=True) as at:
                 await at.hand_in(level)
                 assert at.command_of("c") == target
                 await at.reaches(target, "applied")
                 assert await at.stock(lamp) == 6
-                assert count(at.path, "attempts") == 0
+                assert count(at.place, "attempts") == 0
         history = (await shop.state())["history"]
         assert [row["adjustment"] for row in history] == [10, -3, -1]
-
-
-def back_up(path: Path, folder: Path) -> None:
-    folder.mkdir()
-    database_at(path).back_up(folder / path.name, SystemClock())

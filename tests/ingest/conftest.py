@@ -11,18 +11,17 @@ from scenes.receiver import Served, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db") as started:
+async def store(database: Place) -> AsyncIterator[Store]:
+    async with started_store(database) as started:
         yield started
 
 
 @pytest.fixture
-async def receiver(store: SqliteStore) -> AsyncIterator[Served]:
+async def receiver(store: Store) -> AsyncIterator[Served]:
     async with served(store.inbox) as running:
         yield running

@@ -25,10 +25,9 @@ from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from backhaul.store import Place, Store
     from backhaul.store.inbox import Decoded, StoredEvent
-    from backhaul.store.sqlite.database import SqliteStore
     from scenes.databases import Row
     from scenes.receiver import Served
 
@@ -39,17 +38,17 @@ def fold(event: StoredEvent) -> Decoded:
     return decode_event(event, store_id=captured().store_id, currency="INR")
 
 
-async def mirrored(path: Path, bodies: Sequence[bytes]) -> dict[str, list[Row]]:
+async def mirrored(place: Place, bodies: Sequence[bytes]) -> dict[str, list[Row]]:
     """Return the mirror after these deliveries, folded as they arrive in parts."""
-    async with started_store(path) as store:
+    async with started_store(place) as store:
         for first in range(0, len(bodies), 7):
             await append(store, bodies[first : first + 7])
             await store.inbox.fold(fold, 1.0)
         while (await store.inbox.fold(fold, 1.0)).more:
             pass
-    outcomes = rows_of(path, "events", "state", "detail")
+    outcomes = rows_of(place, "events", "state", "detail")
     assert [(state, detail) for state, detail in outcomes if detail is not None] == []
-    return mirror_of(path)
+    return mirror_of(place)
 
 
 @pytest.fixture(scope="module")
@@ -97,29 +96,29 @@ def shown(order: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_any_order_and_any_repetition_give_the_same_mirror(
-    seed: int, in_order: dict[str, list[Row]], tmp_path: Path
+    seed: int, in_order: dict[str, list[Row]], database: Place
 ) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     bodies = [
         body for body in captured().bodies for _ in range(chance.choice((1, 1, 2, 3)))
     ]
     chance.shuffle(bodies)
-    found = await mirrored(tmp_path / "b.db", bodies)
+    found = await mirrored(database, bodies)
     for table, expected in in_order.items():
         assert found[table] == expected, f"seed {seed}: {table}"
 
 
 async def test_the_last_event_first_is_as_good(
-    in_order: dict[str, list[Row]], tmp_path: Path
+    in_order: dict[str, list[Row]], database: Place
 ) -> None:
-    found = await mirrored(tmp_path / "b.db", captured().bodies[::-1])
+    found = await mirrored(database, captured().bodies[::-1])
     assert found == in_order
 
 
-async def test_fifty_at_once_are_one(receiver: Served, store: SqliteStore) -> None:
+async def test_fifty_at_once_are_one(receiver: Served, store: Store) -> None:
     body = envelope("inventory/level_update", payloads.stock_change())
     replies = await asyncio.gather(*(receiver.post(body) for _ in range(50)))
     assert {reply.status for reply in replies} == {200}
     await fold_all(store)
-    assert sorted(states(store.path)) == ["duplicate"] * 49 + ["folded"]
-    assert count(store.path, "stock_ledger") == count(store.path, "changes") == 1
+    assert sorted(states(store.place)) == ["duplicate"] * 49 + ["folded"]
+    assert count(store.place, "stock_ledger") == count(store.place, "changes") == 1

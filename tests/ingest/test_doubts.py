@@ -15,19 +15,18 @@ from scenes.stored import documents, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from backhaul.store import Place, Store
     from backhaul.store.inbox import Arrival
-    from backhaul.store.sqlite.database import SqliteStore
 
 
-async def asked(store: SqliteStore) -> list[tuple[str, str]]:
+async def asked(store: Store) -> list[tuple[str, str]]:
     found = await store.refetch_queue.next("main", 99)
     return [(row.kind, row.object_id) for row in found]
 
 
-def state(store: SqliteStore) -> Any:
-    return rows_of(store.path, "events", "state", "detail")[-1]
+def state(store: Store) -> Any:
+    return rows_of(store.place, "events", "state", "detail")[-1]
 
 
 def order(note: str, at: int = 0, sequence: int = 0, **members: Any) -> Arrival:
@@ -35,8 +34,8 @@ def order(note: str, at: int = 0, sequence: int = 0, **members: Any) -> Arrival:
     return arrival(envelope("orders/updated", document, sequence=sequence))
 
 
-def noted(store: SqliteStore) -> str:
-    (order,) = documents(store.path, "orders")
+def noted(store: Store) -> str:
+    (order,) = documents(store.place, "orders")
     return str(order["note"])
 
 
@@ -46,7 +45,7 @@ AGAIN = read("orders/read", payloads.order(note="b"))
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 async def test_content_that_came_twice_keeps_its_higher_version(
-    order: tuple[int, ...], store: SqliteStore
+    order: tuple[int, ...], store: Store
 ) -> None:
     """Same second: A (3), B (5), and B read back without a sequence."""
     arrivals = [*DELIVERED, AGAIN]
@@ -56,7 +55,7 @@ async def test_content_that_came_twice_keeps_its_higher_version(
 
 
 @pytest.mark.parametrize("notes", ["ab", "ba"])
-async def test_an_unequal_tie_asks_once(notes: str, store: SqliteStore) -> None:
+async def test_an_unequal_tie_asks_once(notes: str, store: Store) -> None:
     await arrive(store, *(order(note) for note in notes))
     assert await asked(store) == [("order", "ord_1")]
     assert "order ord_1" in state(store)[1]
@@ -65,9 +64,7 @@ async def test_an_unequal_tie_asks_once(notes: str, store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("changes", ["changes", "shipment", "trigger"])
-async def test_what_tells_of_the_event_makes_no_tie(
-    changes: str, store: SqliteStore
-) -> None:
+async def test_what_tells_of_the_event_makes_no_tie(changes: str, store: Store) -> None:
     told = payloads.order(note="a") | {changes: {"x": 1}}
     await arrive(store, order("a"), arrival(envelope("orders/updated", told)))
     assert await asked(store) == []
@@ -90,7 +87,7 @@ REGRESSIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("before", "after"), REGRESSIONS, ids=repr)
 @pytest.mark.parametrize("kind", ["delivery", "read"])
 async def test_status_goes_back_only_when_a_reread_says_so(
-    before: dict[str, Any], after: dict[str, Any], kind: str, store: SqliteStore
+    before: dict[str, Any], after: dict[str, Any], kind: str, store: Store
 ) -> None:
     back = payloads.order(at=5, note="after", **after)
     said = order("after", at=5, sequence=9, **after)
@@ -104,7 +101,7 @@ async def test_status_goes_back_only_when_a_reread_says_so(
     assert state(store) == ("folded", None)
 
 
-async def test_a_time_of_the_future_is_lowered_by_a_reread(store: SqliteStore) -> None:
+async def test_a_time_of_the_future_is_lowered_by_a_reread(store: Store) -> None:
     older = read("orders/read", payloads.order(note="true"), at=29)
     await arrive(store, order("forged", at=3_000), older)
     assert noted(store) == "forged"
@@ -120,43 +117,41 @@ async def test_a_time_of_the_future_is_lowered_by_a_reread(store: SqliteStore) -
 
 
 async def test_a_deleted_product_lives_again_only_when_read(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await take(store, envelope("products/delete", payloads.deletion(at=9)))
     late = payloads.product(at=20)
     await arrive(store, arrival(envelope("products/update", late), at=31))
-    assert rows_of(store.path, "products", "status") == [("deleted",)]
-    assert count(store.path, "inventory_levels") == 0
+    assert rows_of(store.place, "products", "status") == [("deleted",)]
+    assert count(store.place, "inventory_levels") == 0
     assert await asked(store) == [("product", "prod_1")]
     await arrive(store, read("products/reread", late, at=32))
-    assert rows_of(store.path, "products", "status") == [("active",)]
-    assert rows_of(store.path, "inventory_levels", "stock") == [(12,)]
+    assert rows_of(store.place, "products", "status") == [("active",)]
+    assert rows_of(store.place, "inventory_levels", "stock") == [(12,)]
 
 
 async def test_a_product_that_is_not_there_leaves_a_tombstone(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await take(store, envelope("products/create", payloads.product()))
     await arrive(store, read("products/gone", {"id": "prod_1"}, at=31))
-    assert rows_of(store.path, "products", "status") == [("deleted",)]
-    assert count(store.path, "variants") == count(store.path, "inventory_levels") == 0
+    assert rows_of(store.place, "products", "status") == [("deleted",)]
+    assert count(store.place, "variants") == count(store.place, "inventory_levels") == 0
 
 
 @pytest.mark.parametrize("first", ["told", "read"])
-async def test_the_platforms_own_deletion_is_kept(
-    first: str, store: SqliteStore
-) -> None:
+async def test_the_platforms_own_deletion_is_kept(first: str, store: Store) -> None:
     told = arrival(envelope("products/delete", payloads.deletion()), at=31)
     gone = read("products/gone", {"id": "prod_1"}, at=31)
     for one in (told, gone) if first == "told" else (gone, told):
         await arrive(store, one)
-    found = rows_of(store.path, "products", "title", "updated_at", "deleted_at")
+    found = rows_of(store.place, "products", "title", "updated_at", "deleted_at")
     assert found == [("Linen shirt", payloads.instant(9), payloads.instant(9))]
 
 
 @pytest.mark.parametrize("kind", ["order", "customer"])
 async def test_what_is_gone_leaves_the_mirror_and_may_come_back(
-    kind: str, store: SqliteStore
+    kind: str, store: Store
 ) -> None:
     shown = payloads.order() if kind == "order" else payloads.customer()
     topic, table = f"{kind}s", f"{kind}s"
@@ -164,14 +159,14 @@ async def test_what_is_gone_leaves_the_mirror_and_may_come_back(
     await arrive(store, read(f"{topic}/gone", {"id": shown["id"]}, at=31))
     children = ("order_items",) if kind == "order" else ()
     for name in (table, *children):
-        assert count(store.path, name) == 0
-    assert count(store.path, "tombstones") == 1
+        assert count(store.place, name) == 0
+    assert count(store.place, "tombstones") == 1
     delayed = arrival(envelope(f"{topic}/create", shown), at=32)
     await arrive(store, delayed)
-    assert count(store.path, table) == 0
+    assert count(store.place, table) == 0
     await arrive(store, read(f"{topic}/reread", shown, at=33))
-    assert count(store.path, table) == 1
-    assert count(store.path, "tombstones") == 0
+    assert count(store.place, table) == 1
+    assert count(store.place, "tombstones") == 0
 
 
 def stock(value: int, at: int = 1, sequence: int = 0) -> Arrival:
@@ -188,25 +183,25 @@ def level(value: int, at: int = 1) -> dict[str, Any]:
     }
 
 
-def held(store: SqliteStore) -> tuple[int, str]:
+def held(store: Store) -> tuple[int, str]:
     """Return the stock of the only variant, and since when it is so."""
-    (found,) = rows_of(store.path, "inventory_levels", "stock", "updated_at")
+    (found,) = rows_of(store.place, "inventory_levels", "stock", "updated_at")
     stock, since = found
     return stock, since
 
 
 async def test_a_tie_of_stock_asks_for_the_levels_of_the_product(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await arrive(store, stock(10), stock(9))
     assert await asked(store) == [("level", "prod_1")]
-    assert count(store.path, "stock_ledger") == 2
+    assert count(store.place, "stock_ledger") == 2
     await arrive(store, read("inventory/reread", level(9), at=31))
     assert held(store) == (9, payloads.instant(1))
 
 
 async def test_a_product_that_shows_another_stock_asks_for_its_levels(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await arrive(store, stock(10, sequence=1))
     shown = payloads.product(variants=[payloads.variant(stock=7)])
@@ -220,7 +215,7 @@ async def test_a_product_that_shows_another_stock_asks_for_its_levels(
 
 
 async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """Its clock was put back: what is held was seen later than the read began."""
     await arrive(store, order("a"))
@@ -229,7 +224,7 @@ async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
     assert await store.refetch_queue.next_due("main") is not None
 
 
-async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> None:
+async def test_it_rests_even_where_the_row_still_stands(store: Store) -> None:
     """Else a clock that was put back would have it read without end."""
     await arrive(store, order("a"), order("b"))
     (row,) = await store.refetch_queue.next("main", 9)
@@ -239,9 +234,7 @@ async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> N
     assert await store.refetch_queue.next_due("main") is not None
 
 
-OVERTAKEN: dict[
-    str, tuple[dict[str, Arrival], Callable[[SqliteStore], object], object]
-] = {
+OVERTAKEN: dict[str, tuple[dict[str, Arrival], Callable[[Store], object], object]] = {
     "order": (
         {
             "x": order("forged", at=3_000),
@@ -261,7 +254,7 @@ OVERTAKEN: dict[
                 envelope("inventory/level_update", payloads.stock_change(1, 5)), at=33
             ),
         },
-        lambda store: value_of(store.path, "inventory_levels", "stock"),
+        lambda store: value_of(store.place, "inventory_levels", "stock"),
         5,
     ),
 }
@@ -270,7 +263,7 @@ OVERTAKEN: dict[
 @pytest.mark.parametrize("sequence", ["xrq", "xqr", "rxq", "rqx", "qxr", "qrx"])
 @pytest.mark.parametrize("case", OVERTAKEN)
 async def test_a_confirming_read_counts_whenever_it_comes(
-    sequence: str, case: str, store: SqliteStore
+    sequence: str, case: str, store: Store
 ) -> None:
     """What was seen before it never wins, even where the read changes nothing."""
     arrivals, shown, expected = OVERTAKEN[case]
@@ -278,7 +271,7 @@ async def test_a_confirming_read_counts_whenever_it_comes(
     assert shown(store) == expected
 
 
-async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) -> None:
+async def test_topics_of_reads_are_not_taken_from_outside(store: Store) -> None:
     await arrive(store, order("a"))
     for topic in ("orders/gone", "orders/reread"):
         await store.inbox.append(arrival(envelope(topic, payloads.order(note="b"))))
@@ -287,7 +280,7 @@ async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) ->
     assert noted(store) == "a"
 
 
-async def test_parents_are_asked_for_once(store: SqliteStore) -> None:
+async def test_parents_are_asked_for_once(store: Store) -> None:
     await arrive(store, read("orders/read", payloads.order()), stock(3))
     assert await store.refetch_queue.enqueue_parents("main")
     assert sorted(await asked(store)) == [("customer", "cus_1"), ("product", "prod_1")]
@@ -299,7 +292,7 @@ async def test_parents_are_asked_for_once(store: SqliteStore) -> None:
     assert await asked(store) == [("customer", "cus_1")]
 
 
-async def test_a_parent_that_an_update_names_is_asked_for(store: SqliteStore) -> None:
+async def test_a_parent_that_an_update_names_is_asked_for(store: Store) -> None:
     nobody = payloads.order(customer=None)
     await arrive(store, read("orders/read", nobody))
     assert not await store.refetch_queue.enqueue_parents("main")
@@ -309,7 +302,7 @@ async def test_a_parent_that_an_update_names_is_asked_for(store: SqliteStore) ->
     assert await asked(store) == [("customer", "cus_7")]
 
 
-async def test_a_removal_hides_no_parent(store: SqliteStore) -> None:
+async def test_a_removal_hides_no_parent(store: Store) -> None:
     """The next order takes the place of the one that went."""
     await arrive(store, read("orders/read", payloads.order(customer=None)))
     assert not await store.refetch_queue.enqueue_parents("main")
@@ -323,7 +316,7 @@ async def test_a_removal_hides_no_parent(store: SqliteStore) -> None:
 
 
 async def test_parents_of_many_and_of_one_store_are_asked_for(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     many = PARENTS_BATCH + 7
     named = [
@@ -341,7 +334,7 @@ async def test_parents_of_many_and_of_one_store_are_asked_for(
 
 
 async def test_parents_that_are_known_or_gone_are_not_asked_for(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await arrive(
         store,
@@ -356,10 +349,10 @@ async def test_parents_that_are_known_or_gone_are_not_asked_for(
     assert not await store.refetch_queue.enqueue_parents("main")
 
 
-async def test_a_doubt_and_what_raised_it_are_one_transaction(tmp_path: Path) -> None:
-    async with started_store(tmp_path / "b.db") as store:
+async def test_a_doubt_and_what_raised_it_are_one_transaction(database: Place) -> None:
+    async with started_store(database) as store:
         await arrive(store, order("a"), order("b"))
-    async with started_store(tmp_path / "b.db") as store:
+    async with started_store(database) as store:
         (row,) = await store.refetch_queue.next("main", 99)
         assert (row.kind, row.object_id, row.asks) == ("order", "ord_1", 1)
-        assert row.reason in values_of(store.path, "events", "detail")[1]
+        assert row.reason in values_of(store.place, "events", "detail")[1]

@@ -19,8 +19,8 @@ from scenes.waiting import HANG_SECONDS, until
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from backhaul.store import Store
     from backhaul.store.inbox import Arrival, FoldOne, FoldReport, Inbox
-    from backhaul.store.sqlite.database import SqliteStore
 
 FACTS = {"main": StoreFacts(STORE_ID, "INR")}
 
@@ -54,7 +54,7 @@ def body(name: str) -> bytes:
 
 
 async def test_what_had_arrived_is_folded_under_lasting_traffic(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     traffic = LastingTraffic(store.inbox)
     await append(store, [body(f"early_{number}") for number in range(200)])
@@ -62,7 +62,7 @@ async def test_what_had_arrived_is_folded_under_lasting_traffic(
         running = tasks.create_task(traffic.drain.run())
         async with asyncio.timeout(HANG_SECONDS):
             await traffic.drain.caught_up()
-        assert count(store.path, "orders WHERE id LIKE 'early_%'") == 200
+        assert count(store.place, "orders WHERE id LIKE 'early_%'") == 200
         running.cancel()
 
 
@@ -71,7 +71,7 @@ async def test_what_had_arrived_is_folded_under_lasting_traffic(
     [(0, SLICE_SECONDS), (1, 0.04), (9, LONGEST_SLICE_SECONDS)],
 )
 async def test_the_further_behind_the_longer_is_a_slice(
-    ago_seconds: float, slice_seconds: float, store: SqliteStore
+    ago_seconds: float, slice_seconds: float, store: Store
 ) -> None:
     traffic = LastingTraffic(store.inbox)
     at = to_text(SystemClock().now() - timedelta(seconds=ago_seconds))
@@ -83,19 +83,19 @@ async def test_the_further_behind_the_longer_is_a_slice(
     assert traffic.asked[1] == pytest.approx(slice_seconds, rel=0.3)
 
 
-async def test_nothing_to_fold_is_nothing_to_wait_for(store: SqliteStore) -> None:
+async def test_nothing_to_fold_is_nothing_to_wait_for(store: Store) -> None:
     drain = FoldWorker(store.inbox, SystemClock(), FACTS)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(drain.run())
         await drain.caught_up()
         await append(store, [body("one")])
         await drain.caught_up()
-        assert count(store.path, "orders") == 1
+        assert count(store.place, "orders") == 1
         running.cancel()
 
 
 async def test_what_was_folded_before_the_start_is_not_waited_for(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await append(store, [body("one")])
     for _ in range(2):
@@ -104,4 +104,4 @@ async def test_what_was_folded_before_the_start_is_not_waited_for(
             running = tasks.create_task(drain.run())
             await drain.caught_up()
             running.cancel()
-    assert count(store.path, "orders") == 1
+    assert count(store.place, "orders") == 1

@@ -18,10 +18,10 @@ from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
+    from backhaul.store import Store
     from backhaul.store.matching import MatchReader, WaitingRecord
-    from backhaul.store.sqlite.database import SqliteStore
+    from scenes.databases import NewDatabase
     from scenes.payloads import Document
     from scenes.stored import Row
 
@@ -29,20 +29,20 @@ BARCODES = {"0": "4006381333931", "1": "96385074"}
 WAYS = ("both again left moved", "both moved again left", "moved left again both")
 
 
-def lines(store: SqliteStore) -> list[Row]:
-    return rows_of(store.path, "order_items", "order_id", "id")
+def lines(store: Store) -> list[Row]:
+    return rows_of(store.place, "order_items", "order_id", "id")
 
 
-def parcels(store: SqliteStore) -> list[Row]:
-    return rows_of(store.path, "shipments", "order_id", "id", "tracking_number")
+def parcels(store: Store) -> list[Row]:
+    return rows_of(store.place, "shipments", "order_id", "id", "tracking_number")
 
 
-def variants(store: SqliteStore) -> list[Row]:
-    return rows_of(store.path, "variants", "product_id", "id")
+def variants(store: Store) -> list[Row]:
+    return rows_of(store.place, "variants", "product_id", "id")
 
 
-def levels(store: SqliteStore) -> list[Row]:
-    return sorted(rows_of(store.path, "inventory_levels", "product_id", "variant_id"))
+def levels(store: Store) -> list[Row]:
+    return sorted(rows_of(store.place, "inventory_levels", "product_id", "variant_id"))
 
 
 def order(id_: str, at: int, parts: Iterable[str], **members: Any) -> Document:
@@ -80,7 +80,7 @@ PRODUCTS = {
 
 
 async def hear(
-    store: SqliteStore, topic: str, told: Mapping[str, Document], way: str
+    store: Store, topic: str, told: Mapping[str, Document], way: str
 ) -> None:
     """Take in the news in this order; the platform numbered them as they stand."""
     number = {name: sequence for sequence, name in enumerate(told, 1)}
@@ -92,9 +92,7 @@ async def hear(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_moves_to_another_order_is_there(
-    way: str, store: SqliteStore
-) -> None:
+async def test_what_moves_to_another_order_is_there(way: str, store: Store) -> None:
     await hear(store, "orders/updated", ORDERS, way)
     assert lines(store) == [("ord_1", "li_0"), ("ord_2", "li_1")]
     assert parcels(store) == [
@@ -103,7 +101,7 @@ async def test_what_moves_to_another_order_is_there(
     ]
 
 
-async def test_ids_may_begin_anew_in_each_order(store: SqliteStore) -> None:
+async def test_ids_may_begin_anew_in_each_order(store: Store) -> None:
     numbered = {
         id_: payloads.order(
             id_,
@@ -119,13 +117,13 @@ async def test_ids_may_begin_anew_in_each_order(store: SqliteStore) -> None:
         ("ord_1", "1", "T-ord_1"),
         ("ord_2", "1", "T-ord_2"),
     ]
-    units = rows_of(store.path, "open_orders", "id", "units_to_ship")
+    units = rows_of(store.place, "open_orders", "id", "units_to_ship")
     assert units == [("ord_1", 2), ("ord_2", 2)]
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_variant_that_moves_to_another_product_is_there(
-    way: str, store: SqliteStore
+    way: str, store: Store
 ) -> None:
     await hear(store, "products/update", PRODUCTS, way)
     kept = [("prod_1", "var_0"), ("prod_2", "var_1")]
@@ -134,7 +132,7 @@ async def test_a_variant_that_moves_to_another_product_is_there(
 
 
 async def test_late_news_of_its_stock_brings_no_variant_back(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """The product that it left has none of it, whatever another one has."""
     unstocked = payloads.variant(stock=None)
@@ -149,17 +147,17 @@ async def test_late_news_of_its_stock_brings_no_variant_back(
 
 
 async def test_a_variant_that_two_products_show_is_one_article(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """It is of the product that changed last, wherever one asks for it."""
     await hear(store, "products/update", PRODUCTS, "both moved")
     assert variants(store) == [
         *(("prod_1", "var_0"), ("prod_1", "var_1"), ("prod_2", "var_1")),
     ]
-    stock = rows_of(store.path, "stock", "product_id", "stock", sku="SKU-1")
+    stock = rows_of(store.place, "stock", "product_id", "stock", sku="SKU-1")
     assert stock == [("prod_2", 12)]
     assert await matched(store, "SKU-1", BARCODES["1"]) == [[("prod_2", "var_1")]] * 2
-    with database_at(store.path).reader() as known:
+    with database_at(store.place).reader() as known:
         meant = [
             *known.find_objects("sku", "SKU-1"),
             *known.find_objects("sku", "var_1"),
@@ -170,7 +168,7 @@ async def test_a_variant_that_two_products_show_is_one_article(
     ]
 
 
-async def matched(store: SqliteStore, *names: str) -> list[list[tuple[str, str]]]:
+async def matched(store: Store, *names: str) -> list[list[tuple[str, str]]]:
     """Return the variants that a record with each of these SKUs would match."""
     found: list[list[tuple[str, str]]] = []
 
@@ -183,13 +181,15 @@ async def matched(store: SqliteStore, *names: str) -> list[list[tuple[str, str]]
     return found
 
 
-async def test_a_part_of_another_parent_is_a_difference(tmp_path: Path) -> None:
-    paths = [tmp_path / "left.db", tmp_path / "right.db"]
-    for path, shown in zip(paths, [("01", "1"), ("0", "1")], strict=True):
+async def test_a_part_of_another_parent_is_a_difference(
+    new_database: NewDatabase,
+) -> None:
+    places = [new_database(), new_database()]
+    for place, shown in zip(places, [("01", "1"), ("0", "1")], strict=True):
         told = {f"ord_{n}": order(f"ord_{n}", 1, each) for n, each in enumerate(shown)}
-        async with started_store(path) as store:
+        async with started_store(place) as store:
             await hear(store, "orders/updated", told, "ord_0 ord_1")
-    left, right = paths
+    left, right = places
     found = [(d.table, d.id, d.left) for d in database_at(left).differences(right)]
     assert ("order_items", "ord_0 li_1", "is there") in found
     assert ("shipments", "ord_0 shp_1", "is there") in found

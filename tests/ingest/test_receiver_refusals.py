@@ -16,7 +16,7 @@ from scenes.receiver import MAX_BODY_BYTES, Served, raw_request, served, status_
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 BODY = envelope("orders/create", order())
 RIGHT = webhook.sign(BODY, SECRET).decode()
@@ -53,11 +53,11 @@ EQUAL: dict[str, list[tuple[str, str]]] = {
 
 @pytest.mark.parametrize("headers", EQUAL.values(), ids=EQUAL.keys())
 async def test_the_same_signature_twice_counts_as_one(
-    headers: list[tuple[str, str]], receiver: Served, store: SqliteStore
+    headers: list[tuple[str, str]], receiver: Served, store: Store
 ) -> None:
     headers = [*headers, ("Connection", "close")]
     assert status_of(await receiver.raw(raw_request(BODY, headers))) == 200
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
 @pytest.mark.parametrize(
@@ -66,21 +66,21 @@ async def test_the_same_signature_twice_counts_as_one(
     ids=repr,
 )
 async def test_a_body_without_a_real_coding_is_kept(
-    codings: list[str], receiver: Served, store: SqliteStore
+    codings: list[str], receiver: Served, store: Store
 ) -> None:
     headers = [*signed(BODY).items(), ("Connection", "close")]
     headers += [("Content-Encoding", coding) for coding in codings]
     assert status_of(await receiver.raw(raw_request(BODY, headers))) == 200
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
 @pytest.mark.parametrize("headers", FORGED.values(), ids=FORGED.keys())
 async def test_a_wrong_signature_is_401_and_leaves_nothing(
-    headers: list[tuple[str, str]], receiver: Served, store: SqliteStore
+    headers: list[tuple[str, str]], receiver: Served, store: Store
 ) -> None:
     answer = await receiver.raw(raw_request(BODY, headers))
     assert status_of(answer) == 401
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
     assert receiver.woken == 0
 
 
@@ -127,14 +127,14 @@ def without_date(answer: bytes) -> bytes:
     "path", ["/webhooks/none", "/webhooks/other", "/webhooks/MAIN"]
 )
 async def test_a_secret_opens_its_own_store_only(
-    path: str, receiver: Served, store: SqliteStore
+    path: str, receiver: Served, store: Store
 ) -> None:
     assert (await receiver.post(BODY, path=path)).status == 401
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 async def test_any_flipped_bit_of_the_body_is_noticed(
-    receiver: Served, store: SqliteStore
+    receiver: Served, store: Store
 ) -> None:
     body = b'{"topic":"x","data":{}}'
     forged = [
@@ -144,11 +144,11 @@ async def test_any_flipped_bit_of_the_body_is_noticed(
     ]
     replies = await asyncio.gather(*(receiver.post(b, signed(body)) for b in forged))
     assert {reply.status for reply in replies} == {401}
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 async def test_any_flipped_bit_of_the_signature_is_noticed(
-    receiver: Served, store: SqliteStore
+    receiver: Served, store: Store
 ) -> None:
     flipped = [
         RIGHT[:n] + chr(ord(RIGHT[n]) ^ 1 << bit) + RIGHT[n + 1 :]
@@ -160,50 +160,50 @@ async def test_any_flipped_bit_of_the_signature_is_noticed(
         *(receiver.post(BODY, {HEADER: text}) for text in usable)
     )
     assert {reply.status for reply in replies} == {401}
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 async def test_the_same_json_written_otherwise_does_not_match(
-    receiver: Served, store: SqliteStore
+    receiver: Served, store: Store
 ) -> None:
     assert (await receiver.post(BODY + b" ", signed(BODY))).status == 401
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "GZIP", "identity, gzip"])
 async def test_a_compressed_body_is_415(
-    coding: str, receiver: Served, store: SqliteStore
+    coding: str, receiver: Served, store: Store
 ) -> None:
     packed = gzip.compress(BODY)
     headers = signed(packed) | {"Content-Encoding": coding}
     assert status_of(await receiver.raw(raw_request(packed, headers.items()))) == 415
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
-async def test_a_bomb_is_not_unpacked(receiver: Served, store: SqliteStore) -> None:
+async def test_a_bomb_is_not_unpacked(receiver: Served, store: Store) -> None:
     bomb = gzip.compress(bytes(20_000_000))
     headers = signed(bomb) | {"Content-Encoding": "gzip"}
     assert (await receiver.post(bomb, headers)).status == 415
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 async def test_a_body_as_large_as_allowed_is_kept(
-    receiver: Served, store: SqliteStore
+    receiver: Served, store: Store
 ) -> None:
     assert (await receiver.post(b"x" * MAX_BODY_BYTES)).status == 200
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
 @pytest.mark.parametrize("excess", [1, 500_000])
 async def test_a_larger_body_is_413(
-    excess: int, receiver: Served, store: SqliteStore
+    excess: int, receiver: Served, store: Store
 ) -> None:
     assert (await receiver.post(b"x" * (MAX_BODY_BYTES + excess))).status == 413
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 async def test_a_larger_body_is_413_even_in_chunks(
-    receiver: Served, store: SqliteStore
+    receiver: Served, store: Store
 ) -> None:
     chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
     head = raw_request(b"", [("Transfer-Encoding", "chunked")])
@@ -214,7 +214,7 @@ async def test_a_larger_body_is_413_even_in_chunks(
         await asyncio.wait_for(reader.readexactly(12), HANG_SECONDS) == b"HTTP/1.1 413"
     )
     writer.close()
-    assert count(store.path, "inbox") == 0
+    assert count(store.place, "inbox") == 0
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_a_larger_body_is_413_even_in_chunks(
     ids=["length", "chunked"],
 )
 async def test_a_body_that_never_ends_is_cut_off(
-    head: tuple[str, str], store: SqliteStore
+    head: tuple[str, str], store: Store
 ) -> None:
     async with served(store.inbox, request_seconds=0.2) as receiver:
         reader, writer = await receiver.connect()
@@ -233,7 +233,7 @@ async def test_a_body_that_never_ends_is_cut_off(
         assert answer == b"HTTP/1.1 408"
         assert (await receiver.post(BODY)).status == 200
         writer.close()
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
 @pytest.mark.parametrize(
@@ -246,16 +246,16 @@ async def test_a_body_that_never_ends_is_cut_off(
     ids=["200 headers", "a long one", "a long topic"],
 )
 async def test_too_much_of_headers_is_refused_or_kept_and_harms_nobody(
-    more: list[tuple[str, str]], receiver: Served, store: SqliteStore
+    more: list[tuple[str, str]], receiver: Served, store: Store
 ) -> None:
     request = raw_request(BODY, [*signed(BODY).items(), *more])
     status = status_of(await receiver.raw(request))
     assert status in {200, 400}
-    assert count(store.path, "inbox") == (status == 200)
+    assert count(store.place, "inbox") == (status == 200)
     assert (await receiver.post(BODY)).status == 200
 
 
-async def test_a_connection_too_many_is_told_to_come_back(store: SqliteStore) -> None:
+async def test_a_connection_too_many_is_told_to_come_back(store: Store) -> None:
     async with served(store.inbox, max_connections=3) as receiver:
         idle = [await receiver.connect() for _ in range(3)]
         answer = await receiver.raw(raw_request(BODY, signed(BODY).items()))
@@ -265,7 +265,7 @@ async def test_a_connection_too_many_is_told_to_come_back(store: SqliteStore) ->
             writer.close()
             await writer.wait_closed()
         assert (await receiver.post(BODY)).status == 200
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD"])

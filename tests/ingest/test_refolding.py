@@ -21,15 +21,13 @@ from scenes.payloads import STORE_ID, envelope, read
 from scenes.stored import documents, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place, Store
     from backhaul.store.inbox import Arrival, Decoded, Folded, MirrorWriter, StoredEvent
-    from backhaul.store.sqlite.database import SqliteStore
 
 ALL = Selection()
 
 
-def reprocessor(store: SqliteStore, told: list[str] | None = None) -> Reprocessor:
+def reprocessor(store: Store, told: list[str] | None = None) -> Reprocessor:
     calls: list[str] = [] if told is None else told
     facts = {"main": StoreFacts(STORE_ID, "INR")}
     signals = SharedSignals()
@@ -38,9 +36,9 @@ def reprocessor(store: SqliteStore, told: list[str] | None = None) -> Reprocesso
     return Reprocessor(store.reprocessing, facts, signals)
 
 
-def outcomes(path: Path) -> list[Any]:
+def outcomes(place: Place) -> list[Any]:
     columns = ("id", "state", "topic", "event_id", "kind", "object_id")
-    return rows_of(path, "events", *columns)
+    return rows_of(place, "events", *columns)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +47,7 @@ def bodies() -> tuple[bytes, ...]:
 
 
 async def test_folding_everything_again_changes_nothing(
-    bodies: tuple[bytes, ...], store: SqliteStore
+    bodies: tuple[bytes, ...], store: Store
 ) -> None:
     await append(store, [*bodies, *bodies[:9]])
 
@@ -58,23 +56,23 @@ async def test_folding_everything_again_changes_nothing(
 
     while (await store.inbox.fold(fold, 1.0)).more:
         pass
-    before, told = list(dump(store.path)), outcomes(store.path)
-    changes = count(store.path, "changes")
+    before, told = list(dump(store.place)), outcomes(store.place)
+    changes = count(store.place, "changes")
     again = Reprocessor(store.reprocessing, {"main": StoreFacts("", "INR")})
     for _ in range(2):
         done = await again.reprocess(ALL)
         assert sum(done.values()) == len(told) == len(bodies) + 9
         assert set(done) <= {"duplicate", "stale"}
-        assert list(dump(store.path)) == before
-        assert outcomes(store.path) == told
-        assert count(store.path, "changes") == changes
+        assert list(dump(store.place)) == before
+        assert outcomes(store.place) == told
+        assert count(store.place, "changes") == changes
 
 
-def quarantine(store: SqliteStore) -> list[Any]:
-    return rows_of(store.path, "quarantine", "key", "state")
+def quarantine(store: Store) -> list[Any]:
+    return rows_of(store.place, "quarantine", "key", "state")
 
 
-async def failing_at_first(store: SqliteStore, *bodies: bytes) -> None:
+async def failing_at_first(store: Store, *bodies: bytes) -> None:
     """Fold with a program that has a bug: everything is set aside."""
 
     def fold(_: StoredEvent, __: MirrorWriter) -> Folded:
@@ -82,25 +80,25 @@ async def failing_at_first(store: SqliteStore, *bodies: bytes) -> None:
 
     await append(store, bodies)
     await store.inbox.fold(without_decoding(fold), 1.0)
-    assert set(states(store.path)) == {"quarantined"}
+    assert set(states(store.place)) == {"quarantined"}
 
 
-async def test_what_can_be_folded_now_leaves_quarantine(store: SqliteStore) -> None:
+async def test_what_can_be_folded_now_leaves_quarantine(store: Store) -> None:
     good, bad = envelope("orders/create", payloads.order()), b"no JSON"
     await failing_at_first(store, good, bad)
     done = await reprocessor(store).reprocess(Selection(state="quarantined"))
     assert done == {"folded": 1, "quarantined": 1}
-    assert states(store.path) == ["folded", "quarantined"]
+    assert states(store.place) == ["folded", "quarantined"]
     assert quarantine(store) == [("1", "retried"), ("2", "open")]
-    assert count(store.path, "orders") == 1
-    assert "JSON" in value_of(store.path, "events", "detail", id=2)
+    assert count(store.place, "orders") == 1
+    assert "JSON" in value_of(store.place, "events", "detail", id=2)
     assert await reprocessor(store).reprocess(Selection(state="quarantined")) == {
         "quarantined": 1
     }
 
 
 async def test_an_event_that_an_operator_discarded_stays_discarded(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await take(store, b"no JSON")
     await store.quarantine.drop(1, "kim", "a test of the platform")
@@ -109,17 +107,17 @@ async def test_an_event_that_an_operator_discarded_stays_discarded(
 
 
 async def test_a_delivery_set_aside_is_no_duplicate_of_itself(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """Its digest was seen before it could not be used; its repetition is one."""
     broken = envelope("orders/create", payloads.order(items=None))
     await take(store, broken, broken)
-    assert states(store.path) == ["quarantined", "duplicate"]
+    assert states(store.place) == ["quarantined", "duplicate"]
     assert await reprocessor(store).reprocess(ALL) == {"quarantined": 1, "duplicate": 1}
-    assert states(store.path) == ["quarantined", "duplicate"]
+    assert states(store.place) == ["quarantined", "duplicate"]
 
 
-async def test_only_what_is_selected_is_folded_again(store: SqliteStore) -> None:
+async def test_only_what_is_selected_is_folded_again(store: Store) -> None:
     bodies = [envelope("orders/create", payloads.order(f"ord_{n}")) for n in range(6)]
     await failing_at_first(store, *bodies)
     late = read("orders/read", payloads.order("ord_9"), at=59)
@@ -127,7 +125,7 @@ async def test_only_what_is_selected_is_folded_again(store: SqliteStore) -> None
     await fold_all(store)
     done = reprocessor(store)
     assert await done.reprocess(Selection(ids=(2, 4, 99))) == {"folded": 2}
-    assert count(store.path, "orders") == 3
+    assert count(store.place, "orders") == 3
     assert await done.reprocess(Selection(since=payloads.instant(59))) == {
         "duplicate": 1
     }
@@ -135,14 +133,14 @@ async def test_only_what_is_selected_is_folded_again(store: SqliteStore) -> None
     assert await done.reprocess(Selection(state="waiting")) == {}
 
 
-async def test_what_is_not_folded_yet_is_left_to_its_turn(store: SqliteStore) -> None:
+async def test_what_is_not_folded_yet_is_left_to_its_turn(store: Store) -> None:
     await append(store, [envelope("orders/create", payloads.order())])
     assert await reprocessor(store).reprocess(ALL) == {}
     await fold_all(store)
-    assert states(store.path) == ["folded"]
+    assert states(store.place) == ["folded"]
 
 
-async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> None:
+async def test_one_that_breaks_the_fold_stops_no_other(store: Store) -> None:
     await take(
         store, *(envelope("orders/create", payloads.order(f"o{n}")) for n in "ab")
     )
@@ -159,10 +157,10 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
     assert report.last is None
     assert report.states == ("quarantined", "duplicate")
     assert quarantine(store) == [("1", "open")]
-    assert rows_of(store.path, "changes", object_id="half") == []
+    assert rows_of(store.place, "changes", object_id="half") == []
 
 
-async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
+async def test_it_goes_in_slices_through_many(store: Store) -> None:
     bodies = [envelope("orders/create", payloads.order(f"o{n}")) for n in range(200)]
     await take(store, *bodies)
     first = await store.reprocessing.reprocess(_fold, ALL, 0, 0.0, confirming=False)
@@ -175,7 +173,7 @@ def _fold(event: StoredEvent) -> Decoded:
     return decode_event(event, store_id=STORE_ID, currency="INR")
 
 
-async def test_a_slice_holds_one_body_at_a_time(store: SqliteStore) -> None:
+async def test_a_slice_holds_one_body_at_a_time(store: Store) -> None:
     """However many a slice may look at, it reads those that it comes to."""
     note = "n" * 100_000
     bodies = [
@@ -189,22 +187,22 @@ async def test_a_slice_holds_one_body_at_a_time(store: SqliteStore) -> None:
         assert 0 < peak() < 3_000_000
 
 
-async def test_what_was_erased_is_passed_over(store: SqliteStore) -> None:
+async def test_what_was_erased_is_passed_over(store: Store) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await store.retention.prune(payloads.instant(59), 1.0)
-    assert values_of(store.path, "events", "body") == [b""]
+    assert values_of(store.place, "events", "body") == [b""]
     assert await reprocessor(store).reprocess(ALL) == {}
-    assert states(store.path) == ["folded"]
+    assert states(store.place) == ["folded"]
 
 
-async def test_doubts_are_told(store: SqliteStore) -> None:
+async def test_doubts_are_told(store: Store) -> None:
     ties = [payloads.order(note=note) for note in "ab"]
     bodies = [envelope("orders/updated", tie, sequence=0) for tie in ties]
     await failing_at_first(store, *bodies)
     told: list[str] = []
     await reprocessor(store, told).reprocess(ALL)
     assert set(told) == {"folded", "doubted"}
-    assert documents(store.path, "orders")[0]
+    assert documents(store.place, "orders")[0]
 
 
 HELD = read("orders/read", payloads.order(at=6, note="held"), at=29)
@@ -214,14 +212,14 @@ FORGED = read("orders/read", payloads.order(at=8, note="forged"), at=20)
 
 @pytest.mark.parametrize("order", list(permutations((HELD, LOWERING, FORGED))))
 async def test_one_pass_is_enough_in_whatever_order_events_came(
-    order: tuple[Arrival, ...], store: SqliteStore
+    order: tuple[Arrival, ...], store: Store
 ) -> None:
     """The last one was seen before the read that lowers, the first one after it."""
     for arrival in order:
         await store.inbox.append(arrival)
     await fold_all(store)
     await reprocessor(store).reprocess(ALL)
-    assert [one["note"] for one in documents(store.path, "orders")] == ["held"]
-    before = list(dump(store.path))
+    assert [one["note"] for one in documents(store.place, "orders")] == ["held"]
+    before = list(dump(store.place))
     await reprocessor(store).reprocess(ALL)
-    assert list(dump(store.path)) == before
+    assert list(dump(store.place)) == before

@@ -10,14 +10,14 @@ from loguru import logger
 from backhaul.errors import Busy
 from backhaul.ingest.receiver import CALM_SECONDS, BackpressureLog
 from scenes.clock import VirtualClock
-from scenes.database_lock import LockOfAnotherProcess
+from scenes.databases import locked
 from scenes.payloads import envelope, order
 from scenes.receiver import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 BUSY = Busy("the database cannot be written now: disk full")
 BODY = envelope("orders/create", order())
@@ -48,10 +48,10 @@ async def test_each_turn_is_told_once(told: list[dict[str, Any]]) -> None:
 
 
 async def test_refused_webhooks_are_one_line(
-    store: SqliteStore, told: list[dict[str, Any]]
+    store: Store, told: list[dict[str, Any]]
 ) -> None:
     async with served(store.inbox) as receiver:
-        with LockOfAnotherProcess(store.path):
+        with locked(store.place):
             statuses = [(await receiver.post(BODY)).status for _ in range(3)]
         assert (await receiver.post(BODY)).status == 200
     assert statuses == [503] * 3

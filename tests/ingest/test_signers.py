@@ -16,11 +16,11 @@ from backhaul.ingest.webhook_secrets import (
 )
 from backhaul.store.operations import AuditEntry
 from scenes.clock import VirtualClock
-from scenes.databases import locked
+from scenes.databases import contents, locked
 from scenes.stored import lists
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 OLD, NEW, GIVEN = b"whsec_old", b"whsec_new", b"whsec_given"
 BODY = b"{}"
@@ -34,7 +34,7 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-async def signers(store: SqliteStore, clock: VirtualClock) -> SecretRegistry:
+async def signers(store: Store, clock: VirtualClock) -> SecretRegistry:
     found = SecretRegistry(store.webhook_secrets, clock)
     await found.load({"main": [OLD, NEW]})
     return found
@@ -44,13 +44,13 @@ def accepts(signers: SecretRegistry, secret: bytes, now: str = EARLY) -> bool:
     return signers.signed("main", BODY, webhook.sign(BODY, secret).decode(), now)
 
 
-def uses(store: SqliteStore) -> dict[str, str | None]:
-    with lists(store.path) as reader:
+def uses(store: Store) -> dict[str, str | None]:
+    with lists(store.place) as reader:
         return {one.fingerprint: one.last_used_at for one in reader.webhook_secrets()}
 
 
 async def test_each_says_when_it_last_signed(
-    signers: SecretRegistry, store: SqliteStore
+    signers: SecretRegistry, store: Store
 ) -> None:
     assert accepts(signers, OLD)
     await signers.save()
@@ -59,7 +59,7 @@ async def test_each_says_when_it_last_signed(
 
 
 async def test_uses_are_saved_from_time_to_time(
-    signers: SecretRegistry, store: SqliteStore, clock: VirtualClock
+    signers: SecretRegistry, store: Store, clock: VirtualClock
 ) -> None:
     async with asyncio.TaskGroup() as group:
         saving = group.create_task(signers.run())
@@ -72,11 +72,11 @@ async def test_uses_are_saved_from_time_to_time(
 
 
 async def test_a_use_that_could_not_be_saved_is_saved_later(
-    signers: SecretRegistry, store: SqliteStore
+    signers: SecretRegistry, store: Store
 ) -> None:
     assert accepts(signers, OLD)
     assert accepts(signers, NEW)
-    with locked(store.path):
+    with locked(store.place):
         saving = asyncio.create_task(signers.save())
         await asyncio.sleep(0)
         assert accepts(signers, NEW, LATE)  # while it is being saved
@@ -90,7 +90,7 @@ async def test_a_use_that_could_not_be_saved_is_saved_later(
 
 
 async def test_a_wrong_signature_is_no_use(
-    signers: SecretRegistry, store: SqliteStore
+    signers: SecretRegistry, store: Store
 ) -> None:
     assert not accepts(signers, b"another")
     await signers.save()
@@ -106,7 +106,7 @@ async def test_a_secret_from_elsewhere_is_accepted_at_once(
 
 
 async def test_what_was_dropped_stays_so_after_a_restart(
-    signers: SecretRegistry, store: SqliteStore, clock: VirtualClock
+    signers: SecretRegistry, store: Store, clock: VirtualClock
 ) -> None:
     await signers.drop("main", secret_fingerprint(OLD), DEED)
     assert not accepts(signers, OLD)
@@ -119,20 +119,17 @@ async def test_what_was_dropped_stays_so_after_a_restart(
 
 
 async def test_a_secret_that_left_the_settings_is_forgotten(
-    signers: SecretRegistry, store: SqliteStore, clock: VirtualClock
+    signers: SecretRegistry, store: Store, clock: VirtualClock
 ) -> None:
     again = SecretRegistry(store.webhook_secrets, clock)
     await again.load({"main": [NEW]})
     assert set(uses(store)) == {secret_fingerprint(NEW)}
 
 
-async def test_no_secret_is_in_the_file(
-    signers: SecretRegistry, store: SqliteStore
-) -> None:
+async def test_no_secret_is_in_the_file(signers: SecretRegistry, store: Store) -> None:
     accepts(signers, OLD)
     await signers.save()
-    files = store.path.parent.glob("backhaul.db*")
-    kept = b"".join(file.read_bytes() for file in files)
+    kept = contents(store.place)
     assert secret_fingerprint(OLD).encode() in kept
     assert OLD not in kept
 

@@ -19,8 +19,8 @@ from scenes.waiting import HANG_SECONDS, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from backhaul.store import Store
     from backhaul.store.inbox import Arrival, FoldOne
-    from backhaul.store.sqlite.database import SqliteStore
     from scenes.receiver import Served
 
 BODY = envelope("orders/create", order())
@@ -102,9 +102,7 @@ async def end_of(reader: asyncio.StreamReader, seconds: float = HANG_SECONDS) ->
 
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
-async def test_a_byte_now_and_then_buys_no_time(
-    begun: bytes, store: SqliteStore
-) -> None:
+async def test_a_byte_now_and_then_buys_no_time(begun: bytes, store: Store) -> None:
     async with (
         served(store.inbox, request_seconds=0.5) as receiver,
         slow_ones(receiver, 1, begun) as [(reader, writer)],
@@ -119,11 +117,11 @@ async def test_a_byte_now_and_then_buys_no_time(
             pytest.fail("it was never closed")
         assert ended.result() == b"" or ended.result().startswith(b"HTTP/1.1 408")
         assert (await receiver.post(BODY)).status == 200
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
 async def test_each_request_of_a_connection_has_its_own_time(
-    store: SqliteStore, time: Time
+    store: Store, time: Time
 ) -> None:
     whole = raw_request(BODY, signed(BODY).items())
     whole = whole.replace(b"Connection: close\r\n", b"")
@@ -146,7 +144,7 @@ async def test_each_request_of_a_connection_has_its_own_time(
 
 @pytest.mark.parametrize("asked", [b"GET /nothing", b"GET /webhooks/main"])
 async def test_what_nobody_serves_is_over_when_it_is_answered(
-    asked: bytes, store: SqliteStore, time: Time
+    asked: bytes, store: Store, time: Time
 ) -> None:
     async with served(store.inbox, now=time) as receiver:
         reader, writer = await receiver.connect()
@@ -175,7 +173,7 @@ async def test_who_leaves_before_the_answer_leaves_nothing_behind(
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
 async def test_one_address_holds_few_slow_requests(
-    begun: bytes, store: SqliteStore, time: Time
+    begun: bytes, store: Store, time: Time
 ) -> None:
     async with (
         served(store.inbox, slow_per_address=5, now=time) as receiver,
@@ -190,7 +188,7 @@ async def test_one_address_holds_few_slow_requests(
         assert len(receiver.arrivals.open) == 5
 
 
-async def test_a_trusted_proxy_speaks_for_many(store: SqliteStore, time: Time) -> None:
+async def test_a_trusted_proxy_speaks_for_many(store: Store, time: Time) -> None:
     trusted = ("10.0.0.0/8", "127.0.0.0/8")
     async with (
         served(store.inbox, slow_per_address=1, trusted=trusted, now=time) as receiver,
@@ -220,7 +218,7 @@ def test_an_address_is_known_in_either_form(address: str, trusted: bool) -> None
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
 async def test_a_good_delivery_gets_the_place_of_a_slow_one(
-    begun: bytes, store: SqliteStore, time: Time
+    begun: bytes, store: Store, time: Time
 ) -> None:
     async with (
         served(store.inbox, max_connections=8, now=time) as receiver,
@@ -230,10 +228,10 @@ async def test_a_good_delivery_gets_the_place_of_a_slow_one(
         time.seconds += GRACE_SECONDS
         assert (await receiver.post(BODY)).status == 200
         assert await end_of(pairs[0][0]) == b""
-    assert count(store.path, "inbox") == 1
+    assert count(store.place, "inbox") == 1
 
 
-async def closed_and_refused(store: SqliteStore) -> tuple[bytes, bytes]:
+async def closed_and_refused(store: Store) -> tuple[bytes, bytes]:
     """Return what a slow client is told, and one for whom there is no place."""
     async with served(store.inbox, request_seconds=0.5, max_connections=1) as receiver:
         reader, writer = await receiver.connect()
@@ -245,7 +243,7 @@ async def closed_and_refused(store: SqliteStore) -> tuple[bytes, bytes]:
         return told, refused
 
 
-async def test_the_guards_hold_on_the_daemons_own_loop(store: SqliteStore) -> None:
+async def test_the_guards_hold_on_the_daemons_own_loop(store: Store) -> None:
     """It runs on uvloop, whose transports are of other classes than asyncio's."""
     told, refused = await asyncio.to_thread(uvloop.run, closed_and_refused(store))
     assert told.startswith(b"HTTP/1.1 408")

@@ -19,9 +19,7 @@ from scenes.payloads import envelope, read
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
     from scenes.stored import Row
 
 TOPIC = "inventory/level_update"
@@ -29,10 +27,10 @@ KNOWN = (-2, 10, "MANUAL_ADJUSTMENT", "adj_1", "adj_1")
 NAMELESS = (-2, 10, "MANUAL_ADJUSTMENT", None, None)
 
 
-def ledger(store: SqliteStore) -> list[Row]:
+def ledger(store: Store) -> list[Row]:
     """Return the moves, those without an id first."""
     columns = ("adjustment", "stock_after", "reason", "cause", "adjustment_id")
-    found = rows_of(store.path, "stock_ledger", *columns)
+    found = rows_of(store.place, "stock_ledger", *columns)
     return sorted(found, key=lambda row: row[-1] or "")
 
 
@@ -53,19 +51,19 @@ def history(**members: Any) -> Any:
 @pytest.mark.parametrize("told_first", ["webhook", "history"])
 @pytest.mark.parametrize("silent", [(), ("reason",), ("reason", "orderId")])
 async def test_the_history_tells_of_the_move_that_a_webhook_did_not_name(
-    silent: tuple[str, ...], told_first: str, store: SqliteStore
+    silent: tuple[str, ...], told_first: str, store: Store
 ) -> None:
     sold = {"reason": "ORDER_PLACED", "orderId": "ord_1"}
     told = {name: v for name, v in nameless(**sold).items() if name not in silent}
     arrivals = [payloads.arrival(envelope(TOPIC, told)), history(**sold)]
     await arrive(store, *(arrivals if told_first == "webhook" else arrivals[::-1]))
     assert ledger(store) == [(-2, 10, "ORDER_PLACED", "ord_1", "adj_1")]
-    assert states(store.path) == ["folded", "duplicate"]
-    assert len(rows_of(store.path, "changes")) == 1
+    assert states(store.place) == ["folded", "duplicate"]
+    assert len(rows_of(store.place, "changes")) == 1
 
 
 async def test_a_change_that_was_not_told_is_learnt_of_the_history(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     told = nameless()
     told["levels"] = [{"variantId": "var_1", "stock": 10}]
@@ -76,16 +74,16 @@ async def test_a_change_that_was_not_told_is_learnt_of_the_history(
 
 @pytest.mark.parametrize("body", [envelope(TOPIC, nameless()), bare(nameless())])
 async def test_the_same_webhook_in_other_bytes_moves_nothing_again(
-    body: bytes, store: SqliteStore
+    body: bytes, store: Store
 ) -> None:
     for bytes_ in (body, json.dumps(json.loads(body), indent=1).encode()):
         await arrive(store, payloads.arrival(bytes_, TOPIC))
     assert ledger(store) == [NAMELESS]
-    assert states(store.path) == ["folded", "duplicate"]
+    assert states(store.place) == ["folded", "duplicate"]
 
 
 async def test_an_event_that_is_given_a_new_id_is_known_by_its_millisecond(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     at = {"updatedAt": "2026-03-01T12:00:01.234Z"}
     for number in range(3):
@@ -93,7 +91,7 @@ async def test_an_event_that_is_given_a_new_id_is_known_by_its_millisecond(
     assert ledger(store) == [NAMELESS]
 
 
-async def test_two_events_of_one_second_are_two_moves(store: SqliteStore) -> None:
+async def test_two_events_of_one_second_are_two_moves(store: Store) -> None:
     """It went, came back and went again within one second, told in whole ones."""
     for number in range(2):
         await take(store, envelope(TOPIC, nameless(), id=f"evt_{number}"))
@@ -118,26 +116,25 @@ async def test_two_events_of_one_second_are_two_moves(store: SqliteStore) -> Non
     ids=str,
 )
 async def test_what_differs_in_anything_that_is_told_is_another_move(
-    other: dict[str, Any], store: SqliteStore
+    other: dict[str, Any], store: Store
 ) -> None:
     await take(store, envelope(TOPIC, nameless(orderId="ord_1")))
     await arrive(store, history(**{"orderId": "ord_1", **other}))
-    assert len(rows_of(store.path, "stock_ledger")) == 2
+    assert len(rows_of(store.place, "stock_ledger")) == 2
 
 
-async def test_why_says_which_may_have_been_told_twice(tmp_path: Path) -> None:
+async def test_why_says_which_may_have_been_told_twice(database: Place) -> None:
     """Two deliveries of one second, one of which the history has named."""
-    path = tmp_path / "backhaul.db"
-    make_database(path)
+    make_database(database)
     sold = {"store": "main", "product_id": "prod_1", "variant_id": "var_1"}
     sold |= {"reason": "ORDER_PLACED", "cause": "ord_1"}
     units = {"adjustment": -2, "stock_after": 10}
     moments = (("adj_1", 0), (None, 0), (None, 3_599))
     for id_, second in moments:
         told = {"adjustment_id": id_, "at": payloads.instant(second)}
-        insert(path, "stock_ledger", **sold, **units, **told)
+        insert(database, "stock_ledger", **sold, **units, **told)
     found = FoundObject("", "main", "var_1", {"product_id": "prod_1"})
-    with database_at(path).reader() as known:
+    with database_at(database).reader() as known:
         shown = [one.detail for one in known.timeline("sku", found)]
     move = "now 10, ORDER_PLACED by ord_1"
     twice = ", reported without an id: it may be another movement of the same time"

@@ -15,9 +15,8 @@ from scenes.payloads import Document, envelope
 from scenes.stored import bodies, rows_of, values_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
+    from scenes.databases import NewDatabase
 
 SAMPLES: dict[str, Document] = {
     "orders/create": payloads.order(
@@ -74,27 +73,27 @@ BAD: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("topic", "member", "value"), BAD, ids=repr)
 async def test_a_used_member_of_another_type_sets_that_event_aside(
-    topic: str, member: str, value: Any, store: SqliteStore
+    topic: str, member: str, value: Any, store: Store
 ) -> None:
     bad = envelope(topic, SAMPLES[topic] | {member: value})
     good = envelope("customers/create", payloads.customer("cus_good"))
     await take(store, bad, good)
-    assert states(store.path) == ["quarantined", "folded"]
-    ((raw, locator),) = rows_of(store.path, "quarantine", "raw", "locator")
+    assert states(store.place) == ["quarantined", "folded"]
+    ((raw, locator),) = rows_of(store.place, "quarantine", "raw", "locator")
     assert (raw, locator) == (bad, "event 1")
-    assert count(store.path, "orders") == count(store.path, "products") == 0
-    assert count(store.path, "stock_ledger") == 0
+    assert count(store.place, "orders") == count(store.place, "products") == 0
+    assert count(store.place, "stock_ledger") == 0
 
 
 @pytest.mark.parametrize("topic", SAMPLES)
 @pytest.mark.parametrize("data", ["x", 5, [], [payloads.order()], None, "{}"], ids=repr)
 async def test_the_id_of_an_event_is_not_taken_for_that_of_an_object(
-    topic: str, data: Any, store: SqliteStore
+    topic: str, data: Any, store: Store
 ) -> None:
     await take(store, envelope(topic, data))
-    found = rows_of(store.path, "events", "state", "object_id")
+    found = rows_of(store.place, "events", "state", "object_id")
     assert found == [("quarantined", None)]
-    assert count(store.path, "refetch_queue") == 0
+    assert count(store.place, "refetch_queue") == 0
 
 
 ODD: list[tuple[str, str, Any]] = [
@@ -117,10 +116,10 @@ ODD: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("topic", "member", "value"), ODD, ids=repr)
 async def test_a_member_that_decides_nothing_is_left_out_and_named(
-    topic: str, member: str, value: Any, store: SqliteStore
+    topic: str, member: str, value: Any, store: Store
 ) -> None:
     await take(store, envelope(topic, SAMPLES[topic] | {member: value}))
-    ((state, detail),) = rows_of(store.path, "events", "state", "detail")
+    ((state, detail),) = rows_of(store.place, "events", "state", "detail")
     assert state == "folded"
     assert "left out" in detail or "rounded" in detail
 
@@ -150,15 +149,13 @@ async def test_a_member_that_decides_nothing_is_left_out_and_named(
     ],
     ids=lambda body: body[:40].decode("latin-1"),
 )
-async def test_a_body_of_another_shape_stops_nothing(
-    body: bytes, store: SqliteStore
-) -> None:
+async def test_a_body_of_another_shape_stops_nothing(body: bytes, store: Store) -> None:
     await take(store, body, envelope("orders/create", payloads.order()))
-    assert states(store.path) in (["quarantined", "folded"], ["unhandled", "folded"])
+    assert states(store.place) in (["quarantined", "folded"], ["unhandled", "folded"])
 
 
 async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """Stores cut texts after so many UTF-16 units; what is read was cut there too."""
     order = payloads.order(name="#1001 \ud83d", note="tea \ud83d")
@@ -167,18 +164,18 @@ async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
     await take(store, body)
     await store.inbox.append(payloads.read("orders/read", order))
     await take(store)
-    assert states(store.path) == ["folded", "duplicate"]
-    ((name, document),) = rows_of(store.path, "orders", "name", "document")
+    assert states(store.place) == ["folded", "duplicate"]
+    ((name, document),) = rows_of(store.place, "orders", "name", "document")
     assert name == "#1001 \N{REPLACEMENT CHARACTER}"
     assert json.loads(document)["note"] == "tea \N{REPLACEMENT CHARACTER}"
-    assert bodies(store.path)[0] == body
+    assert bodies(store.place)[0] == body
 
 
-async def test_a_huge_sequence_does_not_matter(store: SqliteStore) -> None:
+async def test_a_huge_sequence_does_not_matter(store: Store) -> None:
     for number in (10**30, -1, "5", None, True, 1.5):
         body = envelope("orders/create", payloads.order(), sequence=number)
         await take(store, body)
-    assert count(store.path, "orders") == 1
+    assert count(store.place, "orders") == 1
 
 
 SCALARS = st.one_of(
@@ -234,12 +231,12 @@ def disturbed(draw: st.DrawFn) -> bytes:
 )
 @given(told=st.lists(disturbed(), min_size=20, max_size=40))
 async def test_disturbed_deliveries_never_stop_the_fold(
-    told: list[bytes], tmp_path_factory: pytest.TempPathFactory
+    told: list[bytes], new_database: NewDatabase
 ) -> None:
-    path: Path = tmp_path_factory.mktemp("f") / "b.db"
-    async with started_store(path) as store:
+    place = new_database()
+    async with started_store(place) as store:
         await take(store, *told, envelope("orders/create", payloads.order("ord_ok")))
-    found = states(path)
+    found = states(place)
     assert len(found) == len(told) + 1
     assert set(found) <= {"folded", "stale", "duplicate", "unhandled", "quarantined"}
-    assert values_of(path, "orders", "id", id="ord_ok") == ["ord_ok"]
+    assert values_of(place, "orders", "id", id="ord_ok") == ["ord_ok"]

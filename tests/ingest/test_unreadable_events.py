@@ -18,8 +18,8 @@ from scenes.payloads import arrival, envelope, read
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
+    from backhaul.store import Store
     from backhaul.store.matching import Command, MatchReader
-    from backhaul.store.sqlite.database import SqliteStore
 
 CASES = Path(__file__).parent / "cases"
 GATES = dict.fromkeys(("cancel", "fulfill", "adjust"), "9999")
@@ -33,12 +33,12 @@ def prepare(command: Command, _: MatchReader) -> Sendable:
     return Sendable(command.id.encode(), "mark")
 
 
-async def claimed(store: SqliteStore) -> list[str]:
+async def claimed(store: Store) -> list[str]:
     found = await store.commands.claim("main", GATES, 99, prepare)
     return [command.target for command, _ in found]
 
 
-async def asked(store: SqliteStore) -> list[tuple[str, str]]:
+async def asked(store: Store) -> list[tuple[str, str]]:
     found = await store.refetch_queue.next("main", 99)
     return [(row.kind, row.object_id) for row in found]
 
@@ -61,7 +61,7 @@ UNREADABLE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("members", UNREADABLE, ids=str)
 async def test_an_unreadable_event_holds_what_its_order_waits_to_send(
-    members: dict[str, Any], store: SqliteStore
+    members: dict[str, Any], store: Store
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
@@ -79,7 +79,7 @@ async def test_an_unreadable_event_holds_what_its_order_waits_to_send(
 
 
 async def test_only_a_read_that_began_later_lets_the_commands_go(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
@@ -94,10 +94,10 @@ async def test_only_a_read_that_began_later_lets_the_commands_go(
     assert await claimed(store) == []
     await arrive(store, read("orders/reread", payloads.order(at=11), at=41))
     assert await claimed(store) == ["ord_1"]
-    assert count(store.path, "unreadable_orders") == 0
+    assert count(store.place, "unreadable_orders") == 0
 
 
-async def test_an_unreadable_refetch_settles_nothing(store: SqliteStore) -> None:
+async def test_an_unreadable_refetch_settles_nothing(store: Store) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status=None))
@@ -110,7 +110,7 @@ async def test_an_unreadable_refetch_settles_nothing(store: SqliteStore) -> None
     assert await claimed(store) == ["ord_1"]
 
 
-async def test_an_order_that_is_gone_holds_nothing(store: SqliteStore) -> None:
+async def test_an_order_that_is_gone_holds_nothing(store: Store) -> None:
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status=None))
     await fold_all(store)
@@ -119,7 +119,7 @@ async def test_an_order_that_is_gone_holds_nothing(store: SqliteStore) -> None:
 
 
 async def test_the_event_itself_lets_go_once_it_can_be_read(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after an update of Backhaul that knows the member's new form."""
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
@@ -153,31 +153,31 @@ NAMED: list[tuple[str, Any, tuple[str, str]]] = [
 
 @pytest.mark.parametrize(("topic", "data", "named"), NAMED, ids=str)
 async def test_every_kind_of_object_is_fetched_when_its_event_is_unreadable(
-    topic: str, data: Any, named: tuple[str, str], store: SqliteStore
+    topic: str, data: Any, named: tuple[str, str], store: Store
 ) -> None:
     ((_, folded),) = await take(store, envelope(topic, data))
     assert (folded.state, folded.topic) == ("quarantined", topic)
     assert (folded.kind, folded.object_id) == named
     assert await asked(store) == [named]
-    assert count(store.path, "unreadable_orders") == 0
+    assert count(store.place, "unreadable_orders") == 0
 
 
-async def test_a_topic_is_kept_from_the_envelope(store: SqliteStore) -> None:
+async def test_a_topic_is_kept_from_the_envelope(store: Store) -> None:
     await store.inbox.append(arrival(envelope("orders/create", {"id": None}), ""))
     ((_, folded),) = await fold_all(store)
     assert folded.topic == "orders/create"
 
 
-async def test_a_cancellation_with_a_null_title_cancels(store: SqliteStore) -> None:
+async def test_a_cancellation_with_a_null_title_cancels(store: Store) -> None:
     opened, cancelled = (
         case("01a-order-open.json"),
         (case("01b-same-order-cancelled-null-title.json")),
     )
     assert await take(store, opened, cancelled) == []
-    assert rows_of(store.path, "orders", "status", "cancelled_at", number=7001) == [
+    assert rows_of(store.place, "orders", "status", "cancelled_at", number=7001) == [
         ("CANCELLED", "2026-03-01T12:05:00.000Z")
     ]
-    assert rows_of(store.path, "order_items", "title") == [("",)]
+    assert rows_of(store.place, "order_items", "title") == [("",)]
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,12 @@ async def test_a_cancellation_with_a_null_title_cancels(store: SqliteStore) -> N
         "10a-topic-upper-case.json",
     ],
 )
-async def test_an_order_in_another_form_is_mirrored(
-    name: str, store: SqliteStore
-) -> None:
+async def test_an_order_in_another_form_is_mirrored(name: str, store: Store) -> None:
     assert await take(store, case(name)) == []
-    assert rows_of(store.path, "events", "state", "topic") == [
+    assert rows_of(store.place, "events", "state", "topic") == [
         ("folded", "orders/create")
     ]
-    assert count(store.path, "orders") == 1
+    assert count(store.place, "orders") == 1
 
 
 TOPICLESS: list[tuple[str, Any, tuple[str, str]]] = [
@@ -214,33 +212,33 @@ TOPICLESS: list[tuple[str, Any, tuple[str, str]]] = [
 
 @pytest.mark.parametrize(("topic", "data", "named"), TOPICLESS, ids=str)
 async def test_what_an_unknown_topic_names_is_fetched(
-    topic: str, data: Any, named: tuple[str, str], store: SqliteStore
+    topic: str, data: Any, named: tuple[str, str], store: Store
 ) -> None:
     await store.inbox.append(arrival(json.dumps(data).encode(), topic))
     ((_, folded),) = await fold_all(store)
     assert (folded.state, folded.kind, folded.object_id) == ("unhandled", *named)
     assert await asked(store) == [named]
-    assert count(store.path, "orders") == 0
+    assert count(store.place, "orders") == 0
 
 
 @pytest.mark.parametrize(
     "data", [{}, {"id": 5}, {"title": "x"}, {"id": [], "items": [], "totals": {}}]
 )
-async def test_what_names_nothing_is_only_kept(data: Any, store: SqliteStore) -> None:
+async def test_what_names_nothing_is_only_kept(data: Any, store: Store) -> None:
     await store.inbox.append(arrival(json.dumps(data).encode(), "some/thing"))
     await fold_all(store)
-    assert states(store.path) == ["unhandled"]
+    assert states(store.place) == ["unhandled"]
     assert await asked(store) == []
 
 
-async def test_a_test_delivery_is_no_problem(store: SqliteStore) -> None:
+async def test_a_test_delivery_is_no_problem(store: Store) -> None:
     assert await take(store, envelope("webhooks/test", {"id": "wh_1"})) == []
-    assert states(store.path) == ["folded"]
+    assert states(store.place) == ["folded"]
 
 
 @pytest.mark.parametrize("cancellation", [None, {}, "yes", {"reason": "CUSTOMER"}])
 async def test_an_order_cancelled_by_its_status_alone_is_no_open_order(
-    cancellation: Any, store: SqliteStore
+    cancellation: Any, store: Store
 ) -> None:
     members = {"status": "CANCELLED", "cancellation": cancellation}
     await take(
@@ -248,5 +246,5 @@ async def test_an_order_cancelled_by_its_status_alone_is_no_open_order(
         payloads.envelope("orders/create", payloads.order()),
         payloads.envelope("orders/cancelled", payloads.order(at=9, **members)),
     )
-    assert rows_of(store.path, "orders", "cancelled_at") == [(payloads.instant(9),)]
-    assert rows_of(store.path, "open_orders", "id") == []
+    assert rows_of(store.place, "orders", "cancelled_at") == [(payloads.instant(9),)]
+    assert rows_of(store.place, "open_orders", "id") == []

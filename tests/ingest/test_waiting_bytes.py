@@ -11,7 +11,7 @@ from scenes.receiver import raw_request, served, status_of
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from scenes.receiver import Served
 
 MOST = 60_000
@@ -27,9 +27,9 @@ async def until_held(receiver: Served, number: int) -> None:
     await until(lambda: held() >= number, f"{number} bytes came")
 
 
-async def test_what_waits_for_the_disk_counts(store: SqliteStore) -> None:
+async def test_what_waits_for_the_disk_counts(store: Store) -> None:
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
-        with locked(store.path):
+        with locked(store.place):
             first = [asyncio.create_task(receiver.raw(WHOLE)) for _ in range(2)]
             await until_held(receiver, 40_000)
             answer = await receiver.raw(WHOLE)
@@ -37,10 +37,10 @@ async def test_what_waits_for_the_disk_counts(store: SqliteStore) -> None:
             assert b"Retry-After: 1" in answer
         assert [status_of(await task) for task in first] == [200, 200]
         assert status_of(await receiver.raw(WHOLE)) == 200
-    assert count(store.path, "inbox") == 3
+    assert count(store.place, "inbox") == 3
 
 
-async def test_half_a_body_counts_until_it_goes(store: SqliteStore) -> None:
+async def test_half_a_body_counts_until_it_goes(store: Store) -> None:
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
         pairs = [await receiver.connect() for _ in range(3)]
         for _, writer in pairs:
@@ -53,7 +53,7 @@ async def test_half_a_body_counts_until_it_goes(store: SqliteStore) -> None:
         assert (await receiver.post(BODY)).status == 200
 
 
-async def test_a_body_on_its_way_is_refused_where_it_stands(store: SqliteStore) -> None:
+async def test_a_body_on_its_way_is_refused_where_it_stands(store: Store) -> None:
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
         reader, writer = await receiver.connect()
         writer.write(raw_request(b"x" * (MOST + 2_000), ())[:-100])
@@ -66,7 +66,7 @@ async def test_a_body_on_its_way_is_refused_where_it_stands(store: SqliteStore) 
 
 
 async def test_many_requests_of_one_connection_are_counted_one_by_one(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
         statuses = {(await receiver.post(BODY)).status for _ in range(10)}

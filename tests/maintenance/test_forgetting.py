@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db") as started:
+async def store(database: Place) -> AsyncIterator[Store]:
+    async with started_store(database) as started:
         yield started
 
 
-async def know(store: SqliteStore) -> None:
+async def know(store: Store) -> None:
     """Fold a customer with orders of many versions, and somebody else."""
     bodies = [delivery("customers/create", customer())]
     for at in range(5):
@@ -79,11 +79,13 @@ SUMS = {
 """The columns of each table that must stay as they are; `()` is all of them."""
 
 
-def sums(store: SqliteStore) -> dict[str, list[tuple[Any, ...]]]:
-    return {name: rows_of(store.path, name, *columns) for name, columns in SUMS.items()}
+def sums(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        name: rows_of(store.place, name, *columns) for name, columns in SUMS.items()
+    }
 
 
-async def test_the_bytes_are_gone_from_the_files(store: SqliteStore) -> None:
+async def test_the_bytes_are_gone_from_the_files(store: Store) -> None:
     await know(store)
     assert told_in(store) == list(SECRETS)
     done = await forget(store)
@@ -94,15 +96,16 @@ async def test_the_bytes_are_gone_from_the_files(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("word", [EMAIL, "xylophon"])
 async def test_what_the_database_left_behind_in_the_file_goes_too(
-    word: str, store: SqliteStore
+    word: str, tmp_path: Path
 ) -> None:
-    await take(store, delivery("orders/create", order(1)))
-    leave_behind(store.path, word)
-    await forget(store)
-    assert told_in(store) == []
+    async with started_store(tmp_path / "backhaul.db") as store:
+        await take(store, delivery("orders/create", order(1)))
+        leave_behind(store.path, word)
+        await forget(store)
+        assert told_in(store) == []
 
 
-async def test_every_sum_comes_out_the_same(store: SqliteStore) -> None:
+async def test_every_sum_comes_out_the_same(store: Store) -> None:
     await know(store)
     before = sums(store)
     done = await forget(store)
@@ -110,18 +113,18 @@ async def test_every_sum_comes_out_the_same(store: SqliteStore) -> None:
     assert done["erased"] == {
         "customers": 1, "orders": 40, "events": 203, "records": 0, "in quarantine": 1,
     }  # fmt: skip
-    erased = rows_of(store.path, "customers", "name", "email", "phone")
+    erased = rows_of(store.place, "customers", "name", "email", "phone")
     assert erased == [(None, None, None)]
-    (left,) = documents(store.path, "orders", id="ord_99")
+    (left,) = documents(store.place, "orders", id="ord_99")
     assert left["customer"]["name"] == "Bela Other"
-    ((who, action, detail),) = rows_of(store.path, "audit", "who", "action", "detail")
+    ((who, action, detail),) = rows_of(store.place, "audit", "who", "action", "detail")
     assert (who, action) == ("eve", "forget")
     assert "cus_1 of main: 1 customers, 40 orders" in detail
 
 
-async def test_nobody_finds_the_person_any_more(store: SqliteStore) -> None:
+async def test_nobody_finds_the_person_any_more(store: Store) -> None:
     await know(store)
-    with database_at(store.path).reader() as known:
+    with database_at(store.place).reader() as known:
         assert known.search("xylophon", None, 5)
         await forget(store)
         for text in (NAME, EMAIL, PHONE, STREET, "zephyrine"):
@@ -131,9 +134,7 @@ async def test_nobody_finds_the_person_any_more(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("kind", ["delivery", "read"])
 @pytest.mark.parametrize("name", ["cus_1", EMAIL, EMAIL.upper()])
-async def test_what_comes_later_is_redacted(
-    name: str, kind: str, store: SqliteStore
-) -> None:
+async def test_what_comes_later_is_redacted(name: str, kind: str, store: Store) -> None:
     await know(store)
     await forget(store, name)
     topic = {"delivery": "orders/updated", "read": "orders/read"}[kind]
@@ -150,17 +151,17 @@ async def test_what_comes_later_is_redacted(
     await store.erasure.empty_log()
     assert told_in(store) == []
     columns = ("fulfillment_status", "updated_at")
-    (changed,) = rows_of(store.path, "orders", *columns, id="ord_1")
+    (changed,) = rows_of(store.place, "orders", *columns, id="ord_1")
     assert changed == ("UNFULFILLED", payloads.instant(9))
     assert len([event for event in erased_events(store) if event > 205]) == 3
 
 
-def erased_events(store: SqliteStore) -> list[int]:
-    return values_of(store.path, "events", "id", erased_by="forget")
+def erased_events(store: Store) -> list[int]:
+    return values_of(store.place, "events", "id", erased_by="forget")
 
 
 async def test_events_without_the_erased_customer_are_no_damage(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """Their bodies were changed on purpose, before and while they were folded."""
     await know(store)
@@ -174,20 +175,20 @@ async def test_events_without_the_erased_customer_are_no_damage(
     assert erased_events(store) != []
 
 
-async def test_a_sweep_sees_no_difference(store: SqliteStore) -> None:
+async def test_a_sweep_sees_no_difference(store: Store) -> None:
     await know(store)
     await forget(store)
-    before = rows_of(store.path, "changes")
+    before = rows_of(store.place, "changes")
     body = json.dumps(order(1, at=4)).encode()
     arrival = Arrival("main", "read", "orders/read", payloads.instant(50), b"{}", body)
     await store.inbox.append(arrival)
     await fold_all(store)
-    assert values_of(store.path, "events", "state")[-1] == "duplicate"
-    assert rows_of(store.path, "changes") == before
+    assert values_of(store.place, "events", "state")[-1] == "duplicate"
+    assert rows_of(store.place, "changes") == before
 
 
 async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     first = delivery("orders/create", order(1))
     await take(store, first)
@@ -195,40 +196,40 @@ async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
     await forget(store)
     await take(store, first)
     await store.erasure.empty_log()
-    states = rows_of(store.path, "events", "state", "erased_by")
+    states = rows_of(store.place, "events", "state", "erased_by")
     assert states == [("folded", "forget"), ("duplicate", "forget")]
     assert told_in(store) == []
 
 
 async def test_records_and_answers_lose_the_person_and_keep_the_work(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await know(store)
     raw = f"1,DHL,T-7,{NAME.upper()},{EMAIL}"
     record = NewRecord("k", json.dumps({"name": NAME}).encode(), raw, "", "f.csv:2")
     bad = NewRecord("bad", None, f"?,{PHONE}", "no order", "f.csv:3")
     await store.records.accept("courier", "main", [record, bad], None, match_none)
-    insert_command(store.path, "c1", "fulfill", "ord_1", "applied", instance="courier")
+    insert_command(store.place, "c1", "fulfill", "ord_1", "applied", instance="courier")
     first = {"command_id": "c1", "number": 1}
     shown = json.dumps({"data": order(1)})
     attempt = {"started_at": "a", "response": shown.encode()}
-    insert(store.path, "attempts", **first, **attempt)
+    insert(store.place, "attempts", **first, **attempt)
     # A check that was answered under the same key keeps the whole response.
     answered = json.dumps({"status": 200, "body": shown})
     check = {"at": "a", "found": "applied", "reason": "r", "read": answered}
-    insert(store.path, "resolution_checks", **first, **check)
+    insert(store.place, "resolution_checks", **first, **check)
     await forget(store)
     assert told_in(store) == []
-    kept = value_of(store.path, "records", "raw", key="k")
+    kept = value_of(store.place, "records", "raw", key="k")
     assert kept == "1,DHL,T-7,[erased],[erased]"
-    (attempted,) = command(store.path, "c1").attempts
+    (attempted,) = command(store.place, "c1").attempts
     assert json.loads(attempted.response or b"")["data"]["totals"]["total"] == "2998.00"
-    (checked,) = checks(store.path, "c1")
+    (checked,) = checks(store.place, "c1")
     again = json.loads(json.loads(checked.read or "")["body"])
     assert again["data"]["totals"]["total"] == "2998.00"
 
 
-async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
+async def test_what_walks_saw_of_a_customer_goes(store: Store) -> None:
     await take(store, delivery("customers/create", customer()))
     at = await store.passes.begin("main", "full", "customers")
     await store.passes.advance(at, ["cus_1", "cus_2"], {})
@@ -240,7 +241,7 @@ async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
     assert seen == [False, True]
 
 
-async def test_twice_is_once_and_nobody_is_said(store: SqliteStore) -> None:
+async def test_twice_is_once_and_nobody_is_said(store: Store) -> None:
     await know(store)
     await forget(store)
     done = await forget(store)
@@ -254,13 +255,15 @@ async def test_twice_is_once_and_nobody_is_said(store: SqliteStore) -> None:
 
 
 async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
+    """A read keeps the write-ahead log of a file as long as it lasts."""
+
     class Impatient(SystemClock):
         async def sleep(self, seconds: float) -> None:
             await asyncio.sleep(0)
 
     async with started_store(tmp_path / "backhaul.db") as store:
         await take(store, delivery("orders/create", order(1)))
-        with reading(store.path):
+        with reading(store.place):
             forgetter = CustomerErasure(store.erasure, Impatient())
             done = await forgetter.erase("main", "cus_1", "eve")
             assert done["left_behind"] == "log"
@@ -276,7 +279,7 @@ def test_to_redact_again_changes_nothing() -> None:
 
 
 async def test_somebody_else_who_names_the_person_keeps_an_own_order(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     theirs = order(98, customer=OTHER, note=f"for {NAME}")
     bodies = [delivery("orders/create", order(1)), delivery("orders/create", theirs)]

@@ -22,17 +22,17 @@ from scenes.stored import rows_of, values_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 _KEYS = count(1)
 
 
-def keys(path: Path) -> list[str]:
+def keys(place: Place) -> list[str]:
     """Return the keys of the records, in order of arrival."""
-    return values_of(path, "records", "key")
+    return values_of(place, "records", "key")
 
 
-async def prune(store: SqliteStore, before: str, slice_seconds: float = 1.0) -> int:
+async def prune(store: Store, before: str, slice_seconds: float = 1.0) -> int:
     """Prune until nothing is left to do; return how many counts went."""
     total, more = 0, True
     while more:
@@ -86,17 +86,18 @@ class Shelf:
 
     def kept(self, *levels: StockLevel) -> list[bool]:
         """Tell of each count whether it is there, the record and all that is of it."""
-        found = {*keys(self.at.path)}
-        targets = values_of(self.at.path, "stock_targets", "id")
-        assert {*targets} <= {*values_of(self.at.path, "records", "command_id")}
+        found = {*keys(self.at.place)}
+        targets = values_of(self.at.place, "stock_targets", "id")
+        assert {*targets} <= {*values_of(self.at.place, "records", "command_id")}
         assert len(targets) == len(found)
         return [level.key in found for level in levels]
 
 
 async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         right = await shelf.count(10)
         step = await shelf.count(7)
@@ -110,9 +111,10 @@ async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
 
 
 async def test_a_count_that_comes_again_after_it_went_is_not_made_true(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         first = await shelf.count(10)
         second = await shelf.count(7)
@@ -127,9 +129,11 @@ async def test_a_count_that_comes_again_after_it_went_is_not_made_true(
         assert await at.stock(shelf.lamp) == 7
 
 
-async def test_of_two_of_one_moment_the_first_stays(tmp_path: Path) -> None:
+async def test_of_two_of_one_moment_the_first_stays(
+    database: Place, tmp_path: Path
+) -> None:
     """It would be the later one when it comes again, and be made true."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         shelf, moment = Shelf(at, await at.lamp(10)), now()
         first = await shelf.count(10, moment)
         second = await shelf.count(9, moment, listed_at=now())
@@ -142,9 +146,9 @@ async def test_of_two_of_one_moment_the_first_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dropped", [False, True])
 async def test_what_a_newer_one_has_not_replaced_for_good_stays(
-    tmp_path: Path, dropped: bool
+    database: Place, tmp_path: Path, dropped: bool
 ) -> None:
-    async with house(tmp_path, counts={ERP: {"max_step": 5}}) as at:
+    async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
         shelf = Shelf(at, await at.lamp(10))
         true = await shelf.count(10)
         parked = await shelf.count(100, state="parked")
@@ -155,8 +159,8 @@ async def test_what_a_newer_one_has_not_replaced_for_good_stays(
         assert shelf.kept(true, parked) == [True, True]
 
 
-async def test_what_a_person_decided_stays(tmp_path: Path) -> None:
-    async with house(tmp_path, counts={ERP: {"max_step": 5}}) as at:
+async def test_what_a_person_decided_stays(database: Place, tmp_path: Path) -> None:
+    async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
         shelf = Shelf(at, await at.lamp(10))
         decided = await shelf.count(100, state="parked")
         await at.decide(at.command_of(decided.key), "settle --applied")
@@ -166,9 +170,11 @@ async def test_what_a_person_decided_stays(tmp_path: Path) -> None:
         assert shelf.kept(decided, nobodys, newest) == [True, False, True]
 
 
-async def test_the_newest_of_an_instance_stays_whatever_it_is(tmp_path: Path) -> None:
+async def test_the_newest_of_an_instance_stays_whatever_it_is(
+    database: Place, tmp_path: Path
+) -> None:
     """It tells when the instance last brought something."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
@@ -179,9 +185,10 @@ async def test_the_newest_of_an_instance_stays_whatever_it_is(tmp_path: Path) ->
 
 
 async def test_the_newest_command_stays_as_its_number_would_be_given_again(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
@@ -191,8 +198,8 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
         assert at.state(at.command_of(late.key)) == "superseded"
 
 
-async def test_what_was_in_quarantine_stays(tmp_path: Path) -> None:
-    async with house(tmp_path) as at:
+async def test_what_was_in_quarantine_stays(database: Place, tmp_path: Path) -> None:
+    async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         mended = shelf.level(10)
         bad = NewRecord(mended.key, None, "10 or so", "is no number", "")
@@ -207,10 +214,10 @@ async def test_what_was_in_quarantine_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("slice_seconds", [0.0, 1.0])
 async def test_a_slice_ends_when_its_time_is_over(
-    tmp_path: Path, slice_seconds: float
+    database: Place, slice_seconds: float
 ) -> None:
     clock = VirtualClock()
-    async with started_store(tmp_path / "backhaul.db", clock) as store:
+    async with started_store(database, clock) as store:
         matcher = Matcher(clock, 60)
         for number in range(3 * COUNT_BATCH):
             level = StockLevel(
@@ -225,20 +232,21 @@ async def test_a_slice_ends_when_its_time_is_over(
 
 
 async def test_after_a_restore_nothing_goes_by_which_steps_are_known(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         await shelf.count(10)
         await shelf.count(7)
         await shelf.count(7)
         columns = ("store", "adjustment_id", "at")
         ((name, id_, moment),) = rows_of(
-            at.path, "stock_ledger", *columns, adjustment=-3
+            at.place, "stock_ledger", *columns, adjustment=-3
         )
         adopted = {"store": name, "adjustment_id": id_, "at": moment}
         made_by = {"command_id": "of before", "evidence": "{}"}
-        insert(at.path, "adopted_effects", **adopted, **made_by)
+        insert(at.place, "adopted_effects", **adopted, **made_by)
         assert await prune(at.store, later()) == 0
 
 
@@ -248,10 +256,10 @@ def record(key: str, record: Fulfillment | StockLevel) -> NewRecord:
 
 @pytest.mark.parametrize("slice_seconds", [0.0, 1.0])
 async def test_of_an_unknown_article_only_the_newest_stays(
-    tmp_path: Path, slice_seconds: float
+    database: Place, slice_seconds: float
 ) -> None:
     clock = VirtualClock()
-    async with started_store(tmp_path / "backhaul.db", clock) as store:
+    async with started_store(database, clock) as store:
         matcher = Matcher(clock, 60)
         parcel = Fulfillment(key="parcel", order="1001", everything=True)
         for number in range(150):
@@ -265,14 +273,14 @@ async def test_of_an_unknown_article_only_the_newest_stays(
         assert await prune(store, to_text(START), slice_seconds) == 0
         old = to_text(clock.now() + timedelta(days=1))
         assert await prune(store, old, slice_seconds) == 149
-        assert keys(store.path) == ["parcel", "k149"]
+        assert keys(store.place) == ["parcel", "k149"]
 
 
 async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     clock = VirtualClock()
-    async with started_store(tmp_path / "backhaul.db", clock) as store:
+    async with started_store(database, clock) as store:
         matcher = Matcher(clock, 0)
         other = StockLevel(
             key="other", sku="OTHER", quantity=1, as_of=to_text(clock.now())
@@ -293,15 +301,15 @@ async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
         again = [record("other", other)]
         await store.records.accept("erp", "main", again, None, matcher)
         assert await prune(store, old) == 2
-        assert keys(store.path) == ["other", "k2"]
+        assert keys(store.place) == ["other", "k2"]
 
 
 async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     """It would look young for as long as the clock was ahead."""
     clock = VirtualClock()
-    async with started_store(tmp_path / "backhaul.db", clock) as store:
+    async with started_store(database, clock) as store:
         matcher = Matcher(clock, 60)
         for number, ahead_seconds in enumerate((0, 1_000_000, 0, 0)):
             await clock.advance(1 + ahead_seconds)
@@ -313,4 +321,4 @@ async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
             clock.set_back(ahead_seconds)
         await clock.advance(60)
         assert await prune(store, to_text(clock.now())) == 3
-        assert keys(store.path) == ["k3"]
+        assert keys(store.place) == ["k3"]

@@ -21,9 +21,8 @@ from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
     from scenes.stored import Row
 
 
@@ -33,12 +32,12 @@ OLD, NEW = timedelta(days=31), timedelta(days=29)
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+async def store(database: Place) -> AsyncIterator[Store]:
+    async with started_store(database, VirtualClock()) as started:
         yield started
 
 
-async def arrive(store: SqliteStore, age: timedelta, *bodies: bytes) -> None:
+async def arrive(store: Store, age: timedelta, *bodies: bytes) -> None:
     """Let deliveries come in that long ago, without folding them."""
     at = to_text(START - age)
     for body in bodies:
@@ -50,51 +49,51 @@ def order(number: int) -> bytes:
     return payloads.envelope("orders/create", document)
 
 
-async def prune(store: SqliteStore) -> int:
+async def prune(store: Store) -> int:
     total = 0
     while (step := await store.retention.prune(BEFORE, 1.0)).more:
         total += step.erased
     return total
 
 
-def kept(store: SqliteStore) -> dict[int, bool]:
+def kept(store: Store) -> dict[int, bool]:
     return {
-        id_: body != b"" for id_, body in rows_of(store.path, "events", "id", "body")
+        id_: body != b"" for id_, body in rows_of(store.place, "events", "id", "body")
     }
 
 
-def outcomes(store: SqliteStore) -> list[Row]:
+def outcomes(store: Store) -> list[Row]:
     columns = ("id", "state", "topic", "event_id", "kind", "object_id", "detail")
-    return rows_of(store.path, "events", *columns, "folded_at")
+    return rows_of(store.place, "events", *columns, "folded_at")
 
 
-async def test_what_is_old_goes_and_what_is_young_stays(store: SqliteStore) -> None:
+async def test_what_is_old_goes_and_what_is_young_stays(store: Store) -> None:
     await arrive(store, OLD, order(1), order(1), b"{}")
     await arrive(store, NEW, order(2))
     await fold_all(store)
-    before = mirror_of(store.path), outcomes(store)
+    before = mirror_of(store.place), outcomes(store)
     # The second says nothing new, the third is of no known topic.
     assert await prune(store) == 3
-    *old, young = rows_of(store.path, "events", "id", "body", "headers", "erased_by")
+    *old, young = rows_of(store.place, "events", "id", "body", "headers", "erased_by")
     assert old == [(id_, b"", b"", "retention") for id_ in (1, 2, 3)]
     assert young[0] == 4
     assert b"ord_2" in young[1]
     assert young[2:] == (b"{}", None)
-    assert (mirror_of(store.path), outcomes(store)) == before
+    assert (mirror_of(store.place), outcomes(store)) == before
     assert await prune(store) == 0
 
 
-async def test_a_pruned_delivery_that_comes_again_is_known(store: SqliteStore) -> None:
+async def test_a_pruned_delivery_that_comes_again_is_known(store: Store) -> None:
     body = order(1)
     await arrive(store, OLD, body)
     await fold_all(store)
     await prune(store)
     await arrive(store, NEW, body)
     await fold_all(store)
-    assert states(store.path) == ["folded", "duplicate"]
+    assert states(store.place) == ["folded", "duplicate"]
 
 
-async def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
+async def test_what_is_not_folded_is_never_pruned(store: Store) -> None:
     await arrive(store, OLD, *(order(n) for n in range(5)))
     assert await prune(store) == 0
     assert all(kept(store).values())
@@ -102,29 +101,29 @@ async def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
     assert await prune(store) == 5
 
 
-async def test_what_waits_is_never_pruned(store: SqliteStore) -> None:
+async def test_what_waits_is_never_pruned(store: Store) -> None:
     await arrive(store, OLD, order(1), order(2), order(3))
     await fold_all(store)
-    overwrite(store.path, "event_outcomes", {"state": "waiting"}, id=2)
+    overwrite(store.place, "event_outcomes", {"state": "waiting"}, id=2)
     assert await prune(store) == 1
     assert kept(store) == {1: False, 2: True, 3: True}
 
 
 async def test_open_quarantine_keeps_its_body_until_it_is_settled(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await arrive(store, OLD, order(1), b"no json", *(order(n) for n in range(2, 200)))
     await fold_all(store)
     assert await prune(store) == 199
     assert [id_ for id_, there in kept(store).items() if there] == [2]
-    assert values_of(store.path, "quarantine", "raw") == [b"no json"]
+    assert values_of(store.place, "quarantine", "raw") == [b"no json"]
     await store.quarantine.drop(1, "kim", "a test of the platform")
     assert await prune(store) == 1
     assert not any(kept(store).values())
-    assert values_of(store.path, "quarantine", "raw") == [b""]
+    assert values_of(store.place, "quarantine", "raw") == [b""]
 
 
-async def test_a_stretch_of_what_must_stay_does_not_end_it(store: SqliteStore) -> None:
+async def test_a_stretch_of_what_must_stay_does_not_end_it(store: Store) -> None:
     await arrive(store, OLD, *(b"no json %d" % n for n in range(150)), order(1))
     await fold_all(store)
     assert await prune(store) == 1
@@ -134,7 +133,7 @@ AHEAD = timedelta(days=-365)
 
 
 async def test_what_came_while_the_clock_was_ahead_is_as_old_as_its_neighbours(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await arrive(store, OLD, order(1))
     await arrive(store, AHEAD, order(2), order(3))
@@ -146,7 +145,7 @@ async def test_what_came_while_the_clock_was_ahead_is_as_old_as_its_neighbours(
     assert [id_ for id_, there in kept(store).items() if there] == [5, 6]
 
 
-async def test_what_came_last_and_ahead_of_the_clock_stays(store: SqliteStore) -> None:
+async def test_what_came_last_and_ahead_of_the_clock_stays(store: Store) -> None:
     await arrive(store, OLD, order(1))
     await arrive(store, AHEAD, order(2))
     await fold_all(store)
@@ -155,12 +154,12 @@ async def test_what_came_last_and_ahead_of_the_clock_stays(store: SqliteStore) -
 
 
 async def test_why_still_explains_and_says_that_the_body_went(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     await arrive(store, OLD, order(1))
     await fold_all(store)
     await prune(store)
-    with database_at(store.path).reader() as known:
+    with database_at(store.place).reader() as known:
         (found,) = known.find_objects("order", "1")
         (event,) = known.timeline("order", found)
     assert (event.what, event.state) == ("event 1", "folded")

@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul.store import Place, Store
     from backhaul.store.read_models import Describe
     from backhaul.store.read_records import SearchHit
-    from backhaul.store.sqlite.database import SqliteStore
 
 ADDRESS = {"name": "João Ávila", "address1": "12 MG Road", "city": "Pune", "zip": "411"}
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db") as started:
+async def store(database: Place) -> AsyncIterator[Store]:
+    async with started_store(database) as started:
         yield started
 
 
-async def index(store: SqliteStore) -> None:
+async def index(store: Store) -> None:
     while (await store.search.follow(describe, 1.0)).more:
         pass
 
 
-async def learn(store: SqliteStore, topic: str, document: payloads.Document) -> None:
+async def learn(store: Store, topic: str, document: payloads.Document) -> None:
     assert await take(store, payloads.envelope(topic, document)) == []
     await index(store)
 
 
-def found(store: SqliteStore, text: str, kind: str | None = None) -> list[str]:
-    with database_at(store.path).reader() as known:
+def found(store: Store, text: str, kind: str | None = None) -> list[str]:
+    with database_at(store.place).reader() as known:
         return [hit.id for hit in known.search(text, kind, 10)]
 
 
@@ -54,9 +54,7 @@ def found(store: SqliteStore, text: str, kind: str | None = None) -> list[str]:
     ["#1001", "1001", "joao", "ÁVILA", "mg road", "pune 411", "bd1", "ls-s", "LS-S",
      "a@b.example", "linen shirt", "shi lin", "joao avila pune bluedart", "100"],
 )  # fmt: skip
-async def test_an_order_is_found_by_any_word_of_it(
-    text: str, store: SqliteStore
-) -> None:
+async def test_an_order_is_found_by_any_word_of_it(text: str, store: Store) -> None:
     order = payloads.order(shippingAddress=ADDRESS, shipments=[payloads.shipment()])
     await learn(store, "orders/create", order)
     assert found(store, text) == ["ord_1"]
@@ -65,16 +63,14 @@ async def test_an_order_is_found_by_any_word_of_it(
 @pytest.mark.parametrize(
     "text", ["asha", "ord_1", "PENDING", "2026", "joao mumbai", "", " ", "nobody"]
 )
-async def test_what_it_is_not_about_finds_nothing(
-    text: str, store: SqliteStore
-) -> None:
+async def test_what_it_is_not_about_finds_nothing(text: str, store: Store) -> None:
     customer = {"id": "cus_1", "name": "Bela", "email": None}
     order = payloads.order(shippingAddress=ADDRESS, customer=customer)
     await learn(store, "orders/create", order)
     assert found(store, text) == []
 
 
-async def test_kinds_can_be_told_apart(store: SqliteStore) -> None:
+async def test_kinds_can_be_told_apart(store: Store) -> None:
     await learn(store, "orders/create", payloads.order())
     await learn(store, "products/create", payloads.product())
     await learn(store, "customers/create", payloads.customer())
@@ -84,7 +80,7 @@ async def test_kinds_can_be_told_apart(store: SqliteStore) -> None:
     assert found(store, "asha", "customer") == ["cus_1"]
 
 
-async def test_what_changes_is_found_as_it_is_now(store: SqliteStore) -> None:
+async def test_what_changes_is_found_as_it_is_now(store: Store) -> None:
     await learn(store, "products/create", payloads.product())
     await learn(store, "products/update", payloads.product(at=2, title="Silk scarf"))
     assert found(store, "silk") == ["prod_1"]
@@ -96,16 +92,16 @@ async def test_what_changes_is_found_as_it_is_now(store: SqliteStore) -> None:
     assert found(store, "scarf") == []
 
 
-async def test_folding_writes_nothing_of_the_index(store: SqliteStore) -> None:
+async def test_folding_writes_nothing_of_the_index(store: Store) -> None:
     await take(store, payloads.envelope("orders/create", payloads.order()))
     assert found(store, "linen") == []
-    with database_at(store.path).reader() as known:
+    with database_at(store.place).reader() as known:
         assert known.unindexed() == 1
         await index(store)
         assert known.unindexed() == 0
 
 
-async def test_a_slice_says_whether_events_wait(store: SqliteStore) -> None:
+async def test_a_slice_says_whether_events_wait(store: Store) -> None:
     orders = [payloads.order(f"ord_{n}", number=n) for n in range(70)]
     await take(store, *(payloads.envelope("orders/create", o) for o in orders))
     assert await store.search.follow(describe, 1.0) == IndexProgress(64, True, False)
@@ -113,7 +109,7 @@ async def test_a_slice_says_whether_events_wait(store: SqliteStore) -> None:
     assert await store.search.follow(describe, 1.0) == IndexProgress(6, False, True)
 
 
-async def test_made_anew_it_is_the_same(store: SqliteStore) -> None:
+async def test_made_anew_it_is_the_same(store: Store) -> None:
     await learn(store, "orders/create", payloads.order())
     await learn(store, "products/create", payloads.product())
     before = hits(store)
@@ -125,15 +121,15 @@ async def test_made_anew_it_is_the_same(store: SqliteStore) -> None:
     assert found(store, "linen", "order") == ["ord_1"]
 
 
-def hits(store: SqliteStore) -> dict[str, list[SearchHit]]:
+def hits(store: Store) -> dict[str, list[SearchHit]]:
     """Return what is found by each word of each order and product."""
     described = [
         describe(kind, document)
         for kind in ("order", "product")
-        for (document,) in rows_of(store.path, f"{kind}s", "document")
+        for (document,) in rows_of(store.place, f"{kind}s", "document")
     ]
     words = {word for one in described for word in f"{one.title} {one.words}".split()}
-    with lists(store.path) as reader:
+    with lists(store.place) as reader:
         return {word: reader.search(word, None, 9) for word in words}
 
 
@@ -183,7 +179,7 @@ async def test_while_events_wait_it_rests_between_slices(
 
 
 async def test_a_slice_that_ends_early_leaves_the_other_changes_to_the_next(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     """Or an object is never found, although nothing failed."""
     orders = [payloads.order(f"ord_{n}") for n in (1, 2, 3)]

@@ -76,10 +76,12 @@ class Breaking(SqliteErasure):
 
 @asynccontextmanager
 async def breaking(store: SqliteStore, at: str) -> AsyncIterator[Breaking]:
-    writer = Writer(store.path, lambda connection, arrivals: [])
+    writer = Writer(store.place, lambda connection, arrivals: [])
     writer.start()
     try:
-        found = Breaking(SqliteEngine(store.path, writer, SystemClock()), SystemClock())
+        found = Breaking(
+            SqliteEngine(store.place, writer, SystemClock()), SystemClock()
+        )
         found.at = at
         yield found
     finally:
@@ -95,7 +97,7 @@ async def forget(
 
 
 def is_told(store: SqliteStore) -> bool:
-    kept = b"".join(p.read_bytes() for p in store.path.parent.glob("backhaul.db*"))
+    kept = b"".join(p.read_bytes() for p in store.place.parent.glob("backhaul.db*"))
     return NAME.encode() in kept or EMAIL.encode() in kept
 
 
@@ -103,7 +105,7 @@ def is_told(store: SqliteStore) -> bool:
 async def test_broken_off_anywhere_it_is_finished_when_said_again(
     at: str, store: SqliteStore
 ) -> None:
-    leave_behind(store.path, NAME)
+    leave_behind(store.place, NAME)
     async with breaking(store, at) as broken:
         with pytest.raises(Busy):
             await CustomerErasure(broken, SystemClock()).erase("main", "cus_1", "eve")
@@ -113,7 +115,7 @@ async def test_broken_off_anywhere_it_is_finished_when_said_again(
 
 
 async def test_a_large_file_is_written_anew_when_told_to(store: SqliteStore) -> None:
-    leave_behind(store.path, NAME)
+    leave_behind(store.place, NAME)
     assert await forget(store, largest_bytes=0) == "file"
     assert await forget(store, largest_bytes=0) == "file"
     assert is_told(store)
@@ -126,21 +128,21 @@ async def test_told_to_write_anew_it_does_not_ask_what_is_left(
     store: SqliteStore,
 ) -> None:
     await forget(store)
-    leave_behind(store.path, "12 Quincunx Lane")
+    leave_behind(store.place, "12 Quincunx Lane")
     assert await forget(store) == ""
-    assert b"Quincunx" in store.path.read_bytes()
+    assert b"Quincunx" in store.place.read_bytes()
     assert await forget(store, rewrite=True) == ""
-    assert b"Quincunx" not in store.path.read_bytes()
+    assert b"Quincunx" not in store.place.read_bytes()
 
 
 async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
     store: SqliteStore,
 ) -> None:
-    leave_behind(store.path, NAME)
+    leave_behind(store.place, NAME)
     async with breaking(store, "rewrite") as full:
         done = await CustomerErasure(full, SystemClock()).erase("main", "cus_1", "eve")
     assert (done["left_behind"], done["texts"]) == ("room", [NAME, EMAIL])
-    assert rows_of(store.path, "audit", "who", "action") == [("eve", "forget")]
+    assert rows_of(store.place, "audit", "who", "action") == [("eve", "forget")]
     assert is_told(store)
     assert await forget(store) == ""
     assert not is_told(store)
@@ -149,17 +151,17 @@ async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
 async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
     store: SqliteStore,
 ) -> None:
-    leave_behind(store.path, NAME)
+    leave_behind(store.place, NAME)
     async with breaking(store, "stop") as ended:
         with pytest.raises(asyncio.CancelledError):
             await CustomerErasure(ended, SystemClock()).erase("main", "cus_1", "eve")
-    assert rows_of(store.path, "audit", "who", "action") == [("eve", "forget")]
+    assert rows_of(store.place, "audit", "who", "action") == [("eve", "forget")]
     assert await forget(store) == ""
     assert not is_told(store)
 
 
 async def test_nothing_is_noted_once_it_is_finished(store: SqliteStore) -> None:
-    leave_behind(store.path, NAME)
+    leave_behind(store.place, NAME)
     await forget(store, largest_bytes=0)
     assert await store.kv.get("forgetting main cus_1") is not None
     await forget(store, rewrite=True)

@@ -82,7 +82,7 @@ async def test_a_guest_is_found_who_is_in_kept_events_only(store: SqliteStore) -
     """What could not be folded is kept as well."""
     broken = order(1, customer=GUEST, items=None)
     await take(store, delivery("orders/create", broken))
-    assert count(store.path, "orders") == 0
+    assert count(store.place, "orders") == 0
     done = await forget(store, EMAIL)
     assert done["erased"]["events"] == 1
     assert told_in(store) == []
@@ -130,10 +130,10 @@ async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
         delivery("orders/create", order(1, customer=person)),
     )
     await forget(store)
-    ((left, raw),) = rows_of(store.path, "records", "payload", "raw")
+    ((left, raw),) = rows_of(store.place, "records", "payload", "raw")
     assert json.loads(left) == {"sku": "BLEND-250", "for": personal_data.ERASED}
     assert raw == f"sku,for\nBLEND-250,{personal_data.ERASED}"
-    sold, *_ = bodies(store.path)
+    sold, *_ = bodies(store.place)
     assert json.loads(sold)["data"]["title"] == "Blend of the house"
 
 
@@ -145,9 +145,9 @@ async def test_a_damaged_payload_without_the_customer_stays_damaged(
     await store.records.accept("courier", "main", [kept], None, match_none)
     await take(store, delivery("orders/create", order(1)))
     damaged = b'{"sku":"BL\xffND"}'
-    overwrite_text(store.path, "records", "payload", damaged)
+    overwrite_text(store.place, "records", "payload", damaged)
     await forget(store)
-    assert value_of(store.path, "records", "raw") == f"BLEND,{personal_data.ERASED}"
+    assert value_of(store.place, "records", "raw") == f"BLEND,{personal_data.ERASED}"
     # Reads replace what is damaged: only the file shows whether a row was rewritten.
     assert damaged.lower() in bytes_of(store)
     assert "\N{REPLACEMENT CHARACTER}".encode() not in bytes_of(store)
@@ -173,7 +173,7 @@ async def test_an_e_mail_is_found_where_its_letters_are_escaped(
     told = [escaped(order(n, customer=c)) for n, c in ((1, known), (2, ZOE))]
     await take(store, *told, b"no JSON: \\o/")
     await forget(store, "cus_1")
-    *orders, kept = bodies(store.path)
+    *orders, kept = bodies(store.place)
     assert [email_in(body) for body in orders] == [None, None]
     assert kept == b"no JSON: \\o/"
     assert b"zo\\u00eb@" not in bytes_of(store)
@@ -186,7 +186,7 @@ async def test_a_guest_is_found_in_kept_events_that_escape_letters(
     await take(store, escaped(order(1, customer=ZOE, items=None)))
     done = await forget(store, asked)
     assert done["erased"]["events"] == 1
-    assert [email_in(body) for body in bodies(store.path)] == [None]
+    assert [email_in(body) for body in bodies(store.place)] == [None]
 
 
 @pytest.mark.parametrize("word", ["Zo\u00eb Xylo", 'Zoe "Quill"'])
@@ -214,7 +214,7 @@ async def test_a_name_is_found_however_it_is_escaped(
     await take(store, delivery("orders/create", order(1, customer=person)))
     done = await forget(store)
     assert (done["erased"]["records"], done["erased"]["in quarantine"]) == (2, 1)
-    assert rows_of(store.path, "records", "payload", "raw") == [
+    assert rows_of(store.place, "records", "payload", "raw") == [
         ('{"buyer":"[erased]"}', 'buyer\n"[erased]"'),
         ("null", '{"buyer":"[erased]"}'),
     ]
@@ -245,7 +245,7 @@ async def test_another_store_keeps_what_it_holds_of_the_same_person(
 
 def kept_by(store: SqliteStore, name: str) -> list[list[tuple[Any, ...]]]:
     """Return events, records, what is in quarantine and orders of one store."""
-    path, names = store.path, {name, f"courier-{name}"}
+    path, names = store.place, {name, f"courier-{name}"}
     return [
         rows_of(path, "events", "body", store=name),
         rows_of(path, "records", "raw", "payload", store=name),
@@ -281,9 +281,9 @@ async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
             await super().register(name, trace, digests)
 
     await take(store, delivery("orders/create", order(1)))
-    async with writing(store.path) as writer:
+    async with writing(store.place) as writer:
         forgetting = Slow(
-            SqliteEngine(store.path, writer, SystemClock()), SystemClock()
+            SqliteEngine(store.place, writer, SystemClock()), SystemClock()
         )
         await CustomerErasure(forgetting, SystemClock()).erase("main", "cus_1", "eve")
     assert named_in_orders(store) == [None] * 2
@@ -311,6 +311,6 @@ async def test_an_order_that_bears_the_e_mail_beside_another_s_is_the_other_s(
     await take(store, *told)
     await forget(store)
     assert named_in_orders(store) == ["Bela Other"] * 2
-    _, *orders = bodies(store.path)
+    _, *orders = bodies(store.place)
     names = [json.loads(body)["data"]["customer"]["name"] for body in orders]
     assert names == ["Bela Other"] * 2

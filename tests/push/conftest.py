@@ -10,10 +10,11 @@ from scenes.pushing import Scene, scene
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "backhaul.db") as made:
+async def stage(database: Place) -> AsyncIterator[Scene]:
+    async with scene(database) as made:
         yield made

@@ -21,7 +21,7 @@ from scenes.stock_history import HISTORY, history, move
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from backhaul.store import Place
 
 STRANGE = command_id("main", "courier", "another life", "adjust")
 ALL = "everything"
@@ -68,8 +68,8 @@ async def parked(stage: Scene) -> str:
     return command
 
 
-async def test_what_was_given_up_and_lands_is_applied(tmp_path: Path) -> None:
-    async with scene(tmp_path / "b.db", Push(on_absent="park")) as stage:
+async def test_what_was_given_up_and_lands_is_applied(database: Place) -> None:
+    async with scene(database, Push(on_absent="park")) as stage:
         command = await parked(stage)
         async with audited(stage):
             await lifted(stage)
@@ -316,12 +316,12 @@ async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:
 
 
 async def test_a_clock_set_back_between_two_lives_holds_nothing_up(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     """Nobody saw by how much: the life that planned it ended before that."""
-    async with scene(tmp_path / "b.db") as stage:
+    async with scene(database) as stage:
         command = await stage.plan("adjust", "prod_1")
-    async with scene(tmp_path / "b.db", start=START - timedelta(days=1)) as stage:
+    async with scene(database, start=START - timedelta(days=1)) as stage:
         stage.platform.says(HISTORY, history())
         async with audited(stage):
             await stage.reaches(command, "applied")
@@ -329,17 +329,17 @@ async def test_a_clock_set_back_between_two_lives_holds_nothing_up(
 
 
 async def test_a_clock_set_back_between_two_lives_makes_no_key_young(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     """How long ago it was sent is not known: the key may be forgotten by now."""
-    async with scene(tmp_path / "b.db") as stage:
+    async with scene(database) as stage:
         stage.platform.says("/inventory/adjust", message(500))
         stage.platform.says(HISTORY, message(503))
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
             await stage.reaches(command, "uncertain")
     back = START - timedelta(days=1)
-    async with scene(tmp_path / "b.db", keyed=True, start=back) as stage:
+    async with scene(database, keyed=True, start=back) as stage:
         stage.platform.says(HISTORY, history())
         async with audited(stage):
             await lifted(stage)
@@ -404,7 +404,7 @@ async def test_a_look_is_not_taken_early_for_a_clock_set_back(stage: Scene) -> N
 async def fail_locked(stage: Scene) -> None:
     """Let an audit fail for a database that takes no writes."""
     failed = len(stage.told("audit.failed"))
-    with locked(stage.path):
+    with locked(stage.place):
         stage.auditor.wake()
         await until(lambda: len(stage.told("audit.failed")) > failed, "it fails")
 
@@ -432,7 +432,7 @@ async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> Non
         due = stage.column("due_at", command)
         stage.clock.set_back(3600)
         await stage.clock.asleep(CLOCK_SECONDS)
-        with locked(stage.path):
+        with locked(stage.place):
             await stage.clock.advance(CLOCK_SECONDS)
             await until(lambda: stage.told("audit.failed"), "it fails")
         while stage.column("due_at", command) == due:

@@ -12,12 +12,15 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backhaul.store import Place
+
 
 async def test_a_step_is_reckoned_anew_once_what_it_reckoned_with_is_refused(
+    database: Place,
     tmp_path: Path,
 ) -> None:
     """What a person lets go on after all is in the count that was made true."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(13)
         at.hold()
         broken = await at.adjust(lamp, -20)
@@ -36,9 +39,10 @@ async def test_a_step_is_reckoned_anew_once_what_it_reckoned_with_is_refused(
 
 
 async def test_a_cancellation_that_comes_to_nothing_is_reckoned_with_no_more(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         cancel = await planned_cancellation(at, lamp)
         at.hold()
@@ -55,10 +59,11 @@ async def test_a_cancellation_that_comes_to_nothing_is_reckoned_with_no_more(
 
 
 async def test_a_command_that_a_count_made_true_reckons_with_says_so(
+    database: Place,
     tmp_path: Path,
 ) -> None:
     """What is applied stays so: a person, or the next count, sets the stock right."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         cancel = await planned_cancellation(at, lamp)
         older = await at.count(lamp, 10)
@@ -78,6 +83,6 @@ async def planned_cancellation(at: House, lamp: object) -> str:
     at.sender.dispatcher.pause("cancel", now())
     await at.sell(lamp, 3)
     number = (await at.shop.state())["orders"][-1]["number"]
-    await until(lambda: rows_of(at.path, "orders"), "the order is known")
+    await until(lambda: rows_of(at.place, "orders"), "the order is known")
     await at.hand_in(Cancellation(key="1", order=str(number), restock=True))
     return at.command_of("1")

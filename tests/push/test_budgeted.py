@@ -54,7 +54,7 @@ async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
     for number in range(COMMANDS):
         await stage.plan("adjust", f"prod_{number}")
     async with working(stage):
-        while set(values_of(stage.path, "commands", "state")) != {"applied"}:
+        while set(values_of(stage.place, "commands", "state")) != {"applied"}:
             await stage.pass_time(0.25)
             await stage.quiet()
     assert bucket.refused == 0
@@ -82,9 +82,9 @@ async def test_what_is_in_doubt_is_read_although_commands_take_all_there_is(
     for number in range(COMMANDS):
         await stage.plan("adjust", f"prod_{number}")
     async with working(stage):
-        while not any(command.looks for command in commands(stage.path)):
+        while not any(command.looks for command in commands(stage.place)):
             await stage.pass_time(0.25)
             await stage.quiet()
-            waiting = rows_of(stage.path, "commands", state="planned")
+            waiting = rows_of(stage.place, "commands", state="planned")
             assert waiting, "it waited for the last"
     assert bucket.refused == 0

@@ -46,8 +46,8 @@ async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> 
 
 def links(stage: Scene) -> tuple[Any, list[tuple[Any, ...]]]:
     """Return the effect that is named as our own, and the echoes that were heard."""
-    effect = value_of(stage.path, "commands", "effect_id")
-    return effect, rows_of(stage.path, "echoes", "command_id")
+    effect = value_of(stage.place, "commands", "effect_id")
+    return effect, rows_of(stage.place, "echoes", "command_id")
 
 
 async def test_what_the_first_attempt_met_was_cancelled_by_somebody_else(

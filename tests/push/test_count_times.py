@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from backhaul.store import Place
+
 LONGEST_WAIT = 900.0
 
 
@@ -36,9 +38,10 @@ def to_come(hours: int) -> str:
 
 
 async def test_a_count_of_hours_to_come_stands_in_no_others_way(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         strange = await at.count(lamp, 7, to_come(20))
         await at.reaches(strange, "parked")
@@ -47,8 +50,10 @@ async def test_a_count_of_hours_to_come_stands_in_no_others_way(
         assert await at.stock(lamp) == 4
 
 
-async def test_the_last_of_several_counts_to_come_counts(tmp_path: Path) -> None:
-    async with house(tmp_path) as at:
+async def test_the_last_of_several_counts_to_come_counts(
+    database: Place, tmp_path: Path
+) -> None:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         first = await at.count(lamp, 7, to_come(20))
         await at.reaches(first, "parked")
@@ -71,10 +76,11 @@ async def started(at: House) -> None:
 @pytest.mark.parametrize("repair", [noticed, started])
 async def test_counts_go_on_once_a_clock_that_was_ahead_is_set_right(
     repair: Callable[[House], Awaitable[None]],
+    database: Place,
     tmp_path: Path,
     ahead: list[timedelta],
 ) -> None:
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         first = await at.count(lamp, 7)
         await at.reaches(first, "applied")

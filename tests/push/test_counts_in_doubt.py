@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.stock import ProductStock
+    from backhaul.store import Place
 
 BLIND = ("no-history", "no-idempotency")
 """A platform where nothing proves whether an adjustment has landed."""
@@ -81,10 +82,10 @@ def cancel_meanwhile(
 
 
 async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
-    tmp_path: Path, lose: Callable[[str], None]
+    database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """A count from after the move, whatever moved, needs no decision."""
-    async with house(tmp_path, BLIND) as at:
+    async with house(database, tmp_path, BLIND) as at:
         lamp = await at.lamp(10)
         at.hold()
         first = await at.count(lamp, 15)
@@ -96,7 +97,7 @@ async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
         assert await at.stock(lamp) == 15
         second = await at.count(lamp, 15, before)
         await at.reaches(second, "parked")
-        step = value_of(at.path, "commands_and_targets", "id", kind="adjust")
+        step = value_of(at.place, "commands_and_targets", "id", kind="adjust")
         assert f"the move of +5 at {now()[:10]}" in at.reason(second)
         assert f"may be that of command {step[:8]}, which is parked" in at.reason(
             second
@@ -109,10 +110,14 @@ async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
 
 @pytest.mark.parametrize(("units", "counted"), [(4, "after"), (5, "before")])
 async def test_goods_that_come_beside_an_adjustment_in_doubt_are_goods(
-    units: int, counted: str, tmp_path: Path, lose: Callable[[str], None]
+    units: int,
+    counted: str,
+    database: Place,
+    tmp_path: Path,
+    lose: Callable[[str], None],
 ) -> None:
     """They are other units, or it does not matter: both came after the count."""
-    async with house(tmp_path, BLIND) as at:
+    async with house(database, tmp_path, BLIND) as at:
         lamp = await at.lamp(10)
         moments = {"before": now()}
         await asyncio.sleep(0.01)
@@ -128,16 +133,16 @@ async def test_goods_that_come_beside_an_adjustment_in_doubt_are_goods(
 
 
 async def test_goods_that_come_long_after_an_adjustment_in_doubt_are_goods(
-    tmp_path: Path, lose: Callable[[str], None]
+    database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
-    async with house(tmp_path, BLIND) as at:
+    async with house(database, tmp_path, BLIND) as at:
         lamp = await at.lamp(10)
         lose("request")
         asked = await at.adjust(lamp, 5)
         await until(lambda: at.state(asked) == "parked", "it is left to a person")
-        started_at = value_of(at.path, "attempts", "started_at")
+        started_at = value_of(at.place, "attempts", "started_at")
         long_ago = later(started_at, seconds=-61 * 60)
-        overwrite(at.path, "attempts", {"started_at": long_ago})
+        overwrite(at.place, "attempts", {"started_at": long_ago})
         counted_at = now()
         await goods_come(at, lamp, 5)
         count = await at.count(lamp, 12, counted_at)
@@ -148,9 +153,9 @@ async def test_goods_that_come_long_after_an_adjustment_in_doubt_are_goods(
 
 @pytest.mark.parametrize("verb", ["park", "settle --applied", "drop"])
 async def test_an_adjustment_from_before_the_count_may_be_in_it(
-    verb: str, tmp_path: Path, lose: Callable[[str], None]
+    verb: str, database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
-    async with house(tmp_path, BLIND) as at:
+    async with house(database, tmp_path, BLIND) as at:
         lamp = await at.lamp(10)
         at.hold()
         broken = await at.adjust(lamp, -2)
@@ -168,10 +173,10 @@ async def test_an_adjustment_from_before_the_count_may_be_in_it(
 
 
 async def test_an_adjustment_that_is_to_be_sent_again_may_have_landed(
-    tmp_path: Path, lose: Callable[[str], None]
+    database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """It waits for its gate; what left meanwhile may be its first attempt."""
-    async with house(tmp_path, ("no-idempotency",)) as at:
+    async with house(database, tmp_path, ("no-idempotency",)) as at:
         lamp = await at.lamp(10)
         lose("request")
         broken = await at.adjust(lamp, -2)
@@ -188,10 +193,10 @@ async def test_an_adjustment_that_is_to_be_sent_again_may_have_landed(
 
 
 async def test_a_step_that_lands_late_is_not_made_good_once_more(
-    tmp_path: Path, lose: Callable[[str], None]
+    database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """Once its tag was seen in the history, the count can be let go on."""
-    async with house(tmp_path, ("no-idempotency",)) as at:
+    async with house(database, tmp_path, ("no-idempotency",)) as at:
         lamp = await at.lamp(10)
         lose("late")
         target = await at.count(lamp, 15)
@@ -208,10 +213,10 @@ async def test_a_step_that_lands_late_is_not_made_good_once_more(
 
 @pytest.mark.parametrize("verb", ["park", "drop"])
 async def test_a_restock_that_may_be_our_own_is_not_taken_for_goods(
-    verb: str, tmp_path: Path, lose: Callable[[str], None]
+    verb: str, database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """Once the order was read for it, the count can be let go on."""
-    async with house(tmp_path, ("no-idempotency",), push=CAUTIOUS) as at:
+    async with house(database, tmp_path, ("no-idempotency",), push=CAUTIOUS) as at:
         lamp = await at.lamp(10)
         order, cancel = await lost_cancellation(at, lamp, lose)
         before = now()
@@ -233,10 +238,10 @@ async def test_a_restock_that_may_be_our_own_is_not_taken_for_goods(
 
 
 async def test_a_restock_of_a_cancellation_from_after_the_count_is_goods(
-    tmp_path: Path, lose: Callable[[str], None]
+    database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """Whoever cancelled the order, they were not there when somebody counted."""
-    async with house(tmp_path, ("no-idempotency",), push=CAUTIOUS) as at:
+    async with house(database, tmp_path, ("no-idempotency",), push=CAUTIOUS) as at:
         lamp = await at.lamp(10)
         order = await sold(at, lamp)
         before = now()
@@ -250,10 +255,11 @@ async def test_a_restock_of_a_cancellation_from_after_the_count_is_goods(
 
 
 async def test_a_restock_that_was_asked_for_and_made_by_hand_is_not_goods(
+    database: Place,
     tmp_path: Path,
 ) -> None:
     """The cancellation that still waits puts nothing back any more."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         at.sender.dispatcher.pause("cancel", now())
         order = await sold(at, lamp)
@@ -270,11 +276,12 @@ async def test_a_restock_that_was_asked_for_and_made_by_hand_is_not_goods(
 async def test_a_restock_that_lands_while_its_level_is_read_is_waited_for(
     news: str,
     quirks: tuple[str, ...],
+    database: Place,
     tmp_path: Path,
     cancel_meanwhile: Callable[[House, Callable[[], object]], None],
 ) -> None:
     """A platform that compares no levels would take the step from the old one."""
-    async with house(tmp_path, ("no-store-endpoint", *quirks)) as at:
+    async with house(database, tmp_path, ("no-store-endpoint", *quirks)) as at:
         lamp = await at.lamp(10)
         order = await sold(at, lamp)
         at.sender.dispatcher.pause("cancel", now())
@@ -296,6 +303,7 @@ async def test_a_restock_that_lands_while_its_level_is_read_is_waited_for(
 
 
 async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for(
+    database: Place,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     cancel_meanwhile: Callable[[House, Callable[[], object]], None],
@@ -309,7 +317,7 @@ async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for
         return answer
 
     monkeypatch.setattr(Transport, "send", send)
-    async with house(tmp_path, ("no-store-endpoint",)) as at:
+    async with house(database, tmp_path, ("no-store-endpoint",)) as at:
         lamp = await at.lamp(10)
         order = await sold(at, lamp)
         at.sender.dispatcher.pause("cancel", now())
@@ -327,10 +335,10 @@ async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for
 
 @pytest.mark.parametrize("restock", [True, False])
 async def test_an_order_cancelled_by_hand_while_its_level_is_read_is_waited_for(
-    restock: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    restock: bool, database: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours still waits: it puts nothing back any more, and the level is the old one."""
-    async with house(tmp_path, ("no-store-endpoint",)) as at:
+    async with house(database, tmp_path, ("no-store-endpoint",)) as at:
         lamp = await at.lamp(10)
         order = await sold(at, lamp)
         at.sender.dispatcher.pause("cancel", now())
@@ -371,7 +379,7 @@ async def lost_cancellation(
 
 async def sold(at: House, lamp: Any) -> str:
     order = await at.sell(lamp, 3)
-    await until(lambda: is_known(at, 7) and rows_of(at.path, "orders"), "it is known")
+    await until(lambda: is_known(at, 7) and rows_of(at.place, "orders"), "it is known")
     return order
 
 
@@ -391,11 +399,11 @@ async def cancelled(at: House, lamp: Any, order: str) -> None:
 def is_cancelled(at: House, order: str = "") -> bool:
     """Return whether the mirror shows the order, or any, as cancelled."""
     wanted = {"id": order} if order else {}
-    return any(values_of(at.path, "orders", "cancelled_at", **wanted))
+    return any(values_of(at.place, "orders", "cancelled_at", **wanted))
 
 
 def is_known(at: House, stock: int) -> bool:
-    return stock in values_of(at.path, "inventory_levels", "stock")
+    return stock in values_of(at.place, "inventory_levels", "stock")
 
 
 async def goods_come(at: House, lamp: Any, units: int) -> None:
@@ -406,4 +414,4 @@ async def goods_come(at: House, lamp: Any, units: int) -> None:
     reply = await at.shop.v1("POST", "/inventory/adjust", body)
     assert reply.status == 200, reply.body
     shown = {"variant_id": variant, "stock": before + units}
-    await until(lambda: rows_of(at.path, "inventory_levels", **shown), "it is known")
+    await until(lambda: rows_of(at.place, "inventory_levels", **shown), "it is known")

@@ -51,7 +51,7 @@ def shipped(at: int = 50, **members: Any) -> payloads.Document:
 
 
 def incidents(stage: Scene) -> list[str]:
-    return [each.says for each in open_incidents(stage.path)]
+    return [each.says for each in open_incidents(stage.place)]
 
 
 @pytest.mark.parametrize(("members", "says"), SHOWN, ids=str)
@@ -156,14 +156,14 @@ async def test_a_cancellation_without_a_restock_is_none(stage: Scene) -> None:
 
 async def test_an_incident_stays_until_an_operator_resolves_it(stage: Scene) -> None:
     await test_what_is_read_back_shows_it(stage)
-    (id_,) = [each.id for each in open_incidents(stage.path)]
+    (id_,) = [each.id for each in open_incidents(stage.place)]
     needs = await stage.store.alert_conditions.current(())
     assert [each.id for each in needs.incidents] == [id_]
     done = await stage.store.incidents.resolve(id_, "otto", "adjusted by -2")
     assert (done.resolved_by, done.resolution) == ("otto", "adjusted by -2")
     assert (await stage.store.alert_conditions.current(())).incidents == []
     found = [("otto", "incidents resolve", f"{id_}: adjusted by -2")]
-    assert rows_of(stage.path, "audit", "who", "action", "detail") == found
+    assert rows_of(stage.place, "audit", "who", "action", "detail") == found
     with pytest.raises(BackhaulError, match="no open incident"):
         await stage.store.incidents.resolve(id_, "otto", "again")
 

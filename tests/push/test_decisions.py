@@ -18,8 +18,7 @@ from scenes.scripted_platform import document, message
 from scenes.stored import checks, rows_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place
     from scenes.pushing import Scene
     from scenes.scripted_platform import Connection, Request
 
@@ -37,7 +36,7 @@ async def decide(
 
 def audit(stage: Scene) -> list[tuple[Any, ...]]:
     return rows_of(
-        stage.path,
+        stage.place,
         "audit",
         "who",
         "action",
@@ -58,7 +57,7 @@ def stand(stage: Scene, command: str, state: str) -> None:
         "sent_at": "2026-03-01T12:00:00.000Z",
         "request": "{}",
     }
-    overwrite(stage.path, "commands", sent, id=command)
+    overwrite(stage.place, "commands", sent, id=command)
 
 
 PAIRS = [(state, verb) for state in State for verb in VERBS]
@@ -214,11 +213,11 @@ async def test_a_person_overtakes_a_look_that_is_under_way(stage: Scene) -> None
 
 
 async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     """A person parked and sent again while the resolver was still reading."""
     only = Push.model_validate({"check_after": ["0s"], "on_absent": "park"})
-    made = scene(tmp_path / "b.db", only, patience_seconds=HELD_SECONDS)
+    made = scene(database, only, patience_seconds=HELD_SECONDS)
     async with made as stage, working(stage):
         slow = Slow()
         stage.platform.says("/inventory/adjust", message(500))
@@ -231,7 +230,7 @@ async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
         await stage.reaches(command, "uncertain")
         slow.answer.set()
         await stage.reaches(command, "parked")
-        found = [check.found for check in checks(stage.path, command)]
+        found = [check.found for check in checks(stage.place, command)]
         assert found == ["absent", "absent"]
 
 

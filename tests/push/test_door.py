@@ -13,7 +13,8 @@ from scenes.scripted_platform import document, message, problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 LISTS = ("/orders", "/products", "/inventory")
 REFUSED = problem(401, "API_KEY_INVALID")
@@ -21,9 +22,9 @@ OPEN = document({"data": []})
 
 
 @pytest.fixture
-async def narrow(tmp_path: Path) -> AsyncIterator[Scene]:
+async def narrow(database: Place) -> AsyncIterator[Scene]:
     """One command at a time, so that each refusal can be counted."""
-    async with scene(tmp_path / "backhaul.db", Push(concurrency=1)) as stage:
+    async with scene(database, Push(concurrency=1)) as stage:
         yield stage
 
 
@@ -133,9 +134,9 @@ async def test_missing_scope_stops_its_kind_alone(narrow: Scene) -> None:
 
 
 async def test_commands_under_way_when_it_closes_are_still_recorded(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    async with scene(tmp_path / "backhaul.db", Push(concurrency=8)) as stage:
+    async with scene(database, Push(concurrency=8)) as stage:
         refused = await stage.plan("fulfill", "ord_0")
         others = [await stage.plan("fulfill", f"ord_{n}") for n in range(1, 8)]
         stage.platform.says("/orders/ord_0/fulfill", REFUSED)

@@ -11,8 +11,7 @@ from backhaul.store.records import Matched, NewRecord
 from scenes.pushing import PAYLOADS, scene, working
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place
     from scenes.pushing import Scene
 
 REASON = "dry run: not sent"
@@ -30,9 +29,9 @@ async def plan_by(stage: Scene, connector: str, id_: str) -> str:
 
 @pytest.mark.parametrize("held_back", ["*", "courier"])
 async def test_nothing_is_sent_and_each_is_told_once(
-    held_back: str, tmp_path: Path
+    held_back: str, database: Place
 ) -> None:
-    async with scene(tmp_path / "b.db", rehearsed=(held_back,)) as stage:
+    async with scene(database, rehearsed=(held_back,)) as stage:
         commands = [await stage.plan(kind, kind) for kind in PAYLOADS]
         async with working(stage):
             await stage.quiet()
@@ -49,22 +48,22 @@ async def test_nothing_is_sent_and_each_is_told_once(
 
 
 async def test_what_was_rehearsed_leaves_once_the_dry_run_is_over(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    async with scene(tmp_path / "b.db", rehearsed=("*",)) as stage:
+    async with scene(database, rehearsed=("*",)) as stage:
         command = await stage.plan("cancel", "ord_1")
         async with working(stage):
             await stage.quiet()
         body = stage.told("push.dry_run")[0].split("/orders/ord_1/cancel ")[1]
-    async with scene(tmp_path / "b.db") as stage:
+    async with scene(database) as stage:
         async with working(stage):
             await stage.reaches(command, "applied")
         (sent,) = stage.server.commands
         assert sent.body.decode() == body
 
 
-async def test_one_connector_is_held_back_and_no_other(tmp_path: Path) -> None:
-    async with scene(tmp_path / "b.db", rehearsed=("bench",)) as stage:
+async def test_one_connector_is_held_back_and_no_other(database: Place) -> None:
+    async with scene(database, rehearsed=("bench",)) as stage:
         first = await plan_by(stage, "bench", "a" * 32)
         second = await plan_by(stage, "erp", "b" * 32)
         third = await plan_by(stage, "bench_2", "c" * 32)

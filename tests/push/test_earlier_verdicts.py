@@ -40,7 +40,7 @@ def earlier(stage: Scene, command: str) -> list[dict[str, Any]]:
 
 def shown(stage: Scene, command: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    with database_at(stage.path).reader() as explainer:
+    with database_at(stage.place).reader() as explainer:
         found = explainer.command(command)
     assert found is not None
     command_view.show(found)

@@ -29,12 +29,12 @@ def ordered(at: int, **members: Any) -> bytes:
 
 
 def echoes(stage: Scene) -> list[tuple[Any, ...]]:
-    found = rows_of(stage.path, "echoes", "command_id", "event_id")
+    found = rows_of(stage.place, "echoes", "command_id", "event_id")
     return sorted(found, key=lambda echo: echo[1])
 
 
 def feed(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows_of(stage.path, "feed", "event", "instance", "waits")
+    return rows_of(stage.place, "feed", "event", "instance", "waits")
 
 
 async def test_the_first_event_that_shows_the_effect_is_the_echo(

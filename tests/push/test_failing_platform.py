@@ -13,14 +13,14 @@ from scenes.scripted_platform import message, problem
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from backhaul.store import Place
 
 PLANNED = FAILURES_TO_OPEN + 3
 
 
-async def test_each_probe_lets_one_doubt_try(tmp_path: Path) -> None:
+async def test_each_probe_lets_one_doubt_try(database: Place) -> None:
     push = Push(concurrency=PLANNED)
-    async with scene(tmp_path / "b.db", push, keyed=True) as stage:
+    async with scene(database, push, keyed=True) as stage:
         stage.platform.says("/inventory/adjust", message(500))
         planned = [await stage.plan("adjust", f"prod_{n}") for n in range(PLANNED)]
         async with working(stage):

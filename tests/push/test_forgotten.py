@@ -29,7 +29,7 @@ async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     async with working(stage):
         await stage.reaches(command, state)
     await stage.store.erasure.empty_log()
-    kept = value_of(stage.path, "attempts", "response")
+    kept = value_of(stage.place, "attempts", "response")
     found: dict[str, Any] = json.loads(kept)
     return found
 

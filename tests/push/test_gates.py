@@ -19,12 +19,13 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 
 @pytest.fixture
-async def strict(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "backhaul.db", Push(eager=False)) as stage:
+async def strict(database: Place) -> AsyncIterator[Scene]:
+    async with scene(database, Push(eager=False)) as stage:
         yield stage
 
 

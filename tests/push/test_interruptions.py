@@ -15,8 +15,7 @@ from scenes.stored import count
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place
     from scenes.scripted_platform import Connection, Request
 
 
@@ -24,9 +23,9 @@ async def silent(_: Request, connection: Connection) -> None:
     await connection.reader.read()
 
 
-async def die_while_sending(path: Path) -> tuple[str, bytes]:
+async def die_while_sending(place: Place) -> tuple[str, bytes]:
     """Leave behind a command whose request has arrived; return it and its bytes."""
-    async with scene(path) as stage:
+    async with scene(place) as stage:
         stage.platform.says("/inventory/adjust", silent)
         command = await stage.plan("adjust", "prod_1")
         dispatching = asyncio.ensure_future(stage.dispatcher.run())
@@ -37,10 +36,10 @@ async def die_while_sending(path: Path) -> tuple[str, bytes]:
 
 
 async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    command, sent = await die_while_sending(tmp_path / "backhaul.db")
-    async with scene(tmp_path / "backhaul.db") as stage:
+    command, sent = await die_while_sending(database)
+    async with scene(database) as stage:
         assert await stage.store.commands.mark_interrupted_uncertain(interrupted()) == [
             command
         ]
@@ -51,9 +50,9 @@ async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
         assert stage.attempts(command) == [(1, None, None, 0)]
 
 
-async def test_command_under_way_at_death_is_not_sent_again(tmp_path: Path) -> None:
-    command, _ = await die_while_sending(tmp_path / "backhaul.db")
-    async with scene(tmp_path / "backhaul.db") as stage:
+async def test_command_under_way_at_death_is_not_sent_again(database: Place) -> None:
+    command, _ = await die_while_sending(database)
+    async with scene(database) as stage:
         await stage.store.commands.mark_interrupted_uncertain(interrupted())
         behind = await stage.plan("adjust", "prod_1")
         async with working(stage):
@@ -66,11 +65,11 @@ async def test_command_under_way_at_death_is_not_sent_again(tmp_path: Path) -> N
 
 
 async def test_what_was_only_planned_at_death_is_sent_by_the_next_start(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    async with scene(tmp_path / "backhaul.db") as stage:
+    async with scene(database) as stage:
         command = await stage.plan("fulfill", "ord_1")
-    async with scene(tmp_path / "backhaul.db") as stage:
+    async with scene(database) as stage:
         assert (
             await stage.store.commands.mark_interrupted_uncertain(interrupted()) == []
         )
@@ -93,7 +92,7 @@ async def test_outcome_is_written_when_the_database_takes_it_again(
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await taken.wait()
-        with locked(stage.path):
+        with locked(stage.place):
             answered.set()
             await stage.clock.asleep(BUSY_SECONDS)
             await stage.pass_time(BUSY_SECONDS)
@@ -108,7 +107,7 @@ async def test_outcome_is_written_when_the_database_takes_it_again(
 
 async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) -> None:
     command = await stage.plan("fulfill", "ord_1")
-    with locked(stage.path):
+    with locked(stage.place):
         dispatching = working(stage)
         await dispatching.__aenter__()
         await stage.clock.asleep(BUSY_SECONDS)
@@ -117,12 +116,12 @@ async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) ->
     await stage.reaches(command, "applied")
     await dispatching.__aexit__(None, None, None)
     assert len(stage.server.commands) == 1
-    assert count(stage.path, "attempts") == 1
+    assert count(stage.place, "attempts") == 1
 
 
 async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
     await stage.plan("fulfill", "ord_1")
-    with locked(stage.path):
+    with locked(stage.place):
         async with working(stage):
             await until(lambda: stage.told("push.busy"), "the claim is refused")
             await stage.clock.asleep(BUSY_SECONDS)
@@ -130,16 +129,16 @@ async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
 
 
 async def test_what_a_look_sent_again_is_not_sent_for_want_of_its_record(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     released = asyncio.Event()
 
     async def lock(request: Request, connection: Connection) -> None:
-        with locked(tmp_path / "b.db"):
+        with locked(database):
             await connection.send(applied(request))
             await released.wait()
 
-    async with scene(tmp_path / "b.db", keyed=True) as stage:
+    async with scene(database, keyed=True) as stage:
         stage.platform.says("/inventory/adjust", message(500), lock)
         command = await stage.plan("adjust", "prod_1")
         dispatching = asyncio.ensure_future(stage.dispatcher.run())

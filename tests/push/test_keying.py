@@ -16,7 +16,8 @@ from scenes.uncertain_commands import doubt, looks, outwait
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 STORE = "/store"
 TAKES = StoreFacts(features=("updatedSince", KEYED_ONCE))
@@ -28,8 +29,8 @@ def said(facts: StoreFacts) -> bytes:
 
 
 @pytest.fixture
-async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "b.db", keyed=True) as made:
+async def keyed(database: Place) -> AsyncIterator[Scene]:
+    async with scene(database, keyed=True) as made:
         yield made
 
 
@@ -133,9 +134,9 @@ async def test_what_leaves_since_it_takes_keys_is_protected(keyed: Scene) -> Non
 
 
 async def test_of_a_platform_that_never_took_keys_it_is_not_asked(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    async with scene(tmp_path / "b.db") as stage:
+    async with scene(database) as stage:
         command = await doubt(stage)
         stage.platform.says(HISTORY, history(move(1, command)))
         async with working(stage):
@@ -144,8 +145,8 @@ async def test_of_a_platform_that_never_took_keys_it_is_not_asked(
 
 
 @pytest.mark.parametrize("word", [True, False])
-async def test_a_persons_word_is_taken_unasked(word: bool, tmp_path: Path) -> None:
-    async with scene(tmp_path / "b.db") as stage:
+async def test_a_persons_word_is_taken_unasked(word: bool, database: Place) -> None:
+    async with scene(database) as stage:
         idempotency = idempotency_of(stage, word)
         assert await idempotency.is_honoured("2026-01-01T00:00:00.000Z") is word
         assert asked(stage) == 0

@@ -32,8 +32,8 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
+    from backhaul.store import Place
     from backhaul.store.commands import UncertainCommand
 
 ADJUST = "/inventory/adjust"
@@ -44,8 +44,8 @@ UNTIL_THE_LAST_LOOK = 20
 
 
 @pytest.fixture
-async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "b.db", keyed=True) as made:
+async def keyed(database: Place) -> AsyncIterator[Scene]:
+    async with scene(database, keyed=True) as made:
         yield made
 
 
@@ -67,7 +67,7 @@ async def test_of_what_was_answered_under_its_key_no_person_is_kept(
     command = await doubt(keyed, "fulfill")
     async with working(keyed):
         await keyed.reaches(command, "applied")
-    (check,) = checks(keyed.path, command)
+    (check,) = checks(keyed.place, command)
     assert (read := check.read) is not None
     assert json.loads(read)["shipment"] == "shp_1"
     assert "a@b.example" not in read
@@ -356,10 +356,10 @@ async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
 
 @pytest.mark.parametrize("back_seconds", [0, 1_800], ids=["", "set back"])
 async def test_the_age_of_a_key_counts_from_when_it_was_sent_first(
-    back_seconds: int, tmp_path: Path
+    back_seconds: int, database: Place
 ) -> None:
     """The platform forgets it a day after that, however often it was sent since."""
-    path = tmp_path / "b.db"
+    path = database
     async with scene(path) as stage:
         command = await doubt(stage)
         stage.platform.says(HISTORY, message(503))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.stock import ProductStock
+    from backhaul.store import Place
 
 Land: TypeAlias = Callable[[], Awaitable[None]]
 Play: TypeAlias = "Callable[[House, Any], Awaitable[tuple[str, str]]]"
@@ -58,7 +59,7 @@ async def given_up(at: House, lamp: Any) -> tuple[str, str]:
 
 
 def step_of(at: House, target: str) -> str:
-    counted = command(at.path, target).target_of
+    counted = command(at.place, target).target_of
     assert counted is not None
     return str(counted.correction)
 
@@ -99,9 +100,9 @@ async def contained(at: House, lamp: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("play", [superseded, parked, counted_anew, contained])
 async def test_what_lands_behind_a_count_is_told_once_and_kept(
-    play: Play, tmp_path: Path, land: Land
+    play: Play, database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         count, step = await play(at, lamp)
         await at.reaches(count, "applied")
@@ -125,9 +126,9 @@ async def is_told(at: House, step: str, count: str) -> None:
 
 
 async def test_what_a_person_has_looked_for_is_told_all_the_same(
-    tmp_path: Path, land: Land
+    database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         count, step = await parked(at, lamp)
         await at.reaches(count, "applied")
@@ -139,14 +140,16 @@ async def test_what_a_person_has_looked_for_is_told_all_the_same(
         await is_told(at, step, count)
 
 
-async def test_what_a_count_took_for_goods_is_told(tmp_path: Path, land: Land) -> None:
+async def test_what_a_count_took_for_goods_is_told(
+    database: Place, tmp_path: Path, land: Land
+) -> None:
     """So long after it was sent nobody asks whether a move is that of a step."""
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
-        started_at = from_text(value_of(at.path, "attempts", "started_at"))
+        started_at = from_text(value_of(at.place, "attempts", "started_at"))
         long_ago = to_text(started_at - timedelta(minutes=61))
-        overwrite(at.path, "attempts", {"started_at": long_ago})
+        overwrite(at.place, "attempts", {"started_at": long_ago})
         counted_at = now()
         await asyncio.sleep(0.01)
         await land()
@@ -159,9 +162,9 @@ async def test_what_a_count_took_for_goods_is_told(tmp_path: Path, land: Land) -
 
 
 async def test_what_the_count_reckoned_with_is_no_landing_too_many(
-    tmp_path: Path, land: Land
+    database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
         counted_at = now()
@@ -177,9 +180,9 @@ async def test_what_the_count_reckoned_with_is_no_landing_too_many(
 
 
 async def test_a_count_whose_step_has_not_left_is_reckoned_with_it(
-    tmp_path: Path, land: Land
+    database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         await given_up(at, lamp)
         count = await at.count(lamp, 12)
@@ -195,15 +198,17 @@ async def test_a_count_whose_step_has_not_left_is_reckoned_with_it(
 
 
 async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
-    tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
+    database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit knows of it, and the level that was read before is the mirror's."""
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
-        sent_at = from_text(value_of(at.path, COMMANDS_AND_TARGETS, "sent_at", id=step))
+        sent_at = from_text(
+            value_of(at.place, COMMANDS_AND_TARGETS, "sent_at", id=step)
+        )
         long_ago = to_text(sent_at - timedelta(minutes=10))
-        overwrite(at.path, "commands", {"sent_at": long_ago}, id=step)
+        overwrite(at.place, "commands", {"sent_at": long_ago}, id=step)
         at.deaf.add("inventory/level_update")
         real, todo = StockReader.read_levels, [land]
 
@@ -224,10 +229,10 @@ async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
 
 
 async def test_while_the_step_of_the_count_is_under_way_it_is_not_told_yet(
-    tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
+    database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The platform may refuse that step, and the count is reckoned with it then."""
-    async with house(tmp_path, QUIRKS) as at:
+    async with house(database, tmp_path, QUIRKS) as at:
         lamp = await at.lamp(10)
         _, step = await given_up(at, lamp)
         may_answer, real = asyncio.Event(), Transport.send
@@ -252,10 +257,10 @@ async def test_while_the_step_of_the_count_is_under_way_it_is_not_told_yet(
 
 
 async def test_what_lands_while_that_step_is_under_way_is_not_sent_again(
-    tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
+    database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step is refused, as the stock is another one: its lane is free at once."""
-    async with house(tmp_path, ("no-idempotency",)) as at:
+    async with house(database, tmp_path, ("no-idempotency",)) as at:
         lamp = await at.lamp(10)
         asked = await at.adjust(lamp, 5)
         await until(lambda: at.state(asked) == "uncertain", "it is in doubt")

@@ -14,8 +14,7 @@ from scenes.stored import rows_of
 from scenes.uncertain_commands import looks
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place
     from scenes.pushing import Scene
     from scenes.scripted_platform import Connection, Request
 
@@ -33,7 +32,7 @@ def shown(*boxes: str, **members: Any) -> payloads.Document:
 
 
 def effects(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows_of(stage.path, "commands", "state", "effect_id")
+    return rows_of(stage.place, "commands", "state", "effect_id")
 
 
 class Together:
@@ -95,7 +94,7 @@ async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> 
 
 
 async def test_no_look_is_taken_while_another_of_the_lane_is_being_sent(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     """What has landed may be the other one's, whose answer is on its way."""
     answers = asyncio.Event()
@@ -105,7 +104,7 @@ async def test_no_look_is_taken_while_another_of_the_lane_is_being_sent(
         await answers.wait()
         await connection.send(landed)
 
-    async with scene(tmp_path / "b.db", patience_seconds=HELD_SECONDS) as stage:
+    async with scene(database, patience_seconds=HELD_SECONDS) as stage:
         await stage.fold(shown())
         stage.platform.says(FULFILL, message(500), slow)
         first = await stage.plan("fulfill", "ord_1", **BOX)

@@ -24,8 +24,7 @@ from scenes.pushing import (
 from scenes.scripted_platform import Connection, Request, document, message
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place
     from scenes.scripted_platform import Behave
 
 PATHS = {
@@ -178,10 +177,10 @@ async def test_huge_numbers_in_the_proof_are_kept_and_no_error(stage: Scene) -> 
 # The first was met: uvloop and a connection that is reset as soon as it was made.
 @pytest.mark.parametrize("error", [AttributeError("peer"), ZeroDivisionError("?")])
 async def test_unclassified_failure_leaves_in_doubt_and_ends_nothing(
-    tmp_path: Path, error: Exception
+    database: Place, error: Exception
 ) -> None:
     broken = Broken(error)
-    async with scene(tmp_path / "b.db", http=broken) as stage, working(stage):
+    async with scene(database, http=broken) as stage, working(stage):
         command = await stage.plan("adjust", "prod_1")
         await stage.reaches(command, "uncertain")
         await stage.pass_time(3_600)

@@ -33,8 +33,8 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
+    from backhaul.store import Place
     from backhaul.store.commands import UncertainCommand
 
 MOST_SECONDS = 60
@@ -42,8 +42,8 @@ MOST_SECONDS = 60
 
 
 @pytest.fixture
-async def parking(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "b.db", Push(on_absent="park")) as made:
+async def parking(database: Place) -> AsyncIterator[Scene]:
+    async with scene(database, Push(on_absent="park")) as made:
         yield made
 
 
@@ -123,7 +123,7 @@ async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_lo
         await stage.pass_time(1)
         await stage.reaches(command, "applied")
     when = START + timedelta(seconds=3_600 + 120 + 480)
-    times = [check.at for check in checks(stage.path, command)]
+    times = [check.at for check in checks(stage.place, command)]
     assert times[2:] == [to_text(when)]
 
 

@@ -15,7 +15,7 @@ from scenes.stored import value_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from backhaul.store import Place
 
 UNREADABLE = {
     "refused": problem(403, "INSUFFICIENT_SCOPE"),
@@ -44,9 +44,9 @@ async def test_it_is_told_once_of_each_command(name: str, stage: Scene) -> None:
     assert stage.reason(command).removeprefix("uncertain, ") in told
 
 
-async def test_what_nobody_foresaw_is_told_at_once(tmp_path: Path) -> None:
+async def test_what_nobody_foresaw_is_told_at_once(database: Place) -> None:
     broken = Broken(ZeroDivisionError("?"))
-    async with scene(tmp_path / "b.db", http=broken) as stage, working(stage):
+    async with scene(database, http=broken) as stage, working(stage):
         command = await stage.plan("fulfill", "ord_1")
         await until(lambda: stage.told("check.failed") != [], "it is told")
         await fail_often(stage, command)
@@ -54,9 +54,9 @@ async def test_what_nobody_foresaw_is_told_at_once(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in told
 
 
-async def test_what_was_sent_at_no_known_time_is_looked_for(tmp_path: Path) -> None:
+async def test_what_was_sent_at_no_known_time_is_looked_for(database: Place) -> None:
     """As a version did that wrote no such time, and died while it was sending."""
-    path = tmp_path / "b.db"
+    path = database
     async with scene(path) as stage:
         stage.platform.says("/inventory/adjust", message(500))
         stage.platform.says(HISTORY, message(503))

@@ -13,7 +13,8 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 PRODUCTS = ("prod_1", "prod_2", "prod_3")
 ENDS: dict[str, Callable[[Scene], None]] = {
@@ -26,9 +27,9 @@ ENDS: dict[str, Callable[[Scene], None]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_nothing_leaves_once_sending_has_ended(end: str, tmp_path: Path) -> None:
+async def test_nothing_leaves_once_sending_has_ended(end: str, database: Place) -> None:
     down = Broken(httpx.ConnectError("refused"))
-    async with scene(tmp_path / "b.db", http=down) as stage:
+    async with scene(database, http=down) as stage:
         planned = [await stage.plan("adjust", product) for product in PRODUCTS]
         async with working(stage):
             await until(lambda: down.asked == len(PRODUCTS), "each was tried once")
@@ -39,10 +40,10 @@ async def test_nothing_leaves_once_sending_has_ended(end: str, tmp_path: Path) -
         assert down.asked == len(PRODUCTS)
 
 
-async def test_what_is_not_ended_is_tried_again_at_once(tmp_path: Path) -> None:
+async def test_what_is_not_ended_is_tried_again_at_once(database: Place) -> None:
     down = Broken(httpx.ConnectError("refused"))
     patient = Push.model_validate({"retry_base": "1h", "retry_cap": "2h"})
-    async with scene(tmp_path / "b.db", patient, http=down) as stage:
+    async with scene(database, patient, http=down) as stage:
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
             await until(lambda: down.asked == 1, "it was tried once")

@@ -55,7 +55,7 @@ async def held(stage: Scene, **members: Any) -> int:
     parcel = {"tracking_company": "DHL", "tracking_number": "JD2", **members}
     receipt = await host_of(Desk(), stage.store).emit(shipped("k2", **parcel))
     assert receipt.state == "quarantined", receipt.what
-    row = value_of(stage.path, "quarantine", "id", state="open")
+    row = value_of(stage.place, "quarantine", "id", state="open")
     return int(row)
 
 
@@ -75,9 +75,9 @@ async def test_a_store_that_takes_it_has_the_number_and_ships_nothing(
         await stage.reaches(command, "applied")
     assert stage.bodies() == [{"trackingCompany": "DHL", "trackingNumber": "JD2"}]
     assert stage.column("effect_id", command) == "shp_JD2"
-    audit = rows_of(stage.path, "audit", "who", "action")
+    audit = rows_of(stage.place, "audit", "who", "action")
     assert audit == [("otto", "quarantine correct")]
-    assert value_of(stage.path, "quarantine", "state") == "retried"
+    assert value_of(stage.place, "quarantine", "state") == "retried"
 
 
 async def test_a_store_that_refuses_it_is_told_in_plain_words(stage: Scene) -> None:
@@ -157,8 +157,8 @@ async def test_it_is_not_offered_where_it_cannot_apply(
     row = await held(stage, **question)
     with pytest.raises(BackhaulError, match=said):
         await stage.store.quarantine.correct(row, "otto", "a try")
-    assert values_of(stage.path, "commands", "id") == []
-    assert value_of(stage.path, "quarantine", "state") == "open"
+    assert values_of(stage.place, "commands", "id") == []
+    assert value_of(stage.place, "quarantine", "state") == "open"
 
 
 async def test_a_number_that_the_store_shows_is_not_sent(stage: Scene) -> None:
@@ -171,7 +171,7 @@ async def test_a_number_that_the_store_shows_is_not_sent(stage: Scene) -> None:
 
 async def test_a_row_is_corrected_once(stage: Scene) -> None:
     command = await correct(stage)
-    row = value_of(stage.path, "quarantine", "id")
+    row = value_of(stage.place, "quarantine", "id")
     with pytest.raises(BackhaulError, match="nothing was changed"):
         await stage.store.quarantine.correct(row, "otto", "again")
     payload = json.loads(stage.column("payload", command))

@@ -13,8 +13,7 @@ from scenes.scripted_platform import document, message, problem
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from backhaul.store import Place
     from scenes.scripted_platform import Connection, Request
 
 ORDER = "/orders/ord_1"
@@ -135,9 +134,9 @@ async def test_an_order_that_came_back_after_its_cancellation_is_shipped(
 
 
 async def test_told_to_stop_between_claim_and_send_sends_nothing(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    async with scene(tmp_path / "b.db") as stage:
+    async with scene(database) as stage:
         claim = stage.store.commands.claim
 
         async def claim_and_stop(*arguments: object) -> object:

@@ -36,11 +36,11 @@ async def two(stage: Scene, *answers: bytes) -> tuple[str, str]:
 
 
 def effects(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows_of(stage.path, "commands", "effect_id")
+    return rows_of(stage.place, "commands", "effect_id")
 
 
 def found(stage: Scene, command: str) -> list[str]:
-    return [check.found for check in checks(stage.path, command)]
+    return [check.found for check in checks(stage.place, command)]
 
 
 async def test_the_parcel_of_another_command_is_no_proof(stage: Scene) -> None:

@@ -30,7 +30,7 @@ LOST = message(500)
 
 def doubled(stage: Scene) -> Any:
     """Return the parcels that left twice, as the only command's evidence has them."""
-    return json.loads(value_of(stage.path, "commands", "evidence")).get("doubled")
+    return json.loads(value_of(stage.place, "commands", "evidence")).get("doubled")
 
 
 async def taken(request: Request, connection: Connection) -> None:

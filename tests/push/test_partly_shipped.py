@@ -21,6 +21,7 @@ from scenes.scripted_platform import document
 from scenes.stored import commands, value_of
 
 if TYPE_CHECKING:
+    from backhaul.store import Place
     from scenes.pushing import Scene
 
 TOTAL = 5
@@ -52,14 +53,14 @@ def cancelled(*parcels: int | None, restocked: bool = False) -> bytes:
 
 
 def adjustments(stage: Scene) -> list[tuple[int, str]]:
-    found = commands(stage.path, "adjust")
+    found = commands(stage.place, "adjust")
     return [(command.wanted["delta"], command.state) for command in found]
 
 
 def returned(stage: Scene, *numbers: int) -> None:
     for number in numbers:
         insert(
-            stage.path,
+            stage.place,
             "parcels",
             store="main",
             shipment_id=f"shp_{number}",
@@ -224,8 +225,8 @@ async def test_an_operator_may_restock_the_rest(
 RESTOCK = Push(cancel_partly_shipped="restock_unshipped")
 
 
-async def test_the_setting_restocks_the_rest_without_asking(tmp_path: Path) -> None:
-    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+async def test_the_setting_restocks_the_rest_without_asking(database: Place) -> None:
+    async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 2, 1))
         stage.platform.says("/orders/ord_1/cancel", cancelled(2, 1))
         command = await stage.plan("cancel", "ord_1")
@@ -237,9 +238,9 @@ async def test_the_setting_restocks_the_rest_without_asking(tmp_path: Path) -> N
         assert adjust["reason"] == "RESTOCK"
 
 
-async def test_what_shipped_meanwhile_is_not_restocked(tmp_path: Path) -> None:
+async def test_what_shipped_meanwhile_is_not_restocked(database: Place) -> None:
     """The platform's own answer counts, not what was known when it was planned."""
-    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+    async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 2))
         stage.platform.says("/orders/ord_1/cancel", cancelled(2, 2))
         command = await stage.plan("cancel", "ord_1")
@@ -250,9 +251,9 @@ async def test_what_shipped_meanwhile_is_not_restocked(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_restocked_before_the_cancellation_is_applied(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
-    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+    async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 3))
         stage.platform.says("/orders/ord_1/cancel", document({"code": "NO"}, 422))
         command = await stage.plan("cancel", "ord_1")
@@ -263,10 +264,10 @@ async def test_nothing_is_restocked_before_the_cancellation_is_applied(
 
 
 async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothing(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     """The answer came and was not written down: the order itself proves it."""
-    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+    async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 3))
         command = await stage.plan("cancel", "ord_1")
         dispatcher = stage.dispatcher
@@ -297,7 +298,7 @@ async def test_the_row_of_a_file_asks_an_operator(stage: Scene) -> None:
     new = NewRecord("1", encode(record), "raw", "", "cancellations.csv:2")
     accept = stage.store.records.accept
     await accept("erp", "main", [new], None, Matcher(stage.clock, 600.0))
-    command = value_of(stage.path, "commands", "id")
+    command = value_of(stage.place, "commands", "id")
     async with working(stage):
         await stage.reaches(command, "parked")
         await stage.arrive(0)

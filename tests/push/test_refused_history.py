@@ -85,7 +85,7 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
     with ExitStack() as other:
 
         async def refuse_and_lock(_: Request, connection: Connection) -> None:
-            other.enter_context(locked(stage.path))
+            other.enter_context(locked(stage.place))
             await connection.send(REFUSED)
 
         async with audited(stage):

@@ -17,6 +17,7 @@ from backhaul.store.operations import AuditEntry
 from backhaul.store.stock_targets import HeldFilter
 from backhaul_sdk import Batch, StockAdjustment, StockLevel
 from scenes.back_office import Desk, host_of
+from scenes.databases import back_up
 from scenes.reference_shop import Shop, open_shop
 from scenes.stock_counts import ERP, STORE, House, now, working
 from scenes.stored import rows_of
@@ -26,17 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul.store import Place
+    from scenes.databases import NewDatabase
+
 MOVES = [10, 3, -3]
 """What the platform's history tells of once all is well: the count is true once."""
 
 
 async def lost(*_: Any, **__: Any) -> NoReturn:
     raise OutcomeUnknown("no answer")
-
-
-def back_up(path: Path, copy: Path) -> None:
-    copy.parent.mkdir()
-    database_at(path).back_up(copy, SystemClock())
 
 
 async def find_three(shop: Shop, lamp: Any) -> None:
@@ -50,23 +49,27 @@ async def moves(shop: Shop) -> list[int]:
     return [row["adjustment"] for row in (await shop.state())["history"]]
 
 
-async def begin(at: House, state: str, copy: Path) -> str:
+async def begin(at: House, state: str, copy: Place) -> str:
     """Count, back up when the step is in that state, and let it be overtaken."""
     lamp = await at.lamp(10)
     target = await at.count(lamp, 7)
     await until(lambda: at.steps(target) == [(state, -3)], f"its step is {state}")
-    back_up(at.path, copy)
+    back_up(at.place, copy)
     await find_three(at.shop, lamp)
     return target
 
 
 @pytest.mark.parametrize("state", ["planned", "uncertain"])
 async def test_a_step_that_was_overtaken_before_a_restore_is_not_made(
-    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: str,
+    database: Place,
+    new_database: NewDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copy = tmp_path / "restored" / "backhaul.db"
+    copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(database, shop, {ERP: {}}) as at:
             with monkeypatch.context() as weather:
                 if state == "planned":
                     at.hold()
@@ -76,7 +79,7 @@ async def test_a_step_that_was_overtaken_before_a_restore_is_not_made(
             at.let_go()
             await at.reaches(target, "applied")
             assert at.steps(target) == [("superseded", -3), ("applied", -3)]
-        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+        async with working(copy, shop, {ERP: {}}, audited=True) as at:
             await at.reaches(target, "applied")
             assert at.steps(target) == [("superseded", -3)]
             assert "3 came since: 10 wanted; 10 there" in at.reason(target)
@@ -84,19 +87,19 @@ async def test_a_step_that_was_overtaken_before_a_restore_is_not_made(
 
 
 async def test_a_count_that_is_handed_in_again_is_not_reckoned_from_an_old_level(
-    tmp_path: Path,
+    database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "restored" / "backhaul.db"
+    copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(database, shop, {ERP: {}}) as at:
             lamp = await at.lamp(10)
-            back_up(at.path, copy)
+            back_up(at.place, copy)
             sku = lamp["variants"][0]["sku"]
             count = StockLevel(key="c", sku=sku, quantity=7, as_of=now())
             await at.hand_in(count)
             await at.reaches(at.command_of("c"), "applied")
             await find_three(shop, lamp)
-        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+        async with working(copy, shop, {ERP: {}}, audited=True) as at:
             await at.hand_in(count)
             target = at.command_of("c")
             await at.reaches(target, "applied")
@@ -107,17 +110,17 @@ async def test_a_count_that_is_handed_in_again_is_not_reckoned_from_an_old_level
 
 @pytest.mark.parametrize("looks_as_before", [True, False])
 async def test_what_a_newer_count_has_made_true_is_not_made_good_again(
-    looks_as_before: bool, tmp_path: Path
+    looks_as_before: bool, database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     """Nothing here knows of that count until it is handed in again."""
-    copy = tmp_path / "restored" / "backhaul.db"
+    copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(database, shop, {ERP: {}}) as at:
             lamp = await at.lamp(10)
             at.hold()
             first = await at.count(lamp, 7)
             await until(lambda: at.steps(first) == [("planned", -3)], "it is planned")
-            back_up(at.path, copy)
+            back_up(at.place, copy)
             sku = lamp["variants"][0]["sku"]
             newer = StockLevel(key="newer", sku=sku, quantity=7, as_of=now())
             await at.hand_in(newer)
@@ -128,7 +131,7 @@ async def test_what_a_newer_count_has_made_true_is_not_made_good_again(
             if looks_as_before:
                 await find_three(shop, lamp)
             before = await moves(shop)
-        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+        async with working(copy, shop, {ERP: {}}, audited=True) as at:
             await until(lambda: "of a newer count" in at.reason(first), "it waits")
             assert at.steps(first) == [("superseded", -3)]
             await at.hand_in(newer)
@@ -138,33 +141,33 @@ async def test_what_a_newer_count_has_made_true_is_not_made_good_again(
 
 
 async def test_goods_that_came_in_before_a_restore_are_no_newer_count(
-    tmp_path: Path,
+    database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "restored" / "backhaul.db"
+    copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(database, shop, {ERP: {}}) as at:
             lamp = await at.lamp(10)
             as_of = now()
-            back_up(at.path, copy)
+            back_up(at.place, copy)
             sku = lamp["variants"][0]["sku"]
             came = StockAdjustment(key="came", sku=sku, delta=3, reason="RECEIVED")
             await at.hand_in(came)
             await at.reaches(at.command_of("came"), "applied")
-        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+        async with working(copy, shop, {ERP: {}}, audited=True) as at:
             target = await at.count(lamp, 7, as_of)
             await at.reaches(target, "applied")
             assert at.steps(target) == [("applied", -3)]
             assert "3 came since: 10 wanted; 13 there" in at.reason(target)
 
 
-async def lose_two_counts(at: House, copy: Path) -> tuple[list[Any], list[str]]:
+async def lose_two_counts(at: House, copy: Place) -> tuple[list[Any], list[str]]:
     """Count two lamps, back up, and let newer counts be applied after the backup."""
     lamps = [await at.lamp(10) for _ in range(2)]
     at.hold()
     older = [await at.count(lamp, 7) for lamp in lamps]
     for target in older:
         await until(partial(has_steps, at, target), "it is planned")
-    back_up(at.path, copy)
+    back_up(at.place, copy)
     newer = [await at.count(lamp, 6) for lamp in lamps]
     at.let_go()
     for target in newer:
@@ -172,44 +175,55 @@ async def lose_two_counts(at: House, copy: Path) -> tuple[list[Any], list[str]]:
     return lamps, older
 
 
-@pytest.mark.parametrize("by_command", [True, False])
-async def test_counts_that_a_restore_leaves_unexplained_are_held_together(
-    by_command: bool, tmp_path: Path
+async def test_counts_that_a_copy_leaves_unexplained_are_held_together(
+    database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    """The database is restored with the command, or copied by hand."""
-    copy = tmp_path / "copy" / "backhaul.db"
-    folder = tmp_path / "restored"
+    copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(database, shop, {ERP: {}}) as at:
             lamps, older = await lose_two_counts(at, copy)
-        if by_command:
-            restored = database_at(folder / "backhaul.db")
-            restored.restore(copy, [STORE], SystemClock())
-        else:
-            copy.parent.rename(folder)
-        before = await moves(shop)
-        async with working(folder, shop, {ERP: {}}, audited=True) as at:
-            for target in older:
-                await until(partial(on_hold, at, target), "it is held")
-            assert [await at.stock(lamp) for lamp in lamps] == [6, 6]
-            assert await moves(shop) == before
+        await hold_together(copy, shop, lamps, older)
 
-            (held,) = (await at.store.alert_conditions.current([])).held_targets
-            assert (held.store, held.number) == (STORE, 2)
-            assert (await at.store.alert_conditions.current([])).parked == []
-            assert await at.store.records.must_read_stock_list(ERP)
 
-            fresh = await at.count(lamps[0], 4)
-            await at.reaches(fresh, "applied")
-            assert at.state(older[0]) == "superseded"
-            assert await at.stock(lamps[0]) == 4
+async def test_counts_that_a_restore_leaves_unexplained_are_held_together(
+    tmp_path: Path,
+) -> None:
+    """The command restores files only: PostgreSQL is restored by its own tools."""
+    copy, restored = tmp_path / "copy" / "copy.db", tmp_path / "restored.db"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as at:
+            lamps, older = await lose_two_counts(at, copy)
+        database_at(restored).restore(copy, [STORE], SystemClock())
+        await hold_together(restored, shop, lamps, older)
 
-            released = AuditEntry("kim", "stock release", "no newer count")
-            assert await at.store.targets.release(HeldFilter(STORE), released) == 1
-            at.sender.context.signals.command_changed.emit()
-            await at.reaches(older[1], "applied")
-            # 7 were counted, and 4 left since: the adjustment that no record explains.
-            assert await at.stock(lamps[1]) == 3
+
+async def hold_together(
+    restored: Place, shop: Shop, lamps: list[Any], older: list[str]
+) -> None:
+    """Start with the older counts of two lamps, and let a person release one."""
+    before = await moves(shop)
+    async with working(restored, shop, {ERP: {}}, audited=True) as at:
+        for target in older:
+            await until(partial(on_hold, at, target), "it is held")
+        assert [await at.stock(lamp) for lamp in lamps] == [6, 6]
+        assert await moves(shop) == before
+
+        (held,) = (await at.store.alert_conditions.current([])).held_targets
+        assert (held.store, held.number) == (STORE, 2)
+        assert (await at.store.alert_conditions.current([])).parked == []
+        assert await at.store.records.must_read_stock_list(ERP)
+
+        fresh = await at.count(lamps[0], 4)
+        await at.reaches(fresh, "applied")
+        assert at.state(older[0]) == "superseded"
+        assert await at.stock(lamps[0]) == 4
+
+        released = AuditEntry("kim", "stock release", "no newer count")
+        assert await at.store.targets.release(HeldFilter(STORE), released) == 1
+        at.sender.context.signals.command_changed.emit()
+        await at.reaches(older[1], "applied")
+        # 7 were counted, and 4 left since: the adjustment that no record explains.
+        assert await at.stock(lamps[1]) == 3
 
 
 def has_steps(at: House, target: str) -> bool:
@@ -243,13 +257,13 @@ class ReportsChanges(Desk):
 
 
 async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
-    tmp_path: Path,
+    database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "restored" / "backhaul.db"
+    copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path, shop, {ERP: {}}) as at:
+        async with working(database, shop, {ERP: {}}) as at:
             lamps, older = await lose_two_counts(at, copy)
-        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+        async with working(copy, shop, {ERP: {}}, audited=True) as at:
             source = ReportsChanges([lamp["variants"][0]["sku"] for lamp in lamps])
             host = host_of(source, at.store)
             await host.once()
@@ -268,4 +282,4 @@ async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
 
 def fives(at: House) -> list[Any]:
     """Return the applied counts of five."""
-    return rows_of(at.path, "stock_targets", "id", quantity=5, state="applied")
+    return rows_of(at.place, "stock_targets", "id", quantity=5, state="applied")

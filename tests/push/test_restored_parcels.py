@@ -38,7 +38,7 @@ async def boxes(stage: Scene, *asked: dict[str, Any]) -> list[str]:
 
 
 def effects(stage: Scene) -> list[tuple[Any, ...]]:
-    return rows_of(stage.path, "commands", "effect_id")
+    return rows_of(stage.place, "commands", "effect_id")
 
 
 async def doubled(stage: Scene) -> list[str]:
@@ -90,7 +90,7 @@ async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> 
     asked, damaged = await boxes(stage, BOX, BOX)
 
     async def meanwhile(_: Request, connection: Connection) -> None:
-        overwrite(stage.path, "commands", {"payload": "{"}, id=damaged)
+        overwrite(stage.place, "commands", {"payload": "{"}, id=damaged)
         await connection.send(shown)
 
     stage.platform.says(ORDER, meanwhile)

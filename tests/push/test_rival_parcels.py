@@ -79,7 +79,7 @@ async def test_a_command_with_readable_damage_may_have_sent_the_parcel(
     """Otherwise the other command gets the parcel, and its own units never leave."""
     async with working(stage):
         first = await decided(stage)
-        overwrite(stage.path, "commands", {"digest": bytes(16)}, id=first)
+        overwrite(stage.place, "commands", {"digest": bytes(16)}, id=first)
         second = await looked_for(stage, "shp_1")
     assert stage.state(second) == "parked"
     assert f"command {first[:8]} may have sent it" in stage.reason(second)

@@ -53,11 +53,11 @@ async def look(stage: Scene, command: str) -> None:
 
 
 def put(stage: Scene, command: str, state: State) -> None:
-    overwrite(stage.path, "commands", {"state": state}, id=command)
+    overwrite(stage.place, "commands", {"state": state}, id=command)
 
 
 def give_up_at(stage: Scene, command: str, at: str | None) -> None:
-    overwrite(stage.path, "commands", {"settled_at": at}, id=command)
+    overwrite(stage.place, "commands", {"settled_at": at}, id=command)
 
 
 async def compete(stage: Scene, state: State, **members: Any) -> str:

@@ -21,7 +21,8 @@ from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 KINDS = [("fulfill", "ord_1"), ("cancel", "ord_1"), ("adjust", "prod_1")]
 
@@ -33,9 +34,9 @@ async def test_sending_is_committed_before_the_first_byte_leaves(
     seen: list[tuple[Any, ...]] = []
 
     async def greet(_: Connection) -> bool:
-        (sent,) = commands(stage.path)
+        (sent,) = commands(stage.place)
         ((number, finished_at),) = rows_of(
-            stage.path, "attempts", "number", "finished_at", command_id=sent.id
+            stage.place, "attempts", "number", "finished_at", command_id=sent.id
         )
         attempts = stage.column("attempts", sent.id)
         shown = (sent.state, attempts, sent.request, sent.key_fingerprint)
@@ -58,7 +59,7 @@ async def test_applied_command_keeps_its_proof(stage: Scene) -> None:
     evidence = json.loads(stage.column("evidence", command))
     assert evidence["adjustment_id"] == "adj_1"
     assert stage.column("settled_at", command) is not None
-    answers = rows_of(stage.path, "attempts", "response")
+    answers = rows_of(stage.place, "attempts", "response")
     assert json.loads(answers[0][0])["data"]["adjustmentId"] == "adj_1"
     assert len(stage.told("command.applied")) == 1
 
@@ -80,15 +81,15 @@ class Holding:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "b.db", patience_seconds=HELD_SECONDS) as made:
+async def stage(database: Place) -> AsyncIterator[Scene]:
+    async with scene(database, patience_seconds=HELD_SECONDS) as made:
         yield made
 
 
 @pytest.fixture
-async def patient(tmp_path: Path) -> AsyncIterator[Scene]:
+async def patient(database: Place) -> AsyncIterator[Scene]:
     three = Push(concurrency=3)
-    async with scene(tmp_path / "b.db", three, patience_seconds=HELD_SECONDS) as made:
+    async with scene(database, three, patience_seconds=HELD_SECONDS) as made:
         yield made
 
 
@@ -141,8 +142,8 @@ async def test_no_more_than_the_set_number_is_under_way(patient: Scene) -> None:
     assert len(patient.server.commands) == 8
 
 
-async def test_most_urgent_kinds_leave_first(tmp_path: Path) -> None:
-    async with scene(tmp_path / "backhaul.db", Push(concurrency=1)) as stage:
+async def test_most_urgent_kinds_leave_first(database: Place) -> None:
+    async with scene(database, Push(concurrency=1)) as stage:
         planned = [
             await stage.plan(kind, f"{kind}_{number}")
             for number in range(2)
@@ -190,10 +191,10 @@ async def test_told_to_stop_it_finishes_what_is_under_way_and_sends_no_more(
 
 
 async def test_unsent_command_is_tried_again_after_ever_longer_waits(
-    tmp_path: Path,
+    database: Place,
 ) -> None:
     waits = []
-    async with scene(tmp_path / "backhaul.db", url=unused_url()) as stage:
+    async with scene(database, url=unused_url()) as stage:
         command = await stage.plan("fulfill", "ord_1")
         async with working(stage):
             for failures in (1, 2, 3, 4):
@@ -209,7 +210,7 @@ async def test_unsent_command_is_tried_again_after_ever_longer_waits(
 
 
 def waited(stage: Scene, command: str) -> float:
-    ended = max(values_of(stage.path, "attempts", "finished_at"))
+    ended = max(values_of(stage.place, "attempts", "finished_at"))
     due = from_text(stage.column("due_at", command))
     return (due - from_text(ended)).total_seconds()
 

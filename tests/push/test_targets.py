@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from backhaul.store import Place
+
 OLD = "2026-01-01T00:00:00Z"
 SIZES = [
     {"title": size, "sku": f"SHIRT-{size}", "price": "100.00", "stock": 10}
@@ -24,9 +26,11 @@ SIZES = [
 ]
 
 
-async def test_a_count_becomes_one_step_from_what_is_there(tmp_path: Path) -> None:
+async def test_a_count_becomes_one_step_from_what_is_there(
+    database: Place, tmp_path: Path
+) -> None:
     """What was sold since it counted is taken off, whether it was heard of or not."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         target = await at.count(lamp, 7)
         await at.reaches(target, "applied")
@@ -51,10 +55,11 @@ async def test_a_count_becomes_one_step_from_what_is_there(tmp_path: Path) -> No
 
 
 async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
+    database: Place,
     tmp_path: Path,
 ) -> None:
     """What is to be put back was on the shelf when somebody counted."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         at.held = []
         await at.sell(lamp, 3)
@@ -64,7 +69,7 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         await until(lambda: "waits for its order" in at.reason(target), "it waits")
         assert at.steps(target) == []
         await at.release()
-        await until(lambda: rows_of(at.path, "orders"), "it is known")
+        await until(lambda: rows_of(at.place, "orders"), "it is known")
         await at.store.records.match(at.matcher, 10)
         at.sender.context.signals.command_changed.emit()
         await at.reaches(at.command_of("1"), "applied")
@@ -72,15 +77,17 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         assert await at.stock(lamp) == 10
 
 
-async def test_a_damaged_step_takes_its_count_to_a_person(tmp_path: Path) -> None:
-    async with house(tmp_path) as at:
+async def test_a_damaged_step_takes_its_count_to_a_person(
+    database: Place, tmp_path: Path
+) -> None:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         at.hold()
         target = await at.count(lamp, 7)
         await until(lambda: at.steps(target), "it has a step")
-        payload = value_of(at.path, COMMANDS_AND_TARGETS, "payload", kind="adjust")
+        payload = value_of(at.place, COMMANDS_AND_TARGETS, "payload", kind="adjust")
         damaged = {"payload": payload.replace("-3", "-9")}
-        overwrite(at.path, "commands", damaged, kind="adjust")
+        overwrite(at.place, "commands", damaged, kind="adjust")
         at.let_go()
         await at.reaches(target, "parked")
         assert "its adjustment is parked: the stored command is damaged" in at.reason(
@@ -89,8 +96,10 @@ async def test_a_damaged_step_takes_its_count_to_a_person(tmp_path: Path) -> Non
         assert await at.stock(lamp) == 10
 
 
-async def test_a_newer_count_takes_the_place_of_a_waiting_one(tmp_path: Path) -> None:
-    async with house(tmp_path) as at:
+async def test_a_newer_count_takes_the_place_of_a_waiting_one(
+    database: Place, tmp_path: Path
+) -> None:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         before = now()
         at.hold()
@@ -108,9 +117,10 @@ async def test_a_newer_count_takes_the_place_of_a_waiting_one(tmp_path: Path) ->
 
 
 async def test_a_person_lets_a_large_step_pass_unless_it_is_outdated(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, counts={ERP: {"max_step": 5}}) as at:
+    async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
         lamp = await at.lamp(10)
         large = await at.count(lamp, 100)
         await at.reaches(large, "parked")
@@ -130,15 +140,16 @@ async def test_a_person_lets_a_large_step_pass_unless_it_is_outdated(
 
 
 async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
+    database: Place,
     tmp_path: Path,
 ) -> None:
     """The step that was dropped stays so: it was one from a level of long ago."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         at.hold()
         target = await at.count(lamp, 7)
         await until(lambda: at.steps(target), "it has a step")
-        step = value_of(at.path, COMMANDS_AND_TARGETS, "id", kind="adjust")
+        step = value_of(at.place, COMMANDS_AND_TARGETS, "id", kind="adjust")
         await at.decide(step, "park")
         await at.decide(step, "drop")
         assert at.state(target) == "rejected"
@@ -154,9 +165,11 @@ async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
         assert await at.stock(lamp) == 5
 
 
-async def test_what_was_asked_for_before_the_count_is_in_it(tmp_path: Path) -> None:
+async def test_what_was_asked_for_before_the_count_is_in_it(
+    database: Place, tmp_path: Path
+) -> None:
     """An adjustment waits; the count knows of it, and it must not count twice."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         at.hold()
         damaged = await at.adjust(lamp, -2)
@@ -171,9 +184,11 @@ async def test_what_was_asked_for_before_the_count_is_in_it(tmp_path: Path) -> N
         assert await at.stock(lamp) == 9
 
 
-async def test_a_record_that_waited_is_not_counted_twice(tmp_path: Path) -> None:
+async def test_a_record_that_waited_is_not_counted_twice(
+    database: Place, tmp_path: Path
+) -> None:
     """Its product became known only after a count that contains what it tells of."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         late = StockAdjustment(key="late", sku="NOT-KNOWN-YET", delta=-2)
         await at.hand_in(late)
         lamp = await at.lamp(10, sku="NOT-KNOWN-YET")
@@ -187,13 +202,15 @@ async def test_a_record_that_waited_is_not_counted_twice(tmp_path: Path) -> None
         assert await at.stock(lamp) == 7
 
 
-async def test_each_back_office_means_its_counts_in_its_way(tmp_path: Path) -> None:
+async def test_each_back_office_means_its_counts_in_its_way(
+    database: Place, tmp_path: Path
+) -> None:
     counts: dict[str, dict[str, object]] = {
         "fresh": {"stale_after": "1h"},
         "cautious": {"buffer": 3},
         "warehouse": {"quantity_means": "on_hand"},
     }
-    async with house(tmp_path, counts=counts) as at:
+    async with house(database, tmp_path, counts=counts) as at:
         lamp = await at.lamp(10)
         old = await at.count(lamp, 7, OLD, by="fresh")
         await at.reaches(old, "parked")
@@ -205,7 +222,7 @@ async def test_each_back_office_means_its_counts_in_its_way(tmp_path: Path) -> N
         shipped = await at.sell(lamp, 1)
         await at.shop.v1("POST", f"/orders/{shipped}/fulfill", {})
         done = {"fulfillment_status": "FULFILLED"}
-        await until(lambda: rows_of(at.path, "orders", **done), "the parcel is known")
+        await until(lambda: rows_of(at.place, "orders", **done), "the parcel is known")
         on_hand = await at.count(lamp, 9, by="warehouse")
         await at.reaches(on_hand, "applied")
         assert await at.stock(lamp) == 7
@@ -213,10 +230,11 @@ async def test_each_back_office_means_its_counts_in_its_way(tmp_path: Path) -> N
 
 
 async def test_a_step_that_the_platform_finds_overtaken_is_reckoned_anew(
+    database: Place,
     tmp_path: Path,
 ) -> None:
     """A sale comes in between; the platform compares with the level that was read."""
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         at.hold()
         target = await at.count(lamp, 7)
@@ -229,9 +247,10 @@ async def test_a_step_that_the_platform_finds_overtaken_is_reckoned_anew(
 
 
 async def test_a_step_that_moves_others_stops_all_counts_until_a_person_resumes(
+    database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, ("ignore-variant",)) as at:
+    async with house(database, tmp_path, ("ignore-variant",)) as at:
         shirt = await at.lamp(variants=SIZES)
         target = await at.count(shirt, 7)
         await at.reaches(target, "applied")
@@ -254,22 +273,24 @@ def told(at: House, action: str) -> list[str]:
     return [line for line in at.log if line.startswith(f"{action}: ")]
 
 
-async def test_a_dry_run_reckons_and_sends_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, push={"dry_run": True}) as at:
+async def test_a_dry_run_reckons_and_sends_nothing(
+    database: Place, tmp_path: Path
+) -> None:
+    async with house(database, tmp_path, push={"dry_run": True}) as at:
         lamp = await at.lamp(10)
         target = await at.count(lamp, 7)
         wanted = {"kind": "adjust", "reason": "dry run: not sent"}
         await until(
-            lambda: rows_of(at.path, COMMANDS_AND_TARGETS, **wanted), "the rehearsal"
+            lambda: rows_of(at.place, COMMANDS_AND_TARGETS, **wanted), "the rehearsal"
         )
         assert (at.state(target), at.steps(target)) == ("planned", [("planned", -3)])
         assert "7 wanted; 10 there: -3" in at.reason(target)
-        assert count(at.path, "attempts") == 0
+        assert count(at.place, "attempts") == 0
         assert await at.stock(lamp) == 10
 
 
 async def test_a_step_that_is_always_refused_goes_to_a_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A platform that compares with another stock than it shows refuses every step."""
     monkeypatch.setattr(adjustments, "BASE_SECONDS", 0.001)
@@ -281,7 +302,7 @@ async def test_a_step_that_is_always_refused_goes_to_a_person(
         self.budget.give_back(1)
         return refused
 
-    async with house(tmp_path) as at:
+    async with house(database, tmp_path) as at:
         lamp = await at.lamp(10)
         monkeypatch.setattr(Transport, "send", refusing)
         target = await at.count(lamp, 7)

@@ -27,11 +27,12 @@ from scenes.stored import COMMANDS_AND_TARGETS, rows_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from backhaul.store import Place
 
 
 def stands(on: Scene) -> list[tuple[Any, ...]]:
-    return rows_of(on.path, COMMANDS_AND_TARGETS, "state", "reason")
+    return rows_of(on.place, COMMANDS_AND_TARGETS, "state", "reason")
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Reader(StockReader):
 class Scene:
     """One count that waits, of a product that the mirror knows."""
 
-    path: Path
+    place: Place
     clock: VirtualClock
     reader: Reader
     target_worker: TargetWorker
@@ -68,12 +69,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
-    path, clock, reader = tmp_path / "backhaul.db", VirtualClock(), Reader()
-    async with started_store(path, clock) as store:
+async def counted(database: Place) -> AsyncIterator[Scene]:
+    clock, reader = VirtualClock(), Reader()
+    async with started_store(database, clock) as store:
         news = payloads.envelope("products/create", payloads.product())
         assert await take(store, news) == []
-        reader.levels |= rows_of(path, "inventory_levels", "variant_id", "stock")
+        reader.levels |= rows_of(database, "inventory_levels", "variant_id", "stock")
         quantity, now = reader.levels["var_1"], to_text(clock.now())
         count = StockLevel(key="c", sku="LS-S", quantity=quantity, as_of=now)
         new = NewRecord(count.key, encode(count), "", "", count.key)
@@ -87,7 +88,7 @@ async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
             lambda: False,
             lambda: made.fenced,
         )
-        made = Scene(path, clock, reader, target_worker)
+        made = Scene(database, clock, reader, target_worker)
         sink = logger.add(
             lambda m: made.log.append(m.record["extra"].get("action", ""))
         )
@@ -95,8 +96,8 @@ async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
         logger.remove(sink)
 
 
-async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
-    async with counted(tmp_path) as on:
+async def test_it_is_told_once_and_tried_until_it_works(database: Place) -> None:
+    async with counted(database) as on:
         on.reader.cable = False
         waits = ("planned", "the product cannot be read: the cable is out")
         for tries in range(1, 7):
@@ -112,8 +113,8 @@ async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
         assert (state, "nothing to do" in reason) == ("applied", True)
 
 
-async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> None:
-    async with counted(tmp_path) as on:
+async def test_a_count_that_nobody_foresaw_stops_no_other(database: Place) -> None:
+    async with counted(database) as on:
         on.reader.bug = True
         said = "cannot be processed: OverflowError: date value out of range"
         for _ in range(4):
@@ -124,7 +125,7 @@ async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> Non
             await on.clock.advance(RETRY_CAP_SECONDS)
         on.reader.bug = False
         assert await on.target_worker.process_due() == 1
-        assert value_of(on.path, COMMANDS_AND_TARGETS, "state") == "applied"
+        assert value_of(on.place, COMMANDS_AND_TARGETS, "state") == "applied"
 
 
 @pytest.mark.parametrize(
@@ -132,22 +133,22 @@ async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> Non
     [("stock_targets", "payload", "parked"), ("stock_targets", "quantity", "applied")],
 )
 async def test_a_damaged_count_never_becomes_a_step(
-    table: str, column: str, state: str, tmp_path: Path
+    table: str, column: str, state: str, database: Place
 ) -> None:
     """What counts is the payload, which a digest guards."""
-    async with counted(tmp_path) as on:
-        payload = value_of(on.path, COMMANDS_AND_TARGETS, "payload")
+    async with counted(database) as on:
+        payload = value_of(on.place, COMMANDS_AND_TARGETS, "payload")
         damaged = {"payload": payload.replace("quantity", "quantily"), "quantity": 15}
-        overwrite(on.path, table, {column: damaged[column]})
+        overwrite(on.place, table, {column: damaged[column]})
         await on.target_worker.process_due()
-        assert rows_of(on.path, COMMANDS_AND_TARGETS, "kind", "state") == [
+        assert rows_of(on.place, COMMANDS_AND_TARGETS, "kind", "state") == [
             ("target", state)
         ]
         assert len(on.reader.asked) == (state == "applied")
 
 
-async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -> None:
-    async with counted(tmp_path) as on:
+async def test_what_stays_unexplained_is_read_three_times_more(database: Place) -> None:
+    async with counted(database) as on:
         on.reader.levels["var_1"] -= 4
         for wait_seconds in ROUNDS_SECONDS:
             assert await on.target_worker.process_due() == 1
@@ -161,12 +162,12 @@ async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -
         assert "after 3 more rounds of reading" in reason
         studied = "prod_1 since 2026-03-01"
         assert on.reader.asked == ["prod_1", studied, studied, studied]
-        assert rows_of(on.path, COMMANDS_AND_TARGETS, kind="adjust") == []
+        assert rows_of(on.place, COMMANDS_AND_TARGETS, kind="adjust") == []
 
 
-async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) -> None:
+async def test_nothing_is_reckoned_before_the_history_is_read(database: Place) -> None:
     """After a restore it may tell of steps that this database does not know."""
-    async with counted(tmp_path) as on:
+    async with counted(database) as on:
         on.fenced = True
         assert await on.target_worker.process_due() == 0
         assert (on.reader.asked, stands(on)) == (
@@ -175,4 +176,4 @@ async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) ->
         )
         on.fenced = False
         assert await on.target_worker.process_due() == 1
-        assert value_of(on.path, COMMANDS_AND_TARGETS, "state") == "applied"
+        assert value_of(on.place, COMMANDS_AND_TARGETS, "state") == "applied"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from backhaul.core.clock import Clock
+    from backhaul.store import Store
     from backhaul.store.operations import ReportEnd
-    from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Emit, Rejection, Route
 
 
@@ -78,7 +78,7 @@ class Desk(Connector[Options]):
 
 def host_of(
     desk: Connector[Any],
-    store: SqliteStore,
+    store: Store,
     *,
     every_seconds: float | None = 0.01,
     wait_seconds: float = 600.0,

@@ -10,14 +10,14 @@ from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
 
 if TYPE_CHECKING:
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import Record
 
 _NUMBERS = count(1)
 
 
 async def plan(
-    store: SqliteStore,
+    store: Store,
     kind: str,
     target: str,
     *,

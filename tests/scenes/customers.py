@@ -10,11 +10,12 @@ from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.maintenance.search_indexer import describe
 from backhaul.store.records import Unmatched
 from scenes import payloads
+from scenes.databases import contents
 from scenes.stored import bodies, documents
 
 if TYPE_CHECKING:
+    from backhaul.store import Store
     from backhaul.store.matching import MatchReader, WaitingRecord
-    from backhaul.store.sqlite.database import SqliteStore
 
 NAME, EMAIL, PHONE = "Asha Xylophon", "asha.x@example.com", "+919800012345"
 STREET = "12 Quincunx Lane"
@@ -61,35 +62,34 @@ def delivery(topic: str, data: payloads.Document, **members: Any) -> bytes:
     return payloads.envelope(topic, data, **members)
 
 
-async def index(store: SqliteStore) -> None:
+async def index(store: Store) -> None:
     while (await store.search.follow(describe, 1.0)).more:
         pass
 
 
-async def forget(store: SqliteStore, name: str = "cus_1") -> dict[str, Any]:
+async def forget(store: Store, name: str = "cus_1") -> dict[str, Any]:
     return await CustomerErasure(store.erasure, SystemClock()).erase(
         "main", name, "eve"
     )
 
 
-def bytes_of(store: SqliteStore) -> bytes:
-    files = store.path.parent.glob("backhaul.db*")
-    return b"".join(path.read_bytes() for path in files).lower()
+def bytes_of(store: Store) -> bytes:
+    return contents(store.place).lower()
 
 
-def told_in(store: SqliteStore) -> list[str]:
+def told_in(store: Store) -> list[str]:
     kept = bytes_of(store)
     return [secret for secret in SECRETS if secret.lower().encode() in kept]
 
 
-def named_in_orders(store: SqliteStore) -> list[str | None]:
+def named_in_orders(store: Store) -> list[str | None]:
     """Return the customer's name in each order of the mirror."""
-    return [_name(order) for order in documents(store.path, "orders")]
+    return [_name(order) for order in documents(store.place, "orders")]
 
 
-def named_in_events(store: SqliteStore) -> list[str | None]:
+def named_in_events(store: Store) -> list[str | None]:
     """Return the customer's name in the order of each event."""
-    return [_name(json.loads(body)["data"]) for body in bodies(store.path)]
+    return [_name(json.loads(body)["data"]) for body in bodies(store.place)]
 
 
 def _name(order: payloads.Document) -> str | None:

@@ -9,58 +9,60 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.connections import Connection
-from scenes.databases import rows_with_names, write
+from scenes.databases import rows_with_names, write, writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from backhaul.store import Place
 
 
 AT = "2026-03-01T12:00:00.000Z"
 
 
 def overwrite(
-    path: Path, table: str, values: Mapping[str, object], **wanted: object
+    place: Place, table: str, values: Mapping[str, object], **wanted: object
 ) -> None:
     """Overwrite columns of the rows whose columns have the values of `wanted`."""
     changes = ", ".join(f'"{name}" = ?' for name in values)
     statement = f"UPDATE {table} SET {changes} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
-    write(path, statement, *values.values(), *wanted.values())
+    write(place, statement, *values.values(), *wanted.values())
 
 
 def overwrite_text(
-    path: Path, table: str, column: str, raw: bytes, **wanted: object
+    place: Place, table: str, column: str, raw: bytes, **wanted: object
 ) -> None:
     """Overwrite a text with bytes that need not be UTF-8."""
     change = f'"{column}" = CAST(? AS TEXT)'
     statement = f"UPDATE {table} SET {change} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
-    write(path, statement, raw, *wanted.values())
+    write(place, statement, raw, *wanted.values())
 
 
-def insert(path: Path, table: str, **values: object) -> None:
+def insert(place: Place, table: str, **values: object) -> None:
     """Write a row by hand."""
-    insert_many(path, table, [values])
+    insert_many(place, table, [values])
 
 
-def insert_many(path: Path, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+def insert_many(place: Place, table: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Write rows of the same columns by hand, in one transaction."""
     names = ", ".join(f'"{name}"' for name in rows[0])
     places = ", ".join("?" for _ in rows[0])
     statement = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608 - a test's own
-    with closing(Connection(path)) as connection, connection:
+    with writer(place) as connection:
         connection.executemany(statement, [tuple(row.values()) for row in rows])
 
 
-def copy(path: Path, table: str, **changed: object) -> None:
+def copy(place: Place, table: str, **changed: object) -> None:
     """Write a copy of the first row of a table, with other values in some columns."""
-    (row,) = rows_with_names(path, f"SELECT * FROM {table} LIMIT 1")  # noqa: S608 - a test's own
-    insert(path, table, **{**row, **changed})
+    (row,) = rows_with_names(place, f"SELECT * FROM {table} LIMIT 1")  # noqa: S608 - a test's own
+    insert(place, table, **{**row, **changed})
 
 
-def lose(path: Path, table: str, **wanted: object) -> None:
+def lose(place: Place, table: str, **wanted: object) -> None:
     """Delete the rows whose columns have the values of `wanted`."""
     statement = f"DELETE FROM {table} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
-    write(path, statement, *wanted.values())
+    write(place, statement, *wanted.values())
 
 
 def _where(wanted: Iterable[str]) -> str:
@@ -68,14 +70,14 @@ def _where(wanted: Iterable[str]) -> str:
 
 
 def insert_command(
-    path: Path, id_: str, kind: str, target: str, state: str, **values: object
+    place: Place, id_: str, kind: str, target: str, state: str, **values: object
 ) -> None:
     """Write a command that a connection asked for, in a state of the test's own."""
     ordering_key = f"{'product' if kind == 'adjust' else 'order'}:{target}"
     known = {"id": id_, "kind": kind, "target": target, "state": state}
     empty = dict.fromkeys(("cause", "created_at", "due_at"), "")
     rest = {"store": "main", "lane": ordering_key, "payload": "{}"}
-    insert(path, "commands", **(known | empty | rest | values))
+    insert(place, "commands", **(known | empty | rest | values))
 
 
 def leave_behind(path: Path, word: str) -> None:
@@ -88,18 +90,18 @@ def leave_behind(path: Path, word: str) -> None:
 
 
 def insert_delivery(
-    path: Path, instance: str, object_id: str, topic: str, **values: object
+    place: Place, instance: str, object_id: str, topic: str, **values: object
 ) -> None:
     """Write a delivery to a connection, in a state of the test's own."""
     about = {"id": "d", "instance": instance, "topic": topic, "object_id": object_id}
     rest = {"store": "main", "change_id": 1, "created_at": AT, "due_at": AT}
-    insert(path, "deliveries", **(about | rest | values))
+    insert(place, "deliveries", **(about | rest | values))
 
 
-def insert_incident(path: Path, text: str, command: str = "ab") -> None:
+def insert_incident(place: Place, text: str, command: str = "ab") -> None:
     """Write an open incident of the order `ord_1`."""
     about = {"store": "main", "kind": "restocked", "order_id": "ord_1"}
-    insert(path, "incidents", **about, command_id=command, at=AT, says=text)
+    insert(place, "incidents", **about, command_id=command, at=AT, says=text)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Real stores for tests, and what stands in their files."""
+"""Real stores for tests, of either engine, and what is in their databases.
+
+A place is the path of an SQLite file or the URL of a PostgreSQL database.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,36 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from backhaul.core import strict_json
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.topics import decode_event
+from backhaul.store import database_at, open_store
+from backhaul.store.postgres import connection as postgres
 from backhaul.store.sql.mirror.compare_mirrors import MIRROR, table_rows
 from backhaul.store.sqlite.connections import Connection
-from backhaul.store.sqlite.opening import open_store
+from scenes import postgres_databases
 from scenes.payloads import STORE_ID, arrival
 from scenes.stored import values_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+    from contextlib import AbstractAsyncContextManager
 
     from backhaul.core.clock import Clock
+    from backhaul.store import Place, Store
     from backhaul.store.inbox import Arrival, Decoded, Folded, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 Row = tuple[Any, ...]
+NewDatabase: TypeAlias = "Callable[[], Place]"
+"""Returns where another empty database is; the fixture `new_database` is one."""
+_TABLES = """
+    SELECT quote_ident(table_name) FROM information_schema.tables
+    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
+"""
 
 
 def opened(path: Path) -> sqlite3.Connection:
@@ -33,37 +46,61 @@ def opened(path: Path) -> sqlite3.Connection:
     return Connection(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def rows(path: Path, query: str, *values: object) -> list[Row]:
+@contextmanager
+def reader(place: Place) -> Iterator[Any]:
+    """Open a database of either engine to read it, as another program would."""
+    if isinstance(place, str):
+        with closing(postgres.Connection(place, read_only=True)) as connection:
+            yield connection
+    else:
+        with closing(opened(place)) as file:
+            yield file
+
+
+@contextmanager
+def writer(place: Place) -> Iterator[Any]:
+    """Open a database of either engine to write one transaction by hand."""
+    if isinstance(place, str):
+        with closing(postgres.Connection(place)) as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+    else:
+        with closing(Connection(place)) as file, file:
+            yield file
+
+
+def rows(place: Place, query: str, *values: object) -> list[Row]:
     """Read with a connection of its own, as another program would."""
-    with closing(opened(path)) as connection:
-        return connection.execute(query, values).fetchall()
+    with reader(place) as connection:
+        return list(connection.execute(query, values).fetchall())
 
 
-def rows_with_names(path: Path, query: str) -> list[dict[str, Any]]:
+def rows_with_names(place: Place, query: str) -> list[dict[str, Any]]:
     """Read rows by the names of their columns."""
-    with closing(opened(path)) as connection:
+    with reader(place) as connection:
         cursor = connection.execute(query)
         names = [entry[0] for entry in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def count(path: Path, table: str) -> int:
-    return int(rows(path, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - ours
+def count(place: Place, table: str) -> int:
+    return int(rows(place, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - ours
 
 
-def mirror_of(path: Path) -> dict[str, list[Row]]:
+def mirror_of(place: Place) -> dict[str, list[Row]]:
     """Return the whole mirror in an order of its own."""
     return {
-        table: sorted(rows(path, f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608 - constants
+        table: sorted(rows(place, f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608 - constants
         for table, columns in MIRROR.items()
     }
 
 
 def dump(
-    path: Path, tables: Iterable[str] = MIRROR, without: Collection[str] = ()
+    place: Place, tables: Iterable[str] = MIRROR, without: Collection[str] = ()
 ) -> Iterator[bytes]:
     """Yield the mirror, one JSON array for each row; equal mirrors give equal bytes."""
-    with closing(opened(path)) as connection:
+    with reader(place) as connection:
         for table in tables:
             yield from sorted(
                 strict_json.encode([table, *(row[n] for n in row if n not in without)])
@@ -71,13 +108,25 @@ def dump(
             )
 
 
-def write(path: Path, statement: str, *values: object) -> None:
+def contents(place: Place) -> bytes:
+    """Return the bytes of a database's files, or of all values on a server."""
+    if not isinstance(place, str):
+        files = place.parent.glob(f"{place.name}*")
+        return b"".join(path.read_bytes() for path in files)
+    with reader(place) as connection:
+        tables = [name for (name,) in connection.execute(_TABLES)]
+        found = [connection.execute(f"SELECT * FROM {name}") for name in tables]  # noqa: S608 - from the catalog
+        values = [value for rows in found for row in rows for value in row]
+    return b"\n".join(v if isinstance(v, bytes) else str(v).encode() for v in values)
+
+
+def write(place: Place, statement: str, *values: object) -> None:
     """Write by hand, as another program would."""
-    with closing(Connection(path)) as connection, connection:
+    with writer(place) as connection:
         connection.execute(statement, values)
 
 
-def put_target(path: Path, id_: str, **columns: object) -> None:
+def put_target(place: Place, id_: str, **columns: object) -> None:
     """Write a stock target of variant `var_1` of `prod_1`, as it waits for its turn."""
     payload = '{"variant_id": "var_1", "quantity": 7, "as_of": ""}'
     values: dict[str, object] = {
@@ -97,13 +146,21 @@ def put_target(path: Path, id_: str, **columns: object) -> None:
     }
     names, places = ", ".join(values), ", ".join("?" * len(values))
     statement = f"INSERT INTO stock_targets ({names}) VALUES ({places})"  # noqa: S608 - ours
-    write(path, statement, *values.values())
+    write(place, statement, *values.values())
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[sqlite3.Connection]:
-    """Hold the write lock, as a backup or a curious person may do."""
-    with closing(Connection(path, isolation_level=None)) as connection:
+def locked(place: Place) -> Iterator[Any]:
+    """Let others read and not write, as a backup or a curious person may do."""
+    if isinstance(place, str):
+        with closing(postgres.Connection(place)) as connection:
+            tables = [name for (name,) in connection.execute(_TABLES)]
+            connection.execute("BEGIN")
+            connection.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
+            yield connection
+            connection.execute("ROLLBACK")
+        return
+    with closing(Connection(place, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
         connection.execute("ROLLBACK")
@@ -128,20 +185,45 @@ def _new_database() -> bytes:
         return path.read_bytes()
 
 
-def make_database(path: Path) -> None:
-    """Make a database where none is, at once: the schema takes a tenth of a second."""
-    if path.exists():
+def make_database(place: Place) -> None:
+    """Make a database where none is, at once: the schema takes a tenth of a second.
+
+    Every PostgreSQL database of a test is made with its schema.
+    """
+    if isinstance(place, str) or place.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_new_database())
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(_new_database())
+
+
+def back_up(source: Place, target: Place) -> None:
+    """Copy a database while its store works, as an operator does."""
+    if isinstance(source, str):
+        assert isinstance(target, str)
+        postgres_databases.copy(source, target)
+    else:
+        assert not isinstance(target, str)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        database_at(source).back_up(target, SystemClock())
+
+
+@overload
+def started_store(
+    place: Path, clock: Clock | None = None
+) -> AbstractAsyncContextManager[SqliteStore]: ...
+
+
+@overload
+def started_store(
+    place: Place, clock: Clock | None = None
+) -> AbstractAsyncContextManager[Store]: ...
 
 
 @asynccontextmanager
-async def started_store(
-    path: Path, clock: Clock | None = None
-) -> AsyncIterator[SqliteStore]:
-    make_database(path)
-    store = open_store(path, clock or SystemClock())
+async def started_store(place: Place, clock: Clock | None = None) -> AsyncIterator[Any]:
+    """Open the store of a place; a file is created where none is."""
+    make_database(place)
+    store = open_store(place, clock or SystemClock())
     store.start()
     try:
         yield store
@@ -154,7 +236,7 @@ def fold_as_demo(event: StoredEvent) -> Decoded:
     return decode_event(event, store_id=STORE_ID, currency="INR")
 
 
-async def fold_all(store: SqliteStore) -> list[tuple[int, Folded]]:
+async def fold_all(store: Store) -> list[tuple[int, Folded]]:
     """Fold what waits; return the problems."""
     problems: list[tuple[int, Folded]] = []
     more = True
@@ -165,25 +247,25 @@ async def fold_all(store: SqliteStore) -> list[tuple[int, Folded]]:
     return problems
 
 
-async def take(store: SqliteStore, *bodies: bytes) -> list[tuple[int, Folded]]:
+async def take(store: Store, *bodies: bytes) -> list[tuple[int, Folded]]:
     """Append deliveries in this order and fold them."""
     await append(store, bodies)
     return await fold_all(store)
 
 
-async def arrive(store: SqliteStore, *arrivals: Arrival) -> None:
+async def arrive(store: Store, *arrivals: Arrival) -> None:
     """Append and fold one after the other, as when nothing is in a hurry."""
     for one in arrivals:
         await store.inbox.append(one)
         assert await fold_all(store) == []
 
 
-async def append(store: SqliteStore, bodies: Iterable[bytes]) -> None:
+async def append(store: Store, bodies: Iterable[bytes]) -> None:
     waiting = [store.inbox.append(arrival(body)) for body in bodies]
     for future in waiting:
         await future
 
 
-def states(path: Path) -> list[str]:
+def states(place: Place) -> list[str]:
     """Return what became of each event, in order of arrival."""
-    return values_of(path, "events", "state")
+    return values_of(place, "events", "state")

@@ -18,7 +18,7 @@ from scenes.stored import rows_of, value_of, values_of
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
 
 CASES = Path(__file__).parents[1] / "connectors" / "cases"
 HEADER = "order,tracking_company,tracking_number,sku,quantity\n"
@@ -28,7 +28,7 @@ ARTICLES = ("LS-XL", "LS-L", "KK-XL", "KK-L", "A1")
 class Folder:
     """A drop folder whose files reach the real store."""
 
-    def __init__(self, store: SqliteStore, path: Path, **options: Any) -> None:
+    def __init__(self, store: Store, path: Path, **options: Any) -> None:
         path.mkdir(exist_ok=True)
         self.store, self.path = store, path
         self.options = {"path": path, "unchanged_seconds": 0, **options}
@@ -46,17 +46,17 @@ class Folder:
         return [
             _left(target, payload)
             for target, payload in rows_of(
-                self.store.path, "commands", "target", "payload", kind="fulfill"
+                self.store.place, "commands", "target", "payload", kind="fulfill"
             )
         ]
 
     def reasons(self) -> list[str]:
         """Return why rows are in quarantine."""
-        return values_of(self.store.path, "quarantine", "reason", state="open")
+        return values_of(self.store.place, "quarantine", "reason", state="open")
 
     async def decide(self, verb: str) -> None:
         """Let an operator retry or drop the only row in quarantine."""
-        id_ = value_of(self.store.path, "quarantine", "id", state="open")
+        id_ = value_of(self.store.place, "quarantine", "id", state="open")
         quarantine = self.store.quarantine
         if verb == "drop":
             await quarantine.drop(id_, "otto", "asked the warehouse")
@@ -73,7 +73,7 @@ def _left(target: str, payload: str) -> tuple[str, str | None, dict[str, int]]:
     return target.removeprefix("ord_"), asked["tracking_number"], units
 
 
-async def with_orders(store: SqliteStore) -> None:
+async def with_orders(store: Store) -> None:
     """Have orders 2001 to 2004, each with three units of each article."""
     for number in range(2001, 2005):
         items = [
@@ -89,6 +89,6 @@ def case(name: str) -> str:
     return re.sub(r"(?m)^1(\d{3})", r"2\1", (CASES / name).read_text())
 
 
-async def matched(store: SqliteStore, clock: Clock) -> list[str]:
+async def matched(store: Store, clock: Clock) -> list[str]:
     """Try what waits again; return what it came to."""
     return [x.state for x in await store.records.match(Matcher(clock, 600), 99)]

@@ -17,7 +17,7 @@ from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Store
     from backhaul_sdk import LookedUp, Pushed
 
 
@@ -81,7 +81,7 @@ def _answer(said: Any) -> Any:
 
 def sink_of(
     books: Connector[Any],
-    store: SqliteStore,
+    store: Store,
     clock: Clock,
     *,
     topics: frozenset[str] = frozenset(TOPICS),
@@ -104,10 +104,10 @@ async def deliver(sink: DeliveryWorker) -> None:
         pass
 
 
-def owed(store: SqliteStore, topic: str = "order.") -> list[tuple[Any, ...]]:
+def owed(store: Store, topic: str = "order.") -> list[tuple[Any, ...]]:
     """Return the deliveries of topics that begin so."""
     return [
         row
-        for row in rows_of(store.path, "deliveries", "topic", "object_id", "state")
+        for row in rows_of(store.place, "deliveries", "topic", "object_id", "state")
         if row[0].startswith(topic)
     ]

@@ -45,9 +45,8 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from datetime import datetime
-    from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 API_KEY = "svc_live_dispatcher0123456789"
 PATIENCE_SECONDS = 2.0
@@ -118,8 +117,8 @@ class Platform:
 class Scene:
     """What a test of sending needs at hand."""
 
-    path: Path
-    store: SqliteStore
+    place: Place
+    store: Store
     clock: VirtualClock
     server: Server
     platform: Platform
@@ -147,7 +146,7 @@ class Scene:
         return command.id
 
     def column(self, name: str, command: str) -> Any:
-        return value_of(self.path, "commands", name, id=command)
+        return value_of(self.place, "commands", name, id=command)
 
     def state(self, command: str) -> str:
         return str(self.column("state", command))
@@ -157,7 +156,7 @@ class Scene:
 
     def attempts(self, command: str) -> list[tuple[Any, ...]]:
         columns = ("number", "outcome", "status", "finished_at")
-        found = rows_of(self.path, "attempts", *columns, command_id=command)
+        found = rows_of(self.place, "attempts", *columns, command_id=command)
         return sorted((*seen, finished is not None) for *seen, finished in found)
 
     async def reaches(self, command: str, state: str) -> None:
@@ -173,7 +172,7 @@ class Scene:
 
     def answered(self, command: str) -> str:
         """Return what the first attempt met, in words."""
-        return str(values_of(self.path, "attempts", "reason", command_id=command)[0])
+        return str(values_of(self.place, "attempts", "reason", command_id=command)[0])
 
     def open(self, kind: str) -> None:
         """Open a gate now, as its job does."""
@@ -230,7 +229,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def scene(
-    path: Path,
+    place: Place,
     push: Push | None = None,
     url: str = "",
     http: httpx.AsyncBaseTransport | None = None,
@@ -248,7 +247,7 @@ async def scene(
     platform, clock, log = Platform(), VirtualClock(start), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
     limits = Limits(2.0, patience_seconds, LONGEST_ANSWER)
-    async with started_store(path, clock) as store, serving(platform) as server:
+    async with started_store(place, clock) as store, serving(platform) as server:
         reports: list[tuple[str, str]] = []
 
         async def report(job: str, _: str, said: str) -> None:
@@ -273,7 +272,7 @@ async def scene(
         resolver = Resolver(context, store.uncertain, verifier, replay, push)
         auditor = Auditor(context, client, store.tags, store.kv, verifier, switch, push)
         yield Scene(
-            path,
+            place,
             store,
             clock,
             server,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from backhaul.platform.client import StoreFacts
     from backhaul.platform.transport import Transport
     from backhaul.push.stock_targets import TargetWorker
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
     from backhaul_sdk import Record
     from scenes.reference_shop import Shop
 
@@ -64,9 +64,9 @@ def now() -> str:
 class House:
     """A shop and the program beside it; `deaf` loses the platform's news."""
 
-    path: Path
+    place: Place
     shop: Shop
-    store: SqliteStore
+    store: Store
     drain: FoldWorker
     sender: Sender
     target_worker: TargetWorker
@@ -124,7 +124,7 @@ class House:
         return made
 
     def knows(self, product: str) -> bool:
-        return bool(rows_of(self.path, "inventory_levels", product_id=product))
+        return bool(rows_of(self.place, "inventory_levels", product_id=product))
 
     async def sell(self, lamp: Any, quantity: int = 1) -> str:
         sold = await self.shop.shopper("POST", "/orders", cart(lamp, quantity))
@@ -172,11 +172,11 @@ class House:
         self.sender.context.signals.command_changed.emit()
 
     def command_of(self, key: str) -> str:
-        found = rows_of(self.path, "records", "command_id", key=key)
+        found = rows_of(self.place, "records", "command_id", key=key)
         return str(found[0][0])
 
     def column(self, name: str, command: str) -> Any:
-        return value_of(self.path, "commands_and_targets", name, id=command)
+        return value_of(self.place, "commands_and_targets", name, id=command)
 
     def state(self, command: str) -> str:
         return str(self.column("state", command))
@@ -189,7 +189,7 @@ class House:
         planned = [
             (state, json.loads(payload))
             for state, payload in rows_of(
-                self.path, "commands_and_targets", "state", "payload", kind="adjust"
+                self.place, "commands_and_targets", "state", "payload", kind="adjust"
             )
         ]
         return [(s, p["delta"]) for s, p in planned if p.get("target") == target]
@@ -213,22 +213,26 @@ class House:
 
 @asynccontextmanager
 async def house(
+    place: Place,
     folder: Path,
     quirks: tuple[str, ...] = (),
     counts: Counts | None = None,
     push: dict[str, Any] | None = None,
 ) -> AsyncIterator[House]:
-    """Open the shop, with its quirks, and run what makes counts true."""
+    """Open the shop, with its quirks, and run what makes counts true.
+
+    `place` has the database, `folder` the shop's data.
+    """
     async with open_shop(folder / "shop") as shop:
         await become(shop, parse(quirks))
-        async with working(folder, shop, counts or {ERP: {}}, push or SOON) as made:
+        async with working(place, shop, counts or {ERP: {}}, push or SOON) as made:
             made.quirks = quirks
             yield made
 
 
 @asynccontextmanager
 async def working(
-    folder: Path,
+    place: Place,
     shop: Shop,
     counts: Counts,
     push: dict[str, Any] = SOON,
@@ -238,10 +242,9 @@ async def working(
     """Run what makes counts true beside an open shop; `audited`, behind its fence."""
     log: list[str] = []
     sink = logger.add(lambda m: log.append(_line(m)), level="INFO")
-    path = folder / "backhaul.db"
-    async with started_store(path) as store:
+    async with started_store(place) as store:
         settings = _settings(shop, counts, push)
-        made = await _program(path, shop, store, settings)
+        made = await _program(place, shop, store, settings)
         made.log = log
         async with made.runs(audited):
             yield made
@@ -269,9 +272,7 @@ def _settings(shop: Shop, counts: Counts, push: dict[str, Any]) -> Settings:
     )
 
 
-async def _program(
-    path: Path, shop: Shop, store: SqliteStore, settings: Settings
-) -> House:
+async def _program(place: Place, shop: Shop, store: Store, settings: Settings) -> House:
     clock = SystemClock()
     context = StoreContext(STORE, clock, lambda: 0.5)
     signals = context.signals
@@ -296,7 +297,7 @@ async def _program(
         sender.dispatcher.switch,
     )
     matcher = Matcher(clock, 600.0)
-    return House(path, shop, store, drain, sender, target_worker, matcher, transport)
+    return House(place, shop, store, drain, sender, target_worker, matcher, transport)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ FAILED = message(500)
 
 
 def looks(stage: Scene, command: str) -> list[tuple[Any, ...]]:
-    return [(each.number, each.found) for each in checks(stage.path, command)]
+    return [(each.number, each.found) for each in checks(stage.place, command)]
 
 
 async def doubt(stage: Scene, kind: str = "adjust", **members: Any) -> str:

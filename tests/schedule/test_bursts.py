@@ -22,16 +22,11 @@ from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
 
+    from backhaul.store import Place
     from scenes.pushing import Scene
 
 FULFILL = "push_fulfillments"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "backhaul.db"
 
 
 @asynccontextmanager
@@ -53,9 +48,9 @@ async def running(
         await known.close()
 
 
-def started(path: Path) -> list[tuple[str, str | None]]:
+def started(place: Place) -> list[tuple[str, str | None]]:
     """Return the jobs that have run, each with what started it last."""
-    with lists(path) as reader:
+    with lists(place) as reader:
         jobs = reader.jobs().values()
     return [(each.job, each.trigger) for each in jobs if each.started_at]
 
@@ -71,7 +66,7 @@ async def burst_over(stage: Scene, expected: list[tuple[str, ...]]) -> None:
     """Let the run end, and wait until exactly these runs are written down."""
     for _ in range(3):
         await stage.clock.advance(1)
-    await passes_until(stage, lambda: runs(stage.path) == expected, str(expected))
+    await passes_until(stage, lambda: runs(stage.place) == expected, str(expected))
 
 
 async def passes_until(
@@ -84,7 +79,7 @@ async def passes_until(
     """
     deadline = monotonic() + HANG_SECONDS
     while not look():
-        assert monotonic() < deadline, f"{what}; runs: {runs(stage.path)}"
+        assert monotonic() < deadline, f"{what}; runs: {runs(stage.place)}"
         await asyncio.sleep(0.01)
         await stage.clock.advance(step)
 
@@ -93,8 +88,8 @@ def run_of(sent: int, job: str = FULFILL) -> tuple[str, str, str, str]:
     return job, "planned", "done", f"sent {sent}"
 
 
-async def test_the_scheduler_lets_out_what_is_planned(path: Path) -> None:
-    async with scene(path) as stage, running(stage) as (_, schedule):
+async def test_the_scheduler_lets_out_what_is_planned(database: Place) -> None:
+    async with scene(database) as stage, running(stage) as (_, schedule):
         command = await plan(stage, "ord_1")
         await stage.clock.advance(3_600)
         await stage.arrive(0)
@@ -102,19 +97,19 @@ async def test_the_scheduler_lets_out_what_is_planned(path: Path) -> None:
         await stage.reaches(command, "applied")
 
 
-async def test_a_burst_is_one_run_and_none_of_it_waits(path: Path) -> None:
+async def test_a_burst_is_one_run_and_none_of_it_waits(database: Place) -> None:
     """All three leave while the clock stands still: no second is waited for."""
-    async with scene(path) as stage, running(stage) as (_, schedule):
+    async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         for number in range(3):
             await stage.reaches(await plan(stage, f"ord_{number}"), "applied")
-        assert runs(path) == [], "the burst may go on"
+        assert runs(database) == [], "the burst may go on"
         await burst_over(stage, [run_of(3)])
-        assert started(path) == [(FULFILL, "planned")]
+        assert started(database) == [(FULFILL, "planned")]
 
 
-async def test_each_burst_is_a_run(path: Path) -> None:
-    async with scene(path) as stage, running(stage) as (_, schedule):
+async def test_each_burst_is_a_run(database: Place) -> None:
+    async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
         await burst_over(stage, [run_of(1)])
@@ -125,62 +120,64 @@ async def test_each_burst_is_a_run(path: Path) -> None:
         await burst_over(stage, [run_of(1), run_of(1, "push_cancellations")])
 
 
-async def test_a_run_that_sends_nothing_is_not_written_down(path: Path) -> None:
-    async with scene(path) as stage, running(stage) as (_, schedule):
+async def test_a_run_that_sends_nothing_is_not_written_down(database: Place) -> None:
+    async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         for _ in range(5):
             stage.dispatcher.wake()
             await burst_over(stage, [])
-        assert started(path) == []
+        assert started(database) == []
 
 
-async def test_a_burst_without_end_is_written_down_all_the_same(path: Path) -> None:
-    async with scene(path) as stage, running(stage) as (_, schedule):
+async def test_a_burst_without_end_is_written_down_all_the_same(
+    database: Place,
+) -> None:
+    async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
 
         def is_recorded() -> bool:
             stage.dispatcher.wake()  # so that the burst never ends by itself
-            return runs(path) == [run_of(1)]
+            return runs(database) == [run_of(1)]
 
         await passes_until(stage, is_recorded, "it is recorded", COALESCE_SECONDS / 2)
 
 
 async def test_what_was_planned_in_the_last_life_leaves_at_the_start(
-    path: Path,
+    database: Place,
 ) -> None:
-    async with scene(path) as stage:
+    async with scene(database) as stage:
         command = await stage.plan("fulfill", "ord_1")
-    async with scene(path) as stage:
+    async with scene(database) as stage:
         await stage.clock.advance(60)
         async with running(stage) as (_, schedule):
             schedule.start()
             await stage.reaches(command, "applied")
 
 
-async def test_the_end_of_the_program_writes_a_run_down(path: Path) -> None:
-    async with scene(path) as stage:
+async def test_the_end_of_the_program_writes_a_run_down(database: Place) -> None:
+    async with scene(database) as stage:
         async with running(stage) as (_, schedule):
             schedule.start()
             await stage.reaches(await plan(stage, "ord_1"), "applied")
-        assert runs(path) == [run_of(1)]
+        assert runs(database) == [run_of(1)]
 
 
 async def test_a_run_that_cannot_be_written_down_counts_with_the_next(
-    path: Path,
+    database: Place,
 ) -> None:
-    async with scene(path) as stage, running(stage) as (_, schedule):
+    async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
-        with locked(path):
+        with locked(database):
             busy = "it cannot be written down"
             await passes_until(stage, lambda: stage.told("job.busy"), busy)
         await stage.reaches(await plan(stage, "ord_2"), "applied")
         await burst_over(stage, [run_of(2)])
 
 
-async def test_a_pause_in_a_run_lets_nothing_more_out(path: Path) -> None:
-    async with scene(path) as stage, running(stage) as (jobs, schedule):
+async def test_a_pause_in_a_run_lets_nothing_more_out(database: Place) -> None:
+    async with scene(database) as stage, running(stage) as (jobs, schedule):
         schedule.start()
         await stage.reaches(await plan(stage, "ord_1"), "applied")
         await jobs.pause(FULFILL, None, "otto")
@@ -193,9 +190,9 @@ async def test_a_pause_in_a_run_lets_nothing_more_out(path: Path) -> None:
 
 
 async def test_quiet_hours_that_begin_in_a_run_hold_back_what_comes_then(
-    path: Path,
+    database: Place,
 ) -> None:
-    async with scene(path) as stage:
+    async with scene(database) as stage:
         zone = Schedule(stage.clock, lambda: 0.0).zone
         noon = stage.clock.now().astimezone(zone)
         hours = [f"{noon + timedelta(minutes=later):%H:%M}" for later in (1, 10)]
@@ -213,8 +210,8 @@ async def test_quiet_hours_that_begin_in_a_run_hold_back_what_comes_then(
             await stage.reaches(kept, "applied")
 
 
-async def test_a_retry_waits_for_no_run(path: Path) -> None:
-    async with scene(path) as stage, running(stage) as (_, schedule):
+async def test_a_retry_waits_for_no_run(database: Place) -> None:
+    async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         stage.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
         command = await plan(stage, "ord_1")
@@ -236,10 +233,10 @@ IN_HALF_A_YEAR = f"0 3 1 {(NOW.month + 5) % 12 + 1} *"
     ids=("interval", "cron"),
 )
 async def test_a_reload_changes_between_runs_on_demand_and_a_schedule(
-    path: Path, written: dict[str, str]
+    database: Place, written: dict[str, str]
 ) -> None:
     # Of this machine's time: that is what APScheduler goes by.
-    async with scene(path, start=NOW) as stage, running(stage) as (jobs, schedule):
+    async with scene(database, start=NOW) as stage, running(stage) as (jobs, schedule):
         schedule.start()
         assert schedule.next_runs() == {}
         await jobs.replan(settings_of({FULFILL: written}, eager=True))

@@ -24,9 +24,9 @@ from scenes.scripted_platform import Server, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
 
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place as DatabasePlace
+    from backhaul.store import Store
 
 LIMITS = Limits(connect_seconds=60, read_seconds=10, max_response_bytes=1_000_000)
 API_KEY = "svc_live_reconciling0123456789"
@@ -38,23 +38,23 @@ class Place:
 
     platform: Platform
     server: Server
-    store: SqliteStore
+    store: Store
     clock: RunningClock
     client: PlatformClient
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with opened(tmp_path, RunningClock()) as made:
+async def place(database: DatabasePlace) -> AsyncIterator[Place]:
+    async with opened(database, RunningClock()) as made:
         yield made
 
 
 @asynccontextmanager
-async def opened(tmp_path: Path, clock: RunningClock) -> AsyncIterator[Place]:
+async def opened(database: DatabasePlace, clock: RunningClock) -> AsyncIterator[Place]:
     """Open a store and its client beside a platform, all on one clock."""
     platform = Platform()
     async with (
-        started_store(tmp_path / "backhaul.db", clock) as store,
+        started_store(database, clock) as store,
         serving(platform) as server,
     ):
         transport = Transport(server.url, API_KEY, LIMITS, clock)

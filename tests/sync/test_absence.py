@@ -148,7 +148,7 @@ async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
 
 
 def stocks(place: Place) -> list[tuple[str, int]]:
-    found = rows_of(place.store.path, "inventory_levels", "variant_id", "stock")
+    found = rows_of(place.store.place, "inventory_levels", "variant_id", "stock")
     return [(str(id_), int(stock)) for id_, stock in found]
 
 
@@ -170,9 +170,9 @@ async def test_a_level_that_its_list_leaves_out_is_compared_all_the_same(
     now = payloads.product("prod_1", variants=variants)
     place.platform.says("/inventory", listed())
     place.platform.says("/products/prod_1", document({"data": now}))
-    before = len(bodies(place.store.path))
+    before = len(bodies(place.store.place))
     ended = await walk(place, "levels")
     assert (ended.deleted, ended.unrepaired) == (0, 0)
     assert stocks(place) == [("var_1", kept), ("var_2", 5)]
-    after = len(bodies(place.store.path))
+    after = len(bodies(place.store.place))
     assert after - before == (1 if shown == 7 else 0)

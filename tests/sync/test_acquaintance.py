@@ -58,7 +58,7 @@ async def test_a_damaged_identity_is_not_fetched_again(
     known = await place.store.kv.get("facts:main")
     assert known is not None
     raw = known.encode().replace(b"{", begins)
-    overwrite_text(place.store.path, "kv", "value", raw, name="facts:main")
+    overwrite_text(place.store.place, "kv", "value", raw, name="facts:main")
     with pytest.raises(
         CorruptData, match=r"store main cannot .* backhaul restore FILE"
     ):
@@ -273,12 +273,12 @@ async def test_nothing_leaves_before_it_is_known_who_answers(
 
 
 async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
-    place: Place, tmp_path: Path
+    place: Place,
 ) -> None:
     place.platform.says("/store", STORE)
     await meet(place)
     transport, _, told = guarded(place)
-    with locked(tmp_path / "backhaul.db"):
+    with locked(place.store.place):
         with pytest.raises(NotSent, match="identity could not be checked"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
         assert not await PlatformClient(transport).probe()

@@ -65,7 +65,7 @@ def stocked(place: Place) -> Paged:
 
 
 def appended(place: Place) -> list[tuple[str, str]]:
-    found = arrivals(place.store.path)
+    found = arrivals(place.store.place)
     return sorted((one.topic, json.loads(one.body).get("id", "")) for one in found)
 
 
@@ -82,9 +82,9 @@ async def test_everything_is_read_and_folded(place: Place) -> None:
     stocked(place)
     await backfill(place)
     assert appended(place) == ALL
-    assert count(place.store.path, "orders") == len(ORDERS)
-    assert values_of(place.store.path, "inventory_levels", "stock") == [7]
-    assert values_of(place.store.path, "customers", "id") == ["cus_1"]
+    assert count(place.store.place, "orders") == len(ORDERS)
+    assert values_of(place.store.place, "inventory_levels", "stock") == [7]
+    assert values_of(place.store.place, "customers", "id") == ["cus_1"]
 
 
 async def test_done_is_done(place: Place) -> None:
@@ -113,7 +113,7 @@ async def test_what_the_mirror_holds_is_not_read_in_again(place: Place) -> None:
 
 def read(place: Place, kind: str) -> list[int]:
     """Return how many rows each pass over a list has read."""
-    return [one.read for one in passes(place.store.path) if one.kind == kind]
+    return [one.read for one in passes(place.store.place) if one.kind == kind]
 
 
 @pytest.mark.parametrize("pages", range(7))
@@ -179,7 +179,7 @@ async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -
     place.platform.says("/customers", problem(status, "NO"))
     await backfill(place)
     assert appended(place) == [row for row in ALL if row[0] != "customers/read"]
-    (ended,) = [one for one in passes(place.store.path) if one.kind == "customers"]
+    (ended,) = [one for one in passes(place.store.place) if one.kind == "customers"]
     assert str(status) in ended.note
 
 
@@ -187,7 +187,7 @@ async def test_levels_come_from_products_where_there_is_no_list(place: Place) ->
     stocked(place)
     place.platform.says("/inventory", problem(404, "NOT_FOUND"))
     await backfill(place)
-    assert values_of(place.store.path, "inventory_levels", "stock") == [12]
+    assert values_of(place.store.place, "inventory_levels", "stock") == [12]
 
 
 async def test_database_that_takes_no_writes_is_waited_for(place: Place) -> None:
@@ -195,7 +195,7 @@ async def test_database_that_takes_no_writes_is_waited_for(place: Place) -> None
     orders.pages_left = 2
     running = asyncio.ensure_future(backfill(place))
     await orders.stuck.wait()
-    with locked(place.store.path):
+    with locked(place.store.place):
         orders.pages_left = 1_000
         place.server.hang_up()
         await until(lambda: place.clock.slept, "a rest")
@@ -207,14 +207,14 @@ async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) 
     row = b'{ "id":"ord_1",  "total":1.10 }'
     place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
     await backfill(place)
-    kept = rows_of(place.store.path, "events", "body", "state")
+    kept = rows_of(place.store.place, "events", "body", "state")
     assert kept == [(row, "quarantined")]
     async with reconciling(place) as reconciler:
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.read_lists("backfill", ["orders"])
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.read_lists("backfill", ["orders"])
-    assert len(bodies(place.store.path)) == 2
+    assert len(bodies(place.store.place)) == 2
 
 
 STRANGE: dict[str, payloads.Document] = {
@@ -244,7 +244,7 @@ async def test_what_cannot_be_taken_in_is_handed_in_once(
             assert ended.unrepaired == 1
         assert ended.missed == 0
         await reconciler.poll(["orders"])
-    assert len(bodies(place.store.path)) == 1
+    assert len(bodies(place.store.place)) == 1
 
 
 async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> None:

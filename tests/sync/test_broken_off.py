@@ -84,7 +84,7 @@ def first_pages(place: Place) -> int:
 
 
 def quarantined(place: Place) -> int:
-    return count(place.store.path, "events", state="quarantined")
+    return count(place.store.place, "events", state="quarantined")
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])

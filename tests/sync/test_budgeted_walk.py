@@ -21,9 +21,7 @@ from scenes.clock import LeapingClock
 from scenes.databases import count, started_store
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store import Place, Store
 
 LONG = os.environ.get("FAULTS") == "long"
 ORDERS_LISTED = 1_000_000 if LONG else 20_000
@@ -74,7 +72,7 @@ class Platform:
         return json.dumps({"data": rows, "meta": meta}).encode()
 
 
-async def walk(platform: Platform, store: SqliteStore) -> Any:
+async def walk(platform: Platform, store: Store) -> Any:
     clock = platform.clock
     limits = Limits(5.0, 30.0, 5_000_000)
     mock = httpx.MockTransport(platform)
@@ -113,12 +111,12 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
 
 @pytest.mark.timeout(1_800 if LONG else 600)
 @pytest.mark.parametrize("latency", [0.0, 0.8])
-async def test_a_walk_uses_what_is_spare(latency: float, tmp_path: Path) -> None:
+async def test_a_walk_uses_what_is_spare(latency: float, database: Place) -> None:
     clock = LeapingClock()
     platform = Platform(clock, ORDERS_LISTED, latency)
-    async with started_store(tmp_path / "backhaul.db") as store:
+    async with started_store(database) as store:
         ended = await walk(platform, store)
-        assert ended.read == count(store.path, "inbox") == ORDERS_LISTED
+        assert ended.read == count(store.place, "inbox") == ORDERS_LISTED
     seconds = clock.monotonic()
     assert seconds <= SECONDS_FOR_A_MILLION * ORDERS_LISTED / 1_000_000
     assert platform.answered >= 0.95 * PER_SECOND * seconds

@@ -39,7 +39,7 @@ async def drift(reconciler: Reconciler, kind: str) -> list[tuple[int, int]]:
 
 
 def kept(place: Place) -> int:
-    return count(place.store.path, "events")
+    return count(place.store.place, "events")
 
 
 @pytest.mark.parametrize("whose", ORDERS)
@@ -90,5 +90,5 @@ async def test_what_changed_of_such_an_order_comes_in_without_the_person(
         await place.clock.sleep(300)
         show(place, "/orders", order(1, 200, status="CANCELLED"))
         assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
-    status = values_of(place.store.path, "orders", "status")
+    status = values_of(place.store.place, "orders", "status")
     assert (status, told_in(place.store)) == (["CANCELLED"], [])

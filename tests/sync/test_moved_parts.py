@@ -30,14 +30,14 @@ async def test_what_an_upgrade_found_to_lack_a_line_gets_it_back(place: Place) -
     """It is left equal to nothing that the platform shows."""
     await place.store.inbox.append(payloads.read("orders/read", ORDER))
     await fold_all(place.store)
-    lose(place.store.path, "order_items", id="li_1")
-    overwrite(place.store.path, "orders", {"digest": b""})
+    lose(place.store.place, "order_items", id="li_1")
+    overwrite(place.store.place, "orders", {"digest": b""})
     await place.clock.sleep(60)
     place.platform.says("/orders", listed(ORDER))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.stale, ended.unrepaired) == (1, 0)
-    assert values_of(place.store.path, "order_items", "id") == ["li_0", "li_1"]
+    assert values_of(place.store.place, "order_items", "id") == ["li_0", "li_1"]
 
 
 async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
@@ -57,5 +57,5 @@ async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("full", ["products"])
         await reconciler.read_lists("full", ["levels"])
-    found = rows_of(place.store.path, "stock", "product_id", "sku", "stock")
+    found = rows_of(place.store.place, "stock", "product_id", "sku", "stock")
     assert found == [("prod_2", "LS-S", 12)]

@@ -52,7 +52,7 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.poll(["orders"])
     assert ended.missed == 20
-    mirrored = rows_of(place.store.path, "orders", "id", "updated_at")
+    mirrored = rows_of(place.store.place, "orders", "id", "updated_at")
     expected = sorted((row["id"], row["updatedAt"]) for row in orders.listed)
     assert mirrored == expected
 
@@ -111,7 +111,7 @@ def entry(number: int) -> payloads.Document:
 
 
 def quarantined(place: Place) -> list[Any]:
-    return values_of(place.store.path, "events", "topic", state="quarantined")
+    return values_of(place.store.place, "events", "topic", state="quarantined")
 
 
 async def history_marked(place: Place, *listed: Any) -> History:
@@ -136,7 +136,7 @@ async def test_a_strange_row_of_history_holds_up_no_other(
             newest = payloads.instant(100 * look + 99)
             assert await place.store.kv.get("polled:main:levels") == newest
     assert drift == [(1, 0), (0, 1), (0, 1)]
-    stocks = values_of(place.store.path, "stock_ledger", "stock_after")
+    stocks = values_of(place.store.place, "stock_ledger", "stock_after")
     assert (len(stocks), min(stocks)) == (302, 1_000 - 399)
     assert quarantined(place) == ["inventory/entry"]
 
@@ -165,8 +165,8 @@ async def test_a_row_of_history_that_tells_of_half_a_move_is_handed_in_once(
             found.append(ended.found)
             await place.clock.sleep(300)
     assert found == [1, 0, 0]
-    assert values_of(place.store.path, "stock_ledger", "variant_id") == ["var_1"]
-    detail = value_of(place.store.path, "events", "detail", state="quarantined")
+    assert values_of(place.store.place, "stock_ledger", "variant_id") == ["var_1"]
+    detail = value_of(place.store.place, "events", "detail", state="quarantined")
     assert "missing or null" in detail
 
 
@@ -237,7 +237,7 @@ async def test_a_move_of_the_future_hides_none_that_comes_before_it(
         history.listed += [entry(n) for n in range(10, 310)]
         await place.clock.sleep(600)
         await reconciler.poll(["levels"])
-    assert count(place.store.path, "stock_ledger") == 301
+    assert count(place.store.place, "stock_ledger") == 301
     assert await place.store.kv.get("polled:main:levels") == payloads.instant(309)
 
 
@@ -305,5 +305,5 @@ async def test_an_order_of_two_products_moves_the_stock_of_each(place: Place) ->
     async with reconciling(place) as reconciler:
         await reconciler.poll(["levels"])
     for table in ("stock_ledger", "inventory_levels"):
-        found = rows_of(place.store.path, table, "product_id", "variant_id")
+        found = rows_of(place.store.place, table, "product_id", "variant_id")
         assert sorted(found) == [("prod_1", "var_1"), ("prod_2", "var_2")]

@@ -52,16 +52,16 @@ async def queued(place: Place) -> list[Any]:
 
 
 def queue_length(place: Place) -> int:
-    with lists(place.store.path) as reader:
+    with lists(place.store.place) as reader:
         return reader.counts().in_doubt
 
 
 def read(place: Place) -> list[str]:
-    return [arrival.topic for arrival in arrivals(place.store.path)]
+    return [arrival.topic for arrival in arrivals(place.store.place)]
 
 
 def note(place: Place) -> str:
-    (order,) = documents(place.store.path, "orders")
+    (order,) = documents(place.store.place, "orders")
     return str(order["note"])
 
 
@@ -155,7 +155,7 @@ async def test_a_platform_without_levels_shows_them_with_the_product(
     await rereader(place).work_off()
     assert read(place) == ["inventory/shown/reread"]
     await fold_all(place.store)
-    assert values_of(place.store.path, "inventory_levels", "stock") == [12]
+    assert values_of(place.store.place, "inventory_levels", "stock") == [12]
 
 
 async def test_levels_of_a_product_that_is_gone_are_gone(place: Place) -> None:
@@ -191,7 +191,7 @@ async def test_an_answer_of_no_use_is_tried_again_and_again(
         await working.work_off()
         await place.clock.sleep(150)
     assert await queued(place) == []
-    kept = [json.loads(body)["id"] for body in bodies(place.store.path)]
+    kept = [json.loads(body)["id"] for body in bodies(place.store.place)]
     assert kept == ["ord_1"]
 
 
@@ -377,7 +377,7 @@ async def test_an_answer_that_cannot_be_read_is_quarantined_once(
         await again.work_off()
         await fold_all(place.store)
         await place.clock.sleep(400)
-    assert states(place.store.path).count("quarantined") == 1
+    assert states(place.store.place).count("quarantined") == 1
     assert [(row[0], row[3]) for row in await queued(place)] == [(kind, 4)]
     place.platform.says(f"{path}/{object_id}", document({"data": shown}))
     await again.work_off()
@@ -398,5 +398,5 @@ async def test_a_refetch_lets_the_commands_of_its_order_go(place: Place) -> None
 
 
 def unreadable(place: Place) -> list[str]:
-    with lists(place.store.path) as reader:
+    with lists(place.store.place) as reader:
         return [order.order_id for order in reader.counts().unreadable_orders]

@@ -26,8 +26,8 @@ from sync.conftest import opened, reconciling
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
+    from backhaul.store import Place as DatabasePlace
     from backhaul.sync.sync_scheduler import Reconciler
     from sync.conftest import Place
 
@@ -43,7 +43,7 @@ async def running(place: Place) -> AsyncIterator[Reconciler]:
 
 
 def ended(place: Place, job: str) -> set[str]:
-    found = passes(place.store.path)
+    found = passes(place.store.place)
     return {one.kind for one in found if one.job == job and one.ended_at}
 
 
@@ -81,7 +81,7 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
         await until(lambda: guarded, "the guard")
         place.platform.says("/products", document({"data": [payloads.product()]}))
         reconciler.request_poll()
-        await until(lambda: count(place.store.path, "products"), "a look")
+        await until(lambda: count(place.store.place, "products"), "a look")
         reconciler.request_full_sync()
         await until(lambda: ended(place, "full") == OTHERS, "the other walks")
         reconciler.request_full_sync()
@@ -128,9 +128,9 @@ class Paced:
 
 
 @pytest.fixture
-async def paced(tmp_path: Path) -> AsyncIterator[Paced]:
+async def paced(database: DatabasePlace) -> AsyncIterator[Paced]:
     clock = PacedClock()
-    async with opened(tmp_path, clock) as place:
+    async with opened(database, clock) as place:
         yield Paced(place, clock)
 
 
@@ -168,7 +168,7 @@ async def test_a_list_of_which_new_pages_come_is_waited_for(paced: Paced) -> Non
     paced.says(orders)
     async with reconciling(paced.place) as reconciler:
         assert await paced.held_up(reconciler) > LATE
-    assert count(paced.place.store.path, "orders") == 9
+    assert count(paced.place.store.place, "orders") == 9
 
 
 async def test_pages_before_one_that_fails_are_kept(
@@ -197,7 +197,7 @@ async def test_pages_before_one_that_fails_are_kept(
     async with reconciling(place) as reconciler:
         with pytest.raises(GivenUp):
             await reconciler.read_lists("backfill", ["orders"], patience_seconds=0)
-    assert values_of(place.store.path, "orders", "id") == ["ord_1"]
+    assert values_of(place.store.place, "orders", "id") == ["ord_1"]
 
 
 async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
@@ -268,7 +268,7 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
     place.platform.says("/orders", wide)
     async with reconciling(place) as reconciler:
         (walk,) = await reconciler.read_lists("backfill", ["orders"])
-    assert values_of(place.store.path, "orders", "id") == ids(wide.listed)
+    assert values_of(place.store.place, "orders", "id") == ids(wide.listed)
     assert walk.read == 130
     # What was too long once is not asked for as it was.
     assert wide.limits[:3] == [100, 50, 25]

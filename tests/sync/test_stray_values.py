@@ -37,7 +37,7 @@ async def test_a_total_that_is_no_count_ends_nothing(place: Place, total: int) -
     place.platform.says("/orders", document({"data": ORDERS, "meta": meta}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
-    assert count(place.store.path, "orders") == 3
+    assert count(place.store.place, "orders") == 3
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_a_date_that_is_none_ends_nothing(place: Place, date: str) -> None
         reconciler.request_poll()
         reconciler.request_full_sync()
         await until(lambda: "orders" in ended(place, "full"), "the walk")
-    assert count(place.store.path, "orders") == 3
+    assert count(place.store.place, "orders") == 3
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_what_nobody_foresaw_is_told_and_tried_again(
     place.platform.says("/orders", document({"data": ORDERS}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
-    assert count(place.store.path, "orders") == 3
+    assert count(place.store.place, "orders") == 3
     (record,) = told
     assert record["level"].name == "ERROR"
     assert (
@@ -147,7 +147,7 @@ async def no_orders() -> None:
 
 
 def moves_known(place: Place) -> int:
-    return count(place.store.path, "stock_ledger")
+    return count(place.store.place, "stock_ledger")
 
 
 FUTURE = "9999-01-01T00:00:00.000Z"
@@ -193,4 +193,4 @@ async def walked(place: Place, reconciler: Reconciler) -> None:
 
 
 def levels(place: Place) -> list[Row]:
-    return rows_of(place.store.path, "inventory_levels", "variant_id", "stock")
+    return rows_of(place.store.place, "inventory_levels", "variant_id", "stock")

@@ -67,7 +67,7 @@ async def test_a_deletion_on_a_later_page_ends_no_walk(place: Place, job: str) -
     async with reconciling(place) as reconciler:
         await reconciler.read_lists(job, ["products"])
         await reconciler.repair.caught_up()
-    held = set(values_of(place.store.path, "products", "id", deleted_at=None))
+    held = set(values_of(place.store.place, "products", "id", deleted_at=None))
     assert {row["id"] for row in products.listed} <= held
 
 
