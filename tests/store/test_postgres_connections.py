@@ -1,4 +1,4 @@
-"""What the engine of PostgreSQL does when it loses its connection."""
+"""What the engine of PostgreSQL does when its server cannot do what it asks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, ReadFailed, WriterFailed
 from backhaul.store.postgres.database import open_store
+from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scenes.postgres import Postgres
+    from scenes.databases import locked
+from scenes.postgres import Postgres
 
 pytestmark = pytest.mark.programs
 
@@ -72,3 +74,18 @@ async def test_a_commit_without_an_answer_ends_the_writer(server: Postgres) -> N
     with pytest.raises(Busy):
         await store.kv.put("d", "4")
     await store.stop()
+
+
+async def test_a_lock_of_another_program_makes_it_busy(
+    postgres_server: PostgresDatabases,
+) -> None:
+    """The writer would wait as long as the lock is held, and accept no event."""
+    with postgres_server.lent() as url:
+        store = open_store(url, SystemClock())
+        store.start()
+        with locked(url):
+            with pytest.raises(Busy):
+                await store.kv.put("a", "1")
+            assert await store.kv.get("a") is None
+        await store.kv.put("a", "1")
+        await store.stop()

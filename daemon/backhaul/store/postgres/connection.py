@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from psycopg.abc import Buffer
 
+LOCK_MILLISECONDS = 500
+"""How long the daemon waits for a lock, as SQLite waits for that of its file."""
+
 
 class CommitUnknown(WriterFailed):
     """The connection was lost during a commit: nobody knows whether it was done."""
@@ -92,11 +95,17 @@ class NumericLoader(Loader):
 
 
 class Connection:
-    """One connection in autocommit; `BEGIN` starts a transaction."""
+    """One connection in autocommit; `BEGIN` starts a transaction.
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    `lock_milliseconds`: how long a statement waits for a lock; 0 means for ever.
+    """
+
+    def __init__(
+        self, url: str, *, read_only: bool = False, lock_milliseconds: int = 0
+    ) -> None:
         self._url = url
         self._read_only = read_only
+        self._lock_milliseconds = lock_milliseconds
         self._connection = self._open()
 
     def _open(self) -> timeouts.LimitedConnection:
@@ -107,6 +116,7 @@ class Connection:
         connection.adapters.register_loader("bool", YesNoLoader)
         connection.adapters.register_loader("numeric", NumericLoader)
         connection.execute("SET timezone = 'UTC'")
+        connection.execute(f"SET lock_timeout = {self._lock_milliseconds}".encode())
         if self._read_only:
             connection.execute("SET default_transaction_read_only = on")
         return connection

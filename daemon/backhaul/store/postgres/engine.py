@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from backhaul.errors import Busy, CommitsLost, ReadFailed, Superseded
-from backhaul.store.postgres.connection import CommitUnknown, Connection
+from backhaul.store.postgres.connection import (
+    LOCK_MILLISECONDS,
+    CommitUnknown,
+    Connection,
+)
 from backhaul.store.postgres.streams import StreamWriter
 from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
 
@@ -38,7 +42,7 @@ class PostgresWriter(RoundWriter):
         self._fence = fence
 
     def _connect(self) -> Connection:
-        return Connection(self._url)
+        return Connection(self._url, lock_milliseconds=LOCK_MILLISECONDS)
 
     def _begin(self, connection: Any) -> None:
         if self._fence is None:
@@ -101,7 +105,9 @@ class PostgresEngine(RoundEngine):
             connection = self._idle.get_nowait()
             connection.reopen()
         except Empty:
-            connection = Connection(self.url, read_only=True)
+            connection = Connection(
+                self.url, read_only=True, lock_milliseconds=LOCK_MILLISECONDS
+            )
         try:
             yield connection
         finally:
