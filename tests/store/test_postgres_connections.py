@@ -15,8 +15,8 @@ from scenes.postgres import PASSWORD, USER, postgres
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scenes.databases import locked
-from scenes.postgres import Postgres
+    from scenes.postgres import Postgres
+    from scenes.postgres_databases import PostgresDatabases
 
 pytestmark = pytest.mark.programs
 
@@ -88,4 +88,22 @@ async def test_a_lock_of_another_program_makes_it_busy(
                 await store.kv.put("a", "1")
             assert await store.kv.get("a") is None
         await store.kv.put("a", "1")
+        await store.stop()
+
+
+async def test_a_server_that_only_reads_makes_it_busy(
+    postgres_server: PostgresDatabases,
+) -> None:
+    with postgres_server.lent() as url:
+        store = open_store(url, SystemClock())
+        name = url.rpartition("/")[2]
+        only_read = "SET default_transaction_read_only = on"
+        postgres_server.server.run(f"ALTER DATABASE {name} {only_read}")
+        store.start()
+        with pytest.raises(Busy, match="read-only"):
+            await store.kv.put("a", "1")
+        together = [store.kv.put(key, "1") for key in "ab"]
+        for future in together:
+            with pytest.raises(Busy, match="read-only"):
+                await future
         await store.stop()

@@ -30,6 +30,15 @@ SIZE = "SELECT pg_database_size(current_database())"
 """Returns the bytes of the whole database."""
 
 
+def concerns_the_server(error: Exception) -> bool:
+    """Return True if the whole database failed, False if one statement did.
+
+    InternalError stands for a server that only reads, as after a failover, and for
+    damage.
+    """
+    return isinstance(error, (psycopg.OperationalError, psycopg.InternalError))
+
+
 class PostgresWriter(RoundWriter):
     """Runs units one after another on one connection, which `fence` guards if given.
 
@@ -63,7 +72,7 @@ class PostgresWriter(RoundWriter):
             connection.roll_back()
 
     def _concerns_all(self, error: Exception) -> bool:
-        return isinstance(error, psycopg.OperationalError)
+        return concerns_the_server(error)
 
     def _fatal(self, error: Exception) -> Exception | None:
         fatal = CommitUnknown, Superseded, CommitsLost
@@ -115,7 +124,7 @@ class PostgresEngine(RoundEngine):
 
     def concerns_the_file(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""
-        return isinstance(error, psycopg.OperationalError)
+        return concerns_the_server(error)
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of the database."""
