@@ -8,6 +8,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, ReadFailed, WriterFailed
+from backhaul.store.postgres.connection import without_zeros
 from backhaul.store.postgres.database import open_store
 from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres
@@ -107,3 +108,17 @@ async def test_a_server_that_only_reads_makes_it_busy(
             with pytest.raises(Busy, match="read-only"):
                 await future
         await store.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("a\0b", "a\ufffdb"),
+        (r'"a\u0000b"', r'"a\ufffdb"'),
+        (r'"a\\u0000b"', r'"a\\u0000b"'),
+        (r'"\\\u0000"', r'"\\\ufffd"'),
+        (r'"\u00e9"', r'"\u00e9"'),
+    ],
+)
+def test_only_zero_bytes_and_their_escapes_are_replaced(text: str, sent: str) -> None:
+    assert without_zeros(text) == sent

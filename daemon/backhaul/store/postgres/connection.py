@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -70,6 +71,32 @@ class Result(psycopg.ClientCursor[Any]):
             row = self.fetchone()
             self._new_id = None if row is None else row[0]
         return self._new_id
+
+
+# Every escape is matched, so that the second of two backslashes begins none.
+_ESCAPE = re.compile(r"\\u0000|\\.", re.DOTALL)
+
+
+def without_zeros(text: str) -> str:
+    """Return a text or document with U+FFFD in place of each zero byte.
+
+    No text of PostgreSQL may hold one. Its escape in a document goes too: each query
+    that reads a member of the document would fail, and a query over many rows with it.
+    """
+    if "\\u0000" in text:
+        text = _ESCAPE.sub(_without_zero, text)
+    return text.replace("\0", "\ufffd")
+
+
+def _without_zero(escape: re.Match[str]) -> str:
+    return r"\ufffd" if escape[0] == r"\u0000" else escape[0]
+
+
+def _sendable(values: Any) -> Any:
+    """Return the values of a statement with texts that PostgreSQL can hold."""
+    if isinstance(values, dict):
+        return dict(zip(values, _sendable([*values.values()]), strict=True))
+    return [without_zeros(v) if isinstance(v, str) else v for v in values]
 
 
 class YesNoDumper(Dumper):
@@ -157,7 +184,9 @@ class Connection:
             self.reopen()
         ends = sql == "COMMIT"
         try:
-            result = self._connection.execute(with_values(sql).encode(), values)
+            result = self._connection.execute(
+                with_values(sql).encode(), _sendable(values)
+            )
         except psycopg.OperationalError as error:
             if ends and self._connection.closed:
                 raise CommitUnknown(
@@ -169,7 +198,7 @@ class Connection:
     def executemany(self, sql: str, values: Iterable[Any], /) -> Result:
         """Run a statement once for each set of values."""
         result = cast("Result", self._connection.cursor())
-        result.executemany(with_values(sql).encode(), values)
+        result.executemany(with_values(sql).encode(), map(_sendable, values))
         return result
 
     def close(self) -> None:

@@ -109,6 +109,14 @@ class ErasureConformance(FamilyTests):
         assert found.orders == ("ord_1",)
         assert found.customer_id.startswith("guest-")
 
+    async def test_a_zero_byte_in_an_order_stops_no_query(self, store: Store) -> None:
+        for order, name in (("ord_1", "Asha\0"), ("ord_3", "Bela")):
+            customer = order.replace("ord", "cus")
+            document = {"id": customer, "name": name}
+            await show_order(store, order, customer=document, customer_id=customer)
+        found = await store.erasure.nearest("main", "cus_2")
+        assert (sorted(found), found["cus_3"]) == (["cus_1", "cus_3"], "Bela")
+
     async def test_events_with_the_email_are_found(self, store: Store) -> None:
         await arrive(store, ABOUT, name="other")
         assert await store.erasure.find_customer("main", EMAIL, [EMAIL]) is None

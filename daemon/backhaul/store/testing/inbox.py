@@ -58,6 +58,16 @@ class InboxConformance(StoreConformance):
         await appended(store, "unhandled")
         assert await folded_bodies(store) == ["unhandled"]
 
+    async def test_a_topic_with_a_zero_byte_stops_no_other_event(
+        self, store: Store
+    ) -> None:
+        """It is a part of the address that a sender chose."""
+        topics = ("orders/create", "orders/\0", "orders/create")
+        waiting = [store.inbox.append(webhook("folded", topic=t)) for t in topics]
+        ids = [await id_ for id_ in waiting]
+        assert ids == sorted(set(ids))
+        assert await folded_bodies(store) == ["folded"] * 3
+
     async def test_an_event_is_folded_as_it_arrived(self, store: Store) -> None:
         arrival = webhook("folded", "other", "orders/updated", second=7)
         id_ = await store.inbox.append(arrival)
