@@ -18,7 +18,7 @@ def _steps(path: str) -> str:
 
 
 def _member(column: str, path: str) -> str:
-    return f"(({column})::jsonb #>> '{{{_steps(path)}}}')"
+    return f"(({column})::json #>> '{{{_steps(path)}}}')"
 
 
 FRAGMENTS: Fragments = {
@@ -27,8 +27,8 @@ FRAGMENTS: Fragments = {
     "flag": lambda column, path: f"coalesce({_member(column, path)}::boolean, false)",
     "has": lambda column, path: f"({_member(column, path)} IS NOT NULL)",
     "elements": lambda column, path: (
-        "jsonb_array_elements_text(coalesce(("
-        f"({column})::jsonb #> '{{{_steps(path)}}}'), '[]'))"
+        "json_array_elements_text(coalesce(("
+        f"({column})::json #> '{{{_steps(path)}}}'), '[]'))"
     ),
     "document": lambda column: f"coalesce({column}, '{{}}')",
     "contains": lambda text, part: f"(strpos({text}, {part}) > 0)",

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from backhaul.core.identity import address_digest
 from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Check, MentionedCustomer, Transition
@@ -109,13 +111,16 @@ class ErasureConformance(FamilyTests):
         assert found.orders == ("ord_1",)
         assert found.customer_id.startswith("guest-")
 
-    async def test_a_zero_byte_in_an_order_stops_no_query(self, store: Store) -> None:
-        for order, name in (("ord_1", "Asha\0"), ("ord_3", "Bela")):
+    @pytest.mark.parametrize("value", ['"zero \\u0000"', "1E400000"])
+    async def test_a_strange_value_in_an_order_stops_no_query(
+        self, value: str, store: Store
+    ) -> None:
+        for order, note in (("ord_1", value), ("ord_3", "null")):
             customer = order.replace("ord", "cus")
-            document = {"id": customer, "name": name}
-            await show_order(store, order, customer=document, customer_id=customer)
+            named = f'{{"customer": {{"name": "Bela"}}, "note": {note}}}'.encode()
+            await show_order(store, order, document=named, customer_id=customer)
         found = await store.erasure.nearest("main", "cus_2")
-        assert (sorted(found), found["cus_3"]) == (["cus_1", "cus_3"], "Bela")
+        assert found == {"cus_1": "Bela", "cus_3": "Bela"}
 
     async def test_events_with_the_email_are_found(self, store: Store) -> None:
         await arrive(store, ABOUT, name="other")
