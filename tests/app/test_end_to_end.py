@@ -37,6 +37,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if request.param == "postgres":
         url = request.getfixturevalue("server").new_database()
         monkeypatch.setenv("BACKHAUL_DATABASE__URL", url)
+        monkeypatch.setenv("BACKHAUL_CLUSTER__DURABILITY", "single")
     return str(request.param)
 
 

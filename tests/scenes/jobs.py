@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
+    from backhaul.store import Place
     from backhaul.store.sqlite.database import SqliteStore
 
 STORE = {
@@ -57,7 +58,7 @@ class Program:
         return runs(self.path)
 
 
-def runs(path: Path) -> list[tuple[str, str, str, str]]:
+def runs(path: Place) -> list[tuple[str, str, str, str]]:
     """Return what was recorded of each run of a job."""
     return [(run.job, run.trigger, run.outcome, run.detail) for run in job_runs(path)]
 

@@ -50,6 +50,7 @@ class Replica:
     def launch(self) -> None:
         given = {
             "BACKHAUL_DATABASE__URL": self.url,
+            "BACKHAUL_CLUSTER__DURABILITY": "single",
             "BACKHAUL_PUBLIC__PORT": str(self.public_port),
             "BACKHAUL_ADMIN__PORT": str(self.admin_port),
         }

@@ -12,8 +12,8 @@ from loguru import logger
 from msgspec import Struct, field
 
 from backhaul.admin import routes as admin_site
+from backhaul.app import cluster, sockets
 from backhaul.app import public_http as public_site
-from backhaul.app import sockets
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.first_contact import FirstContact, mark_interrupted
@@ -50,7 +50,6 @@ from backhaul.runtime.signals import SharedSignals, StoreContext, StoreSignals
 from backhaul.settings.jobs import polling_job
 from backhaul.store import open_store
 from backhaul.store.database import sole_writer
-from backhaul.store.ownership import new_member
 from backhaul.sync.on_demand import SyncEndpoint
 
 if TYPE_CHECKING:
@@ -168,10 +167,9 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Store]:
-        place, member = self._settings.place, None
-        if isinstance(place, str):
-            member = new_member(self.public_url, self.admin_url)
-        store = self._open(place, self._clock, self._supervisor.busy, member)
+        settings, notify = self._settings, self._supervisor.busy
+        member = cluster.joining(settings, self.public_url, self.admin_url)
+        store = self._open(settings.place, self._clock, notify, member)
         store.start()
         keeping = asyncio.create_task(store.ownership.keep())
         try:
@@ -296,22 +294,21 @@ class Daemon:
 
     def _build_workers(self, store: Store) -> None:
         """Build the maintenance workers and the connections."""
-        jobs = self._jobs
-        days = self._settings.database.retention_days
+        jobs, settings = self._jobs, self._settings
+        days = settings.database.retention_days
         self._pruner = Pruner(
             store.retention, days, self._clock, jobs.reporter("prune")
         )
-        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
-        plan = BackupPlan(self._settings.place, folder, keep)
+        keep, folder = settings.jobs.backup.keep, settings.backup_folder
+        plan = BackupPlan(settings.place, folder, keep)
         self._backer = BackupWorker(plan, self._clock, jobs.reporter("backup"))
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = UnmatchedRetry(
             store.records, self._matcher, self._clock, self._signals
         )
-        names = self._settings.enabled_connectors
-        self._hosts = [self._host(name, store) for name in names]
+        self._hosts = [self._host(n, store) for n in settings.enabled_connectors]
         self._sinks = lifecycle.delivery_workers(
-            self._settings, self._hosts, store.deliveries, self._clock, self._chance
+            settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
     def _host(self, name: str, store: Store) -> Host:
@@ -377,7 +374,10 @@ class Daemon:
         loops += [self._pruner.run, self._backer.run, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
         loops += [store.watch, *self._monitoring.loops()]
-        loops += [partial(store.ownership.watch_arrivals, fold_worker.wake)]
+        loops += [
+            partial(cluster.watch_durability, self._settings, self._clock),
+            partial(store.ownership.watch_arrivals, fold_worker.wake),
+        ]
         if self._supervisor.watchdog_seconds:
             loops.append(partial(self._supervisor.feed, store, self._clock))
         loops += [host.run for host in self._hosts]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.app.actions import ActionContext, actions
+from backhaul.app.cluster import joining
 from backhaul.app.jobs import Jobs
 from backhaul.app.wiring import (
     build_client,
@@ -31,7 +32,6 @@ from backhaul.platform.client import StoreFacts
 from backhaul.runtime.signals import SharedSignals, StoreContext
 from backhaul.store import database_at, open_store
 from backhaul.store.database import sole_writer
-from backhaul.store.ownership import new_member
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
 from backhaul.sync.refetcher import Refetcher
@@ -85,9 +85,7 @@ async def open_sync(
 
 async def _opened(settings: Settings) -> Store:
     """Open and start the store as its owner. Raises AlreadyRunning, Fatal."""
-    place = settings.place
-    member = new_member() if isinstance(place, str) else None
-    store = open_store(place, CLOCK, member=member)
+    store = open_store(settings.place, CLOCK, member=joining(settings))
     store.start()
     if await store.ownership.take(list(settings.stores)):
         return store

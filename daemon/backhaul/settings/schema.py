@@ -39,6 +39,7 @@ from backhaul.settings.values import (
     without_password,
 )
 
+SHORTEST_TTL, LONGEST_TTL = 1.0, 60.0
 Level = Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -64,6 +65,29 @@ class Database(Section):
         "of events, and the stock counts that changed nothing. Backhaul keeps the "
         "outcome of each event for ever.",
     )
+
+
+class Cluster(Section):
+    """Several daemons on one PostgreSQL database. A file ignores this table."""
+
+    durability: Literal["quorum", "single"] = Field(
+        default="quorum",
+        description='With "quorum", a standby server must confirm each commit, and '
+        "Backhaul refuses to run otherwise: what it acknowledged survives the loss of "
+        'the primary server. With "single", Backhaul only warns.',
+    )
+    ttl: Duration = Field(
+        default=3.0,
+        description="How long the owner of the database may be silent. Then another "
+        "daemon takes over.",
+    )
+
+    @field_validator("ttl")
+    @classmethod
+    def _long_enough(cls, seconds: float) -> float:
+        if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+            raise ValueError('must be from "1s" to "60s"')
+        return seconds
 
 
 class Public(Section):
@@ -289,6 +313,7 @@ class Settings(BaseSettings):
         "The folder must be on a local disk.",
     )
     database: Database = Field(default=Database(), description="The database.")
+    cluster: Cluster = Field(default=Cluster(), description="Several daemons.")
     public: Public = Field(default=Public(), description="The public listener.")
     admin: Admin = Field(default=Admin(), description="The admin listener.")
     stores: Annotated[dict[Name, Store], Field(min_length=1)] = Field(

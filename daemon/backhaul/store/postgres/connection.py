@@ -92,10 +92,10 @@ def _without_zero(escape: re.Match[str]) -> str:
     return r"\ufffd" if escape[0] == r"\u0000" else escape[0]
 
 
-def _sendable(values: Any) -> Any:
+def sendable(values: Any) -> Any:
     """Return the values of a statement with texts that PostgreSQL can hold."""
     if isinstance(values, dict):
-        return dict(zip(values, _sendable([*values.values()]), strict=True))
+        return dict(zip(values, sendable([*values.values()]), strict=True))
     return [without_zeros(v) if isinstance(v, str) else v for v in values]
 
 
@@ -125,14 +125,22 @@ class Connection:
     """One connection in autocommit; `BEGIN` starts a transaction.
 
     `lock_milliseconds`: how long a statement waits for a lock; 0 means for ever.
+    `idle_seconds`: how long a client may stop inside of a transaction, before the
+    server ends it.
     """
 
     def __init__(
-        self, url: str, *, read_only: bool = False, lock_milliseconds: int = 0
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        lock_milliseconds: int = 0,
+        idle_seconds: float = timeouts.IDLE_TRANSACTION_SECONDS,
     ) -> None:
         self._url = url
         self._read_only = read_only
         self._lock_milliseconds = lock_milliseconds
+        self._idle_milliseconds = int(idle_seconds * 1_000)
         self._connection = self._open()
 
     def _open(self) -> timeouts.LimitedConnection:
@@ -144,6 +152,8 @@ class Connection:
         connection.adapters.register_loader("numeric", NumericLoader)
         connection.execute("SET timezone = 'UTC'")
         connection.execute(f"SET lock_timeout = {self._lock_milliseconds}".encode())
+        limit = f"SET idle_in_transaction_session_timeout = {self._idle_milliseconds}"
+        connection.execute(limit.encode())
         if self._read_only:
             connection.execute("SET default_transaction_read_only = on")
         return connection
@@ -185,7 +195,7 @@ class Connection:
         ends = sql == "COMMIT"
         try:
             result = self._connection.execute(
-                with_values(sql).encode(), _sendable(values)
+                with_values(sql).encode(), sendable(values)
             )
         except psycopg.OperationalError as error:
             if ends and self._connection.closed:
@@ -198,7 +208,7 @@ class Connection:
     def executemany(self, sql: str, values: Iterable[Any], /) -> Result:
         """Run a statement once for each set of values."""
         result = cast("Result", self._connection.cursor())
-        result.executemany(with_values(sql).encode(), map(_sendable, values))
+        result.executemany(with_values(sql).encode(), map(sendable, values))
         return result
 
     def close(self) -> None:

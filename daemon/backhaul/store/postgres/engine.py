@@ -15,6 +15,7 @@ from backhaul.store.postgres.connection import (
     Connection,
 )
 from backhaul.store.postgres.streams import StreamWriter
+from backhaul.store.postgres.timeouts import IDLE_TRANSACTION_SECONDS
 from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
 
 if TYPE_CHECKING:
@@ -51,7 +52,13 @@ class PostgresWriter(RoundWriter):
         self._fence = fence
 
     def _connect(self) -> Connection:
-        return Connection(self._url, lock_milliseconds=LOCK_MILLISECONDS)
+        # An owner that stops inside of a transaction must not keep its row locked.
+        fence, seconds = self._fence, IDLE_TRANSACTION_SECONDS
+        return Connection(
+            self._url,
+            lock_milliseconds=LOCK_MILLISECONDS,
+            idle_seconds=seconds if fence is None else fence.ttl_seconds,
+        )
 
     def _begin(self, connection: Any) -> None:
         if self._fence is None:

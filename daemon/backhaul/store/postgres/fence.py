@@ -104,6 +104,11 @@ class Fence:
         self.lease = OwnerLease(member.ttl_seconds)
 
     @property
+    def ttl_seconds(self) -> float:
+        """How long the others wait for a sign of life."""
+        return self.member.ttl_seconds
+
+    @property
     def is_held(self) -> bool:
         return self._right is not None
 

@@ -16,7 +16,7 @@ import psycopg
 from backhaul.core.identity import digest_of
 from backhaul.errors import Busy
 from backhaul.store.inbox import StoredEvent
-from backhaul.store.postgres.connection import CommitUnknown
+from backhaul.store.postgres.connection import CommitUnknown, sendable
 from backhaul.store.postgres.connection import Connection as PostgresConnection
 from backhaul.store.sql.inbox.fold import FOLD_BATCH, SqlInbox, folded_to
 from backhaul.store.sql.round_writer import RoundWriter, Row
@@ -79,7 +79,8 @@ class StreamWriter(RoundWriter):
         with connection.copy(_COPY) as copy:
             copy.set_types(_TYPES)
             for id_, row in zip(ids, rows, strict=True):
-                copy.write_row((id_, self._stream, *row, digest_of((row[_BODY],))))
+                digest = digest_of((row[_BODY],))
+                copy.write_row((id_, self._stream, *sendable(row), digest))
         return ids
 
     def _rollback(self, connection: Any) -> None:
