@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scenes.daemon import Said, backhaul
 from scenes.postgres import Postgres, postgres
 from scenes.reference_process import ReferenceProcess, reference
 from scenes.replicas import Replica, replicas
@@ -43,6 +44,14 @@ def pair(
         standby.start()
         assert standby.status() == "standby"
         yield owner, standby
+
+
+def backhaul_at(replica: Replica, *arguments: str) -> Said:
+    """Run a command beside a replica."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BACKHAUL_DATABASE__URL", replica.url)
+        patch.setenv("BACKHAUL_CLUSTER__DURABILITY", "single")
+        return backhaul(*arguments, config=replica.office.config)
 
 
 def order_names(replica: Replica) -> list[str]:
@@ -86,6 +95,11 @@ def test_a_standby_takes_over_when_the_owner_is_killed(
     await_true(lambda: parcels(platform, first["id"]) == ["T1"], "it is shipped")
     owner.kill()
     await_true(standby.is_owner, "the standby took over")
+    shown = backhaul_at(standby, "status", "--json").json()["members"]
+    assert [(each["is_owner"], each["epoch"]) for each in shown] == [
+        (True, 2),
+        (False, 0),
+    ]
     second = buy(platform)
     ship(standby, second["number"], "T2")
     await_true(lambda: parcels(platform, second["id"]) == ["T2"], "it is shipped")
@@ -96,6 +110,16 @@ def test_a_standby_takes_over_when_the_owner_is_killed(
     assert parcels(platform, first["id"]) == ["T1"]
     owner.start()
     assert owner.status() == "standby"
+
+
+def test_a_command_beside_a_standby_names_the_owner(
+    pair: tuple[Replica, Replica],
+) -> None:
+    owner, standby = pair
+    said = backhaul_at(standby, "jobs", "pause", "backup")
+    assert said.code == 75
+    assert "owns this database; run the command there" in said.err
+    assert f"127.0.0.1:{owner.admin_port}" in said.err
 
 
 def test_a_stop_hands_over_at_once(pair: tuple[Replica, Replica]) -> None:

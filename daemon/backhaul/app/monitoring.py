@@ -17,7 +17,7 @@ from backhaul.alerting.operation_problems import BACKUP
 from backhaul.alerting.problem import Facts
 from backhaul.alerting.problems import find_alerts, find_problems
 from backhaul.errors import Busy
-from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, readings
+from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, cluster, readings
 from backhaul.observe.metrics import GaugeValue
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Monitoring:
             if gauge[0] not in OF_READING or gauge[2][0] in self._settings.stores
         ]
         live = readings(await self._status(), self._heartbeat.last_beat)
+        live += cluster(await self._store.ownership.members())
         return self._metrics.render([*(GaugeValue(*gauge) for gauge in gauges), *live])
 
     async def alerts(self) -> dict[str, Alert]:

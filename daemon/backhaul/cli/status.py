@@ -123,6 +123,7 @@ def sections(found: Mapping[str, Any], now: datetime, *, exact: bool) -> list[Se
         Section([view.daemon()]),
         Section([*view.dry_run(), *wrong, *calm], whole, urgent=True),
         Section([*view.addresses(), *view.first_login()]),
+        Section([*view.members()], whole),
         Section([*view.stores()], whole),
         Section([view.commands(), view.work()]),
         Section([*view.connectors()], "backhaul connectors list"),
@@ -154,6 +155,18 @@ class _View:
         if live := self._found["daemon"]:
             said = f"receives at {live['public_url']}, admin at {live['admin_url']}"
             yield Line("addresses", said)
+
+    def members(self) -> Iterator[Line]:
+        """Yield the daemons on a PostgreSQL database: who owns it, and who is silent."""
+        for each in self._found["members"]:
+            said = ["standby", f"version {each.version}", f"admin at {each.admin_url}"]
+            if each.is_owner:
+                since = self._when(each.owner_since)
+                said[0] = f"owner since {since}, takeover {each.epoch}"
+            if not each.is_alive:
+                said.append(f"silent for {each.silent_seconds:.0f} s")
+            state = "ok" if each.is_alive else "warn"
+            yield Line(f"daemon {each.host}", ", ".join(said), "", state)
 
     def dry_run(self) -> Iterator[Line]:
         for name in self._found["dry_run_of"]:
@@ -293,9 +306,13 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     with reader(config) as known:
         found = {"daemon": live, **_read(settings, known, live)}
         found["problems"] = current(settings, known, live)
+        found["members"] = database_at(settings.place).members()
         token = _token(settings, known)
     if as_json:
-        output.json({**found, "problems": msgspec.to_builtins(found["problems"])})
+        plain = {
+            key: msgspec.to_builtins(found[key]) for key in ("problems", "members")
+        }
+        output.json({**found, **plain})
         return
     said = {**found, "silence": silence, "token": token}
     said["dry_run_of"] = live["dry_run"] if live else settings.dry_run_connections

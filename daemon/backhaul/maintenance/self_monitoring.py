@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
     from backhaul.store.operations import Gauge, KeyValues, MetricSamples
+    from backhaul.store.ownership import KnownMember
 
 
 HEARTBEAT_SECONDS = 15.0
@@ -93,6 +94,25 @@ def readings(status: Mapping[str, Any], last_beat: float | None) -> list[GaugeVa
     for name, instance in status["connectors"].items():
         found.append(GaugeValue("connector_up", float(instance["up"]), (name,)))
     return found
+
+
+def cluster(members: Sequence[KnownMember]) -> list[GaugeValue]:
+    """Return metrics about the daemons on one database; none of a file."""
+    if not members:
+        return []
+    states = Counter(_state(each) for each in members)
+    found = [
+        GaugeValue("cluster_members", states[state], (state,))
+        for state in ("owner", "standby", "silent")
+    ]
+    epoch = max(each.epoch for each in members)
+    return [*found, GaugeValue("owner_epoch", epoch)]
+
+
+def _state(member: KnownMember) -> str:
+    if not member.is_alive:
+        return "silent"
+    return "owner" if member.is_owner else "standby"
 
 
 TICK_SECONDS = 5.0

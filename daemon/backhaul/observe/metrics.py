@@ -104,6 +104,15 @@ METRICS: dict[str, MetricInfo] = {
         "gauge",
         "When the daemon started, in seconds since 1970.",
     ),
+    "cluster_members": MetricInfo(
+        "gauge",
+        "Daemons on one PostgreSQL database: owner, standby, or silent.",
+        ("state",),
+    ),
+    "owner_epoch": MetricInfo(
+        "gauge",
+        "How many owners a PostgreSQL database has had: each takeover adds one.",
+    ),
     "events_waiting": MetricInfo(
         "gauge",
         "Events that are stored and not folded yet.",

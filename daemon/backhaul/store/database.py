@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from backhaul.store import Place, Store
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
+    from backhaul.store.ownership import KnownMember
     from backhaul.store.read_models import InboxExport, Reader, SqlConsole
     from backhaul.store.sql.family import Connection
 
@@ -145,6 +146,13 @@ class Database(Protocol):
 
         Reads the structure of every page. Only `deep` also compares each index with its
         table, which takes several times as long.
+        """
+        ...
+
+    def members(self) -> list[KnownMember]:
+        """Return the daemons of a server's database, the owner first; none of a file.
+
+        Raises BackhaulError if the database cannot be read.
         """
         ...
 

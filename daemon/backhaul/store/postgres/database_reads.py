@@ -14,6 +14,7 @@ from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.postgres import durability, full_text, schema
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.engine import SIZE
+from backhaul.store.postgres.ownership import known_members
 from backhaul.store.read_models import FILE, SqlConsole
 from backhaul.store.sql.inbox.export import SqlInboxExport
 from backhaul.store.sql.mirror.compare_mirrors import differences
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from backhaul.store.database import Manifest, Restored
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
+    from backhaul.store.ownership import KnownMember
     from backhaul.store.read_models import (
         InboxExport,
         QueryLimits,
@@ -128,6 +130,10 @@ class PostgresDatabase(Database):
 
     def faults(self, *, deep: bool = False) -> list[str]:
         return []  # the server checks its pages itself
+
+    def members(self) -> list[KnownMember]:
+        with self.connection() as connection:
+            return known_members(connection)
 
     def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
         with self.connection() as connection:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backhaul.store.database import Manifest, Restored
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
+    from backhaul.store.ownership import KnownMember
     from backhaul.store.read_models import InboxExport, Reader, SqlConsole
     from backhaul.store.sql.family import Connection
 
@@ -120,6 +121,9 @@ class SqliteDatabase(Database):
         except sqlite3.DatabaseError as error:
             return [str(error)]
         return [str(row[0]).strip() for row in rows if row[0] != "ok"]
+
+    def members(self) -> list[KnownMember]:
+        return []
 
     def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
         return ()  # the daemon's own connection sets what a commit waits for
