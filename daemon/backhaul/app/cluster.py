@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from loguru import logger
@@ -13,9 +13,11 @@ from backhaul.store import database_at
 from backhaul.store.ownership import new_member
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
-    from backhaul.store.ownership import Member
+    from backhaul.store.ownership import Member, Ownership
 
 CHECK_SECONDS = 60.0
 STANDBYS = "pg_stat_replication"
@@ -47,6 +49,22 @@ def require_durability(settings: Settings) -> None:
         raise ConfigurationError(lasting)
     for each in found:
         logger.bind(action="database.durability").warning("{}", each)
+
+
+@asynccontextmanager
+async def kept(ownership: Ownership) -> AsyncIterator[None]:
+    """Give signs of life meanwhile."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            keeping = group.create_task(ownership.keep())
+            try:
+                yield
+            finally:
+                keeping.cancel()
+    except BaseExceptionGroup as found:
+        if len(found.exceptions) == 1:
+            raise found.exceptions[0] from None
+        raise
 
 
 async def watch_durability(settings: Settings, clock: Clock) -> NoReturn:

@@ -171,11 +171,10 @@ class Daemon:
         member = cluster.joining(settings, self.public_url, self.admin_url)
         store = self._open(settings.place, self._clock, notify, member)
         store.start()
-        keeping = asyncio.create_task(store.ownership.keep())
         try:
-            yield store
+            async with cluster.kept(store.ownership):
+                yield store
         finally:
-            keeping.cancel()
             for host in self._hosts:
                 await host.close()
             for shop in self._shops.values():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.store import Store
 
 TAKE_SECONDS = 1.0
-"""How often a standby looks whether the owner is still there."""
+"""How often a standby tries to take over; it can once the owner is silent."""
 _ELSEWHERE = "another replica runs the connectors of this store; send it there"
 
 

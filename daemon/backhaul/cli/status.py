@@ -157,7 +157,7 @@ class _View:
             yield Line("addresses", said)
 
     def members(self) -> Iterator[Line]:
-        """Yield the daemons on a PostgreSQL database: who owns it, and who is silent."""
+        """Yield the daemons on a PostgreSQL database, the owner first."""
         for each in self._found["members"]:
             said = ["standby", f"version {each.version}", f"admin at {each.admin_url}"]
             if each.is_owner:

@@ -226,9 +226,15 @@ class RoundWriter(ABC):
 
     def _fail(self, error: BaseException) -> None:
         """Refuse everything from now on, until the program is started again."""
-        if isinstance(error, CorruptData | Superseded | CommitsLost):
+        if isinstance(error, CorruptData):
             self._failure = error
             logger.bind(action="database.damaged").error("{}", error)
+        elif isinstance(error, Superseded):
+            self._failure = error
+            logger.bind(action="database.superseded").error("{}", error)
+        elif isinstance(error, CommitsLost):
+            self._failure = error
+            logger.bind(action="database.commits_lost").error("{}", error)
         else:
             self._failure = WriterFailed(
                 f"writing to the database failed ({type(error).__name__}: {error})."
