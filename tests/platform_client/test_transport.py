@@ -17,6 +17,7 @@ from backhaul.platform.transport import (
     NotSent,
     OutcomeUnknown,
     ResponseTooLong,
+    SendingEnded,
     Transport,
 )
 from platform_client.conftest import API_KEY, SHORT_SECONDS
@@ -428,3 +429,20 @@ async def test_length_that_is_too_short_cuts_the_document(connect: Connect) -> N
         answer = await connect(server.url).send(PATH, BODY, "key-1")
     assert answer.body == b'{"da'
     assert answer.problem() is None
+
+
+async def test_nothing_leaves_if_the_right_to_send_ends_while_it_connects(
+    connect: Connect,
+) -> None:
+    """The right is checked again just before the first byte."""
+    asked = 0
+
+    def may_send() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 1
+
+    async with serving(saying(GOOD)) as server:
+        with pytest.raises(SendingEnded):
+            await connect(server.url).send(PATH, BODY, "key-1", may_send=may_send)
+        assert server.requests == []

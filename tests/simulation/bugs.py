@@ -170,8 +170,8 @@ BUGS = (
     Bug(
         "a key is used again that has lost its worth",
         "daemon/backhaul/push/resolver.py",
-        "may_send=lambda: self._allows(uncertain) and self._may_resend(uncertain),",
-        "may_send=lambda: self._allows(uncertain),",
+        "return is_ours and self._allows(uncertain) and self._may_resend(uncertain)",
+        "return is_ours and self._allows(uncertain)",
         "tests/push/test_keys.py::"
         "test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again",
     ),
@@ -226,8 +226,8 @@ BUGS = (
     Bug(
         "the fold cursor runs ahead",
         "daemon/backhaul/store/sql/inbox/fold.py",
-        "kv.put(connection, CURSOR, str(outcomes[-1][0]))",
-        "kv.put(connection, CURSOR, str(outcomes[-1][0] + 1))",
+        "kv.put(connection, CURSOR, str(ids[-1]))",
+        "kv.put(connection, CURSOR, str(ids[-1] + 1))",
         "tests/ingest/test_drain.py",
     ),
     Bug(

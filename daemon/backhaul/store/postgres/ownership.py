@@ -71,7 +71,7 @@ class PostgresOwnership:
     async def keep(self) -> NoReturn:
         while True:
             try:
-                await self._engine.receiver.urgent(self._beat)
+                await self._engine.receiver.urgent(self.beat)
                 if self._fence.is_held:
                     await self._engine.writer.heartbeat()
             except Busy as error:
@@ -103,7 +103,7 @@ class PostgresOwnership:
         except psycopg.Error as error:
             raise Busy(f"the database cannot be written now: {error}") from error
 
-    def _beat(self, connection: Any) -> None:
+    def beat(self, connection: Any) -> None:
         member = self._fence.member
         values = {name: getattr(member, name) for name in member.__struct_fields__}
         connection.execute(_BEAT, values)
