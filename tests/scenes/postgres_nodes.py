@@ -177,8 +177,11 @@ class Nodes:
         (server.data / "standby.signal").touch()
         server.start()
         name = self._name(server)
-        streams = lambda: self._value(self.primary, _STREAMS, name)  # noqa: E731
-        await_true(streams, f"{name} replicates")
+
+        def replicates() -> bool:
+            return self._value(self.primary, _STREAMS, name) is not None
+
+        await_true(replicates, f"{name} replicates")
 
     def _configure(self, server: Postgres) -> None:
         """Write the settings in which a server differs from the others."""

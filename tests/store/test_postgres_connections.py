@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, ReadFailed, WriterFailed
-from backhaul.store.postgres.connection import without_zeros
+from backhaul.store.inbox import Arrival
+from backhaul.store.postgres.connection import (
+    CommitUnknown,
+    Connection,
+    without_zeros,
+)
 from backhaul.store.postgres.database import open_store
 from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres
@@ -16,6 +24,7 @@ from scenes.postgres import PASSWORD, USER, postgres
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backhaul.store import Store
     from scenes.postgres import Postgres
     from scenes.postgres_databases import PostgresDatabases
 
@@ -35,6 +44,7 @@ END_OTHERS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid != pg_backend_pid()
 """
+STREAMS = "SELECT stream FROM inbox ORDER BY id"
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +57,73 @@ def address(server: Postgres) -> str:
     return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{server.port}/postgres"
 
 
-async def test_a_lost_connection_is_opened_again(server: Postgres) -> None:
+async def test_a_connection_that_was_lost_at_rest_is_opened_again(
+    server: Postgres,
+) -> None:
+    """Nobody waits for an answer, so nobody notices."""
     store = open_store(address(server), SystemClock())
     store.start()
     await store.kv.put("a", "1")
     assert (await store.read(lambda reader: reader.counts())).to_fold == 0
     server.run(END_OTHERS)
-    with pytest.raises(Busy):
-        await store.kv.put("b", "2")
-    with pytest.raises(ReadFailed):
-        await store.read(lambda reader: reader.counts())
+    assert (await store.read(lambda reader: reader.counts())).to_fold == 0
     await store.kv.put("b", "2")
     assert await store.kv.get("b") == "2"
-    assert (await store.read(lambda reader: reader.counts())).to_fold == 0
     await store.stop()
+
+
+async def test_a_new_connection_appends_to_a_new_stream(server: Postgres) -> None:
+    """The new primary may lack the old stream, whose events would never be folded."""
+    store = open_store(address(server), SystemClock())
+    store.start()
+    event = Arrival("main", "delivery", "", "2026-03-01T12:00:00.000Z", b"{}", b"{}")
+    await store.inbox.append(event)
+    await store.inbox.append(event)
+    server.run(END_OTHERS)
+    await store.inbox.append(event)
+    with server.connect("public") as connection:
+        streams = [stream for (stream,) in connection.execute(STREAMS)]
+    assert streams[0] == streams[1] != streams[2]
+    await store.stop()
+
+
+async def test_a_server_that_was_started_again_is_found(server: Postgres) -> None:
+    store = open_store(address(server), SystemClock())
+    store.start()
+    await store.kv.put("e", "1")
+    await asyncio.to_thread(server.kill)
+    with pytest.raises(ReadFailed):
+        await store.read(lambda reader: reader.counts())
+    writing = asyncio.create_task(put(store, "e", "2"))
+    await asyncio.to_thread(server.start)
+    await writing
+    assert await store.kv.get("e") == "2"
+    await store.stop()
+
+
+async def put(store: Store, key: str, value: str) -> None:
+    """Write, as often as the store refuses it for now."""
+    while True:
+        with suppress(Busy):
+            return await store.kv.put(key, value)
+
+
+def test_a_connection_that_is_lost_in_a_transaction_is_not_opened_again(
+    server: Postgres,
+) -> None:
+    """What the transaction did before is gone."""
+    connection = Connection(address(server))
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1")
+    server.run(END_OTHERS)
+    for _ in range(2):
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1")
+    server.run(END_OTHERS)
+    with pytest.raises(CommitUnknown):
+        connection.execute("COMMIT")
 
 
 async def test_a_commit_without_an_answer_ends_the_writer(server: Postgres) -> None:

@@ -14,7 +14,7 @@ from backhaul.store.postgres import timeouts
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from scenes.postgres import PASSWORD, USER, postgres
 from scenes.tcp_relay import tcp_relay
-from scenes.waiting import await_true
+from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -109,3 +109,17 @@ def test_the_server_ends_the_statement_of_a_client_that_hung_up(
             return not other.execute(alive, (backend,)).fetchall()
 
         await_true(is_gone, "the statement has ended")
+
+
+def test_connecting_is_tried_again_for_a_while() -> None:
+    refusals = [psycopg.OperationalError("refused"), psycopg.OperationalError("no")]
+
+    def connect() -> str:
+        if refusals:
+            raise refusals.pop()
+        return "connected"
+
+    with pytest.raises(psycopg.OperationalError, match="no"):
+        timeouts.persistently(connect, 0)
+    refusals.append(psycopg.OperationalError("starting"))
+    assert timeouts.persistently(connect, HANG_SECONDS) == "connected"

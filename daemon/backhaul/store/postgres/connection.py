@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 LOCK_MILLISECONDS = 500
 """How long the daemon waits for a lock, as SQLite waits for that of its file."""
+RECONNECT_SECONDS = 5.0
+"""How long a writer tries to connect again before its callers are told."""
 
 
 class CommitUnknown(WriterFailed):
-    """The connection was lost during a commit: nobody knows whether it was done."""
+    """A commit without a valid answer: nobody knows whether it will last."""
 
 
 class Row(tuple[Any, ...]):
@@ -124,6 +126,11 @@ class NumericLoader(Loader):
 class Connection:
     """One connection in autocommit; `BEGIN` starts a transaction.
 
+    If the connection was lost before the first statement of a transaction, it is opened
+    again and the statement runs there: a caller does not notice a failover that is over
+    within `RECONNECT_SECONDS`. A connection that only reads tries this once. What a
+    caller knows of the connection's past ends when `times_opened` grows.
+
     `lock_milliseconds`: how long a statement waits for a lock; 0 means for ever.
     `idle_seconds`: how long a client may stop inside of a transaction, before the
     server ends it.
@@ -141,12 +148,16 @@ class Connection:
         self._read_only = read_only
         self._lock_milliseconds = lock_milliseconds
         self._idle_milliseconds = int(idle_seconds * 1_000)
+        self._is_idle = False
+        self._is_unconfirmed = False
+        self.times_opened = 1
         self._connection = self._open()
 
     def _open(self) -> timeouts.LimitedConnection:
         connection = timeouts.connect(
             self._url, row_factory=_rows, cursor_factory=Result
         )
+        connection.add_notice_handler(self._on_notice)
         connection.adapters.register_dumper(bool, YesNoDumper)
         connection.adapters.register_loader("bool", YesNoLoader)
         connection.adapters.register_loader("numeric", NumericLoader)
@@ -163,12 +174,9 @@ class Connection:
         """The driver's connection, whose limits can be changed."""
         return self._connection
 
-    def reopen(self) -> bool:
-        """Connect again if the connection was lost; return whether it was."""
-        was_lost = self._connection.closed
-        if was_lost:
-            self._connection = self._open()
-        return was_lost
+    def rest(self) -> None:
+        """Let the next statement be one that may run on a new connection."""
+        self._is_idle = True
 
     def copy(self, sql: str) -> AbstractContextManager[psycopg.Copy]:
         """Begin a COPY; its `write_row` takes the values of a row."""
@@ -182,28 +190,62 @@ class Connection:
 
     def begin(self, first: str, values: Any) -> Result:
         """Begin a transaction with its first statement, in one round trip."""
-        self.reopen()
         text = f"BEGIN; {with_values(first)}"
-        result = cast("Result", self._connection.execute(text.encode(), values))
+        result = self._run_first(text.encode(), values)
         result.nextset()
         return result
 
     def execute(self, sql: str, values: Any = (), /) -> Result:
-        """Run one statement of the common text."""
-        if sql == "BEGIN":
-            self.reopen()
-        ends = sql == "COMMIT"
+        """Run one statement of the common text. Raises psycopg.Error, CommitUnknown."""
+        text, is_first = with_values(sql).encode(), self._is_idle or sql == "BEGIN"
+        self._is_idle = False
         try:
-            result = self._connection.execute(
-                with_values(sql).encode(), sendable(values)
-            )
+            return (self._run_first if is_first else self._run)(text, values)
         except psycopg.OperationalError as error:
-            if ends and self._connection.closed:
+            if sql == "COMMIT" and self._connection.closed:
                 raise CommitUnknown(
                     f"the connection was lost during a commit: {error}"
                 ) from error
             raise
-        return cast("Result", result)
+
+    def _run_first(self, text: bytes, values: Any) -> Result:
+        """Run a statement before which nothing was done: it may be tried again."""
+        try:
+            if not self._connection.closed:
+                return self._run(text, values)
+        except psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+        seconds = 0 if self._read_only else RECONNECT_SECONDS
+        self._connection = timeouts.persistently(self._open, seconds)
+        self.times_opened += 1
+        return self._run(text, values)
+
+    def _run(self, text: bytes, values: Any) -> Result:
+        self._is_unconfirmed = False
+        try:
+            result = cast("Result", self._connection.execute(text, sendable(values)))
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            if self._read_only:
+                raise
+            self._connection.close()  # the next one may find the new primary
+            raise psycopg.OperationalError(f"the server only reads: {error}") from error
+        if self._is_unconfirmed:
+            raise CommitUnknown(
+                "the wait for a standby was cancelled: the commit is on the disk of"
+                " the server only"
+            )
+        return result
+
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Remember a commit that the server confirms though no standby did.
+
+        `pg_cancel_backend` on a commit that waits ends the wait, not the commit: the
+        server answers COMMIT, with a warning that only its source tells in every
+        language.
+        """
+        if notice.source_function == "SyncRepWaitForLSN":
+            self._is_unconfirmed = True
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> Result:
         """Run a statement once for each set of values."""

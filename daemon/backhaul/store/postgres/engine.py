@@ -119,7 +119,7 @@ class PostgresEngine(RoundEngine):
     def _lend(self) -> Iterator[Connection]:
         try:
             connection = self._idle.get_nowait()
-            connection.reopen()
+            connection.rest()
         except Empty:
             connection = Connection(
                 self.url, read_only=True, lock_milliseconds=LOCK_MILLISECONDS

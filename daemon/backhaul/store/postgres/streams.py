@@ -61,15 +61,15 @@ class StreamWriter(RoundWriter):
         self._url = url
         self._member = member
         self._stream = 0
+        self._times_opened = 0
 
     def _connect(self) -> PostgresConnection:
         return PostgresConnection(self._url)
 
     def _begin(self, connection: Any) -> None:
-        if connection.reopen():
-            self._stream = 0
         connection.execute("BEGIN")
-        if not self._stream:
+        if not self._stream or self._times_opened != connection.times_opened:
+            self._times_opened = connection.times_opened
             opened = connection.execute(_OPEN, {"member": self._member})
             self._stream = opened.fetchone()[0]
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import time
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from backhaul.core.backoff import delay_seconds
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from psycopg.abc import PQGen
 
+T = TypeVar("T")
+_CHANCE = random.SystemRandom()
 CONNECT_SECONDS = 10
 """Limit for one server to accept a connection; each host of a URL has its own."""
 SILENCE_SECONDS = 30.0
@@ -66,6 +74,25 @@ def connect(url: str, **options: Any) -> LimitedConnection:
     connection = LimitedConnection.connect(autocommit=True, **given)
     connection.execute(_SESSION)
     return connection
+
+
+def persistently(connect: Callable[[], T], seconds: float) -> T:
+    """Connect, and after a failure again for so long, with growing, random pauses.
+
+    Raises psycopg.OperationalError.
+    """
+    end, attempt = time.monotonic() + seconds, 0
+    while True:
+        attempt += 1
+        try:
+            return connect()
+        except psycopg.OperationalError:
+            pause = delay_seconds(
+                attempt, base_seconds=0.1, cap_seconds=1, chance=_CHANCE.random()
+            )
+            if time.monotonic() + pause > end:
+                raise
+            Event().wait(pause)
 
 
 def _limited(gen: PQGen[Any], seconds: float) -> PQGen[Any]:

@@ -1,0 +1,163 @@
+"""What the store confirmed is there after a failover, whatever the commit met."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+import psycopg
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.errors import Busy, WriterFailed
+from backhaul.store.postgres.connection import CommitUnknown, Connection
+from backhaul.store.postgres.database import open_store
+from scenes.postgres import PASSWORD, USER
+from scenes.postgres_nodes import postgres_nodes
+from scenes.tcp_relay import tcp_relay
+from scenes.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from backhaul.store.postgres.database import PostgresStore
+    from scenes.postgres_nodes import Nodes
+    from scenes.tcp_relay import Relay
+
+pytestmark = pytest.mark.programs
+
+ROWS = 20
+UNKNOWN = "unknown"
+WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    with postgres_nodes() as started:
+        yield started
+
+
+def address(port: int) -> str:
+    return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{port}/postgres"
+
+
+async def opened(url: str) -> PostgresStore:
+    store = await asyncio.to_thread(open_store, url, SystemClock())
+    store.start()
+    return store
+
+
+async def put(store: PostgresStore, *names: str) -> None:
+    """Write each name until the store confirms it."""
+    for name in names:
+        await put_one(store, name)
+
+
+async def put_one(store: PostgresStore, name: str) -> None:
+    while True:
+        with suppress(Busy):
+            return await store.kv.put(name, "kept")
+
+
+def waiting_commit(nodes: Nodes) -> int:
+    """Return the process whose commit waits for a standby, once there is one."""
+    with nodes.connect() as connection:
+
+        def waiting() -> list[int]:
+            return [pid for (pid,) in connection.execute(WAITING)]
+
+        return await_true(waiting, "a commit waits for a standby")[0]
+
+
+async def cut_before(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
+    """Lose the connection before COMMIT reaches the server."""
+    relay.cut_before = b"COMMIT"
+    with pytest.raises(Busy):
+        await store.kv.put(UNKNOWN, "kept")
+
+
+async def cut_after(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
+    """Lose the connection when the server has answered COMMIT."""
+    relay.cut_after = b"COMMIT"
+    with pytest.raises(Busy):
+        await store.kv.put(UNKNOWN, "kept")
+
+
+async def killed(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
+    """Lose the server while COMMIT waits for a standby, to which nothing is sent."""
+    for standby in nodes.standbys:
+        await asyncio.to_thread(nodes.stall, standby)
+    writing = asyncio.ensure_future(store.kv.put(UNKNOWN, "kept"))
+    await asyncio.to_thread(waiting_commit, nodes)
+    await asyncio.to_thread(nodes.kill_primary)
+    with pytest.raises(Busy):
+        await writing
+
+
+Loss: TypeAlias = "Callable[[Nodes, Relay, PostgresStore], Awaitable[None]]"
+
+
+@pytest.mark.parametrize(
+    ("lose", "is_kept"), [(cut_before, False), (cut_after, True), (killed, False)]
+)
+async def test_an_unknown_commit_ends_the_writer_and_loses_no_other(
+    nodes: Nodes, lose: Loss, is_kept: bool
+) -> None:
+    """The daemon is told the same each time, though the commit is there or not."""
+    names = [str(number) for number in range(ROWS)]
+    async with tcp_relay(nodes.primary.port) as relay:
+        store = await opened(address(relay.port))
+        await put(store, *names)
+        await lose(nodes, relay, store)
+        with pytest.raises(WriterFailed, match="lost during a commit"):
+            await store.watch()
+        await store.stop()
+        relay.cut_before = relay.cut_after = None
+        await asyncio.to_thread(nodes.kill_primary)
+        relay.upstream = (await asyncio.to_thread(nodes.promote)).port
+        store = await opened(address(relay.port))
+        assert [await store.kv.get(name) for name in names] == ["kept"] * ROWS
+        assert (await store.kv.get(UNKNOWN) == "kept") is is_kept
+        await store.stop()
+
+
+async def test_a_store_at_rest_follows_the_new_primary(nodes: Nodes) -> None:
+    store = await opened(nodes.url)
+    await put(store, "before")
+    await asyncio.to_thread(nodes.kill_primary)
+    writing = asyncio.create_task(put(store, "meanwhile"))
+    await asyncio.to_thread(nodes.promote)
+    await writing
+    await put(store, "after")
+    for name in ("before", "meanwhile", "after"):
+        assert await store.kv.get(name) == "kept"
+    assert (await store.read(lambda reader: reader.counts())).to_fold == 0
+    await store.stop()
+
+
+def test_a_commit_that_was_told_not_to_wait_is_unknown(nodes: Nodes) -> None:
+    """The server answers it as if nothing was the matter."""
+    nodes.primary.run("CREATE TABLE kept (number integer)")
+    connection = Connection(nodes.url)
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO kept VALUES (1)")
+    for standby in nodes.standbys:
+        nodes.stall(standby)
+    with ThreadPoolExecutor() as pool:
+        committing = pool.submit(connection.execute, "COMMIT")
+        waits = waiting_commit(nodes)
+        nodes.primary.run(f"SELECT pg_cancel_backend({waits})")
+        with pytest.raises(CommitUnknown, match="the server only"):
+            committing.result()
+    connection.close()
+
+
+def test_a_writer_leaves_a_server_that_is_a_standby(nodes: Nodes) -> None:
+    """A load balancer may have led it there; the next connection may do better."""
+    connection = Connection(address(nodes.standbys[0].port))
+    connection.execute("BEGIN")
+    with pytest.raises(psycopg.OperationalError, match="the server only reads"):
+        connection.execute("CREATE TABLE kept (number integer)")
+    assert connection.limits.closed
