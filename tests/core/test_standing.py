@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from backhaul.core import status_rank
-from backhaul.core.status_rank import FULFILLMENT, of_order, progress
+from backhaul.core.fold import FULFILLMENT, GONE, order_standing, progress
 from backhaul.platform import decoding
 from scenes import payloads
 
 
 def stands(**members: Any) -> int:
-    return of_order(decoding.order(payloads.order(**members)))
+    return order_standing(decoding.order(payloads.order(**members)))
 
 
 FORWARD = [
@@ -53,7 +52,7 @@ def test_each_part_is_told_apart() -> None:
         for status, money, parcel in every
     ]
     assert len(set(found)) == len(found) == 2 * 3 * 4
-    assert max(found) < status_rank.GONE
+    assert max(found) < GONE
     paid, cancelled = stands(financialStatus="PAID"), stands(status="CANCELLED")
     assert list(progress(paid, cancelled)) == [True, False]
 

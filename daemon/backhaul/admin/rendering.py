@@ -15,8 +15,7 @@ from aiohttp import web
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from backhaul.core.clock import from_text
-from backhaul.core.text import ago
+from backhaul.core.clock import ago, from_text
 from backhaul.store.operations import Role
 
 if TYPE_CHECKING:

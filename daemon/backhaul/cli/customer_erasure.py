@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
-from backhaul.core.text import printable
 from backhaul.errors import BackhaulError, why
 from backhaul.maintenance.customer_erasure import ErasurePreview, preview
+from backhaul.observe.redaction import printable
 from backhaul.settings import Settings
 from backhaul.store import database_at
 from backhaul.store.customer_erasure import Erasure, holds, spellings

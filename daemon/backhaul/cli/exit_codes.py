@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
-from backhaul.core.text import printable, storable
+from backhaul.core.strict_json import storable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
-from backhaul.observe.redaction import Redactor
+from backhaul.observe.redaction import Redactor, printable
 from backhaul.store import explained
 
 if TYPE_CHECKING:

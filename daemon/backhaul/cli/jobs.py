@@ -11,8 +11,7 @@ from backhaul.app.jobs import label
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example, reader
 from backhaul.cli.daemon_client import ask, change, job_rows, who
-from backhaul.core.clock import SystemClock
-from backhaul.core.text import ago
+from backhaul.core.clock import SystemClock, ago
 
 jobs = typer.Typer(
     no_args_is_help=True, help="Scheduled jobs: list, run, pause and resume."

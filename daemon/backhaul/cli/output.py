@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from backhaul.core.text import printable
+from backhaul.observe.redaction import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -18,9 +18,8 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, reader
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
-from backhaul.core.clock import SystemClock
+from backhaul.core.clock import SystemClock, ago
 from backhaul.core.lifecycle import State
-from backhaul.core.text import ago
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.read_models import CommandFilter

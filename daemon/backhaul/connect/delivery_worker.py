@@ -19,7 +19,7 @@ from backhaul.connect.health import (
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
-from backhaul.core.text import storable
+from backhaul.core.strict_json import storable
 from backhaul.errors import Busy
 from backhaul.runtime.loop import IDLE_SECONDS, Loop, retry_while_busy
 from backhaul.store.deliveries import DeliveryOutcome

@@ -11,7 +11,7 @@ from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import is_cancelled, to_text
-from backhaul.core.text import storable
+from backhaul.core.strict_json import storable
 from backhaul.errors import Busy
 from backhaul_sdk import CheckFailed, StockLevel
 from backhaul_sdk.fields import TAKEN_AS_ZERO

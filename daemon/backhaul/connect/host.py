@@ -21,7 +21,7 @@ from backhaul.connect.health import (
 )
 from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
-from backhaul.core.text import storable
+from backhaul.core.strict_json import storable
 from backhaul.errors import BackhaulError, Busy
 from backhaul.runtime.signals import no_report
 from backhaul.store.records import NewRecord

@@ -12,7 +12,7 @@ from backhaul.connect.fulfillment_matching import match_fulfillment
 from backhaul.core.clock import from_text, normalize
 from backhaul.core.identity import command_id
 from backhaul.core.stock import ListEnd
-from backhaul.core.text import storable
+from backhaul.core.strict_json import storable
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Known, Matched, Tracked, Unmatched
 from backhaul_sdk import (

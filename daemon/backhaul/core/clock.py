@@ -1,4 +1,4 @@
-"""Clocks, the time format of the database, and task cancellation."""
+"""Clocks, the time format of the database, durations, and task cancellation."""
 
 from __future__ import annotations
 
@@ -109,6 +109,28 @@ def normalize(text: str) -> str:
         return to_text(moment)
     except OverflowError:
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
+
+
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def ago(text: str | None, now: datetime) -> str:
+    """Return the time since or until `text`, a time as the database stores it."""
+    if not text:
+        return "never"
+    seconds = (now - from_text(text)).total_seconds()
+    said = span(abs(seconds))
+    if said is None:
+        return "now"
+    return f"{said} ago" if seconds > 0 else f"in {said}"
+
+
+def span(seconds: float) -> str | None:
+    """Return a duration in its largest whole unit; None below a second."""
+    for length, unit in _SPANS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return None
 
 
 def is_cancelled() -> bool:

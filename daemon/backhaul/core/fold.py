@@ -1,4 +1,7 @@
-"""Decides which version of an object wins, and how mirror rows differ (drift)."""
+"""Decides which version of an object wins, and how mirror rows differ (drift).
+
+Statuses count first: `order_standing` ranks those of an order.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul.core.status_rank import progress
+from backhaul.core.resources import status_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from backhaul.core.resources import Order
 
 
 class Version(Struct, frozen=True, gc=False):
@@ -20,7 +25,7 @@ class Version(Struct, frozen=True, gc=False):
     `updated_at` is the platform's time. `seen_at` is ours: when a delivery arrived, or
     a read began. Both are RFC 3339 with milliseconds. `sequence` is 0 if the platform
     gives none; `delivered` is False for a read; `digest` is the SHA-256 of the
-    canonical content. `standing` ranks the object's statuses (see `core.status_rank`).
+    canonical content. `standing` ranks the object's statuses.
     `confirmed_at` is the start of the last confirming read that was compared with this
     version; for a confirming read itself it equals `seen_at`.
     """
@@ -139,6 +144,47 @@ def _evidence(current: Version, incoming: Version) -> Iterator[bool]:
     if not current.delivered and _moment(current) > _moment(incoming):
         yield False
     yield from progress(current.standing, incoming.standing)
+
+
+FINANCIAL: Mapping[str, int] = {
+    "PENDING": 0,
+    "PAID": 1,
+    "PARTIALLY_REFUNDED": 2,
+    "VOIDED": 3,
+    "REFUNDED": 3,
+}
+FULFILLMENT: Mapping[str, int] = {
+    "UNFULFILLED": 0,
+    "PARTIALLY_FULFILLED": 1,
+    "FULFILLED": 2,
+    "RESTOCKED": 3,
+}
+# `status` follows from the others and may go back by itself (a refund before the order
+# was confirmed): only its CANCELLED counts.
+
+_PLACES = (6, 4, 2, 0)
+"""Two bits each: gone, cancelled, financial, fulfillment."""
+GONE = 1 << 6
+
+
+def order_standing(order: Order) -> int:
+    """Return the rank of an order's statuses."""
+    cancelled = order.status == "CANCELLED" or order.cancelled_at is not None
+    return (
+        cancelled << 4
+        | FINANCIAL.get(status_word(order.financial_status), 0) << 2
+        | FULFILLMENT.get(order.fulfillment_status, 0)
+    )
+
+
+def progress(before: int, after: int) -> Iterator[bool]:
+    """Yield, for each part of the standing that differs, whether it went forward."""
+    if before == after:
+        return
+    for place in _PLACES:
+        was, is_now = before >> place & 3, after >> place & 3
+        if was != is_now:
+            yield is_now > was
 
 
 class Drift(StrEnum):

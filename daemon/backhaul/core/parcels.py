@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backhaul.core.status_rank import is_refunded, word
+from backhaul.core.resources import is_refunded, status_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,11 +77,11 @@ class ShipmentIncident(Struct, frozen=True):
 
 
 def _kind(order: Order, data: Mapping[str, Any]) -> str | None:
-    if order.cancelled_at is not None or word(order.status) == "CANCELLED":
+    if order.cancelled_at is not None or status_word(order.status) == "CANCELLED":
         cancellation = data.get("cancellation") or {}
-        is_back = word(order.fulfillment_status) == "RESTOCKED"
+        is_back = status_word(order.fulfillment_status) == "RESTOCKED"
         return "restocked" if cancellation.get("restocked") or is_back else "cancelled"
-    if word(order.fulfillment_status) == "RESTOCKED":
+    if status_word(order.fulfillment_status) == "RESTOCKED":
         return "restocked"
     return "refunded" if is_refunded(order.financial_status) else None
 

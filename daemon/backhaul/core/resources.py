@@ -1,4 +1,4 @@
-"""The platform's objects as the mirror stores them, and money amounts."""
+"""The platform's objects as the mirror stores them, payment statuses and money."""
 
 from __future__ import annotations
 
@@ -94,6 +94,35 @@ class Order(Struct, frozen=True, gc=False):
     shipments: tuple[Shipment, ...]
     document: bytes
     notes: tuple[str, ...] = ()
+
+
+PAID = frozenset({"PAID", "PARTIALLY_REFUNDED"})
+"""The order is paid: what is not given back is to be shipped."""
+
+
+def status_word(status: str | None) -> str:
+    """Return a status as the contract spells it, whatever its case and blanks."""
+    return (status or "").strip().upper()
+
+
+def is_paid(financial_status: str | None) -> bool:
+    """Return True if an order with this status is paid, be it in part given back."""
+    return status_word(financial_status) in PAID
+
+
+def is_refunded(financial_status: str | None) -> bool:
+    """Return True if all that was paid is given back: nothing is left to be shipped."""
+    return status_word(financial_status) == "REFUNDED"
+
+
+def is_stopped(financial_status: str | None, fulfillment_status: str | None) -> bool:
+    """Return True if a refund ends the work on an order.
+
+    A refund of an order that has shipped whole changes nothing: no work is left.
+    """
+    return (
+        is_refunded(financial_status) and status_word(fulfillment_status) != "FULFILLED"
+    )
 
 
 class Customer(Struct, frozen=True, gc=False):

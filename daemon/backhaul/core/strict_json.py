@@ -55,6 +55,14 @@ def replace_half_surrogates(text: bytes) -> bytes:
     return _ESCAPE.sub(_whole, text)
 
 
+def storable(text: str) -> str:
+    """Return text with lone surrogates replaced, which no database stores.
+
+    They occur in odd file names, and in JSON that was cut within an emoji.
+    """
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def _whole(escape: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if escape["half"] else escape[0]
 

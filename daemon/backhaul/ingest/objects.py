@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from backhaul.core import status_rank
 from backhaul.core.fold import (
+    GONE,
     Version,
     VersionComparison,
     compare_versions,
     join,
+    order_standing,
     supersedes,
 )
 from backhaul.core.identity import cancellation
@@ -218,7 +219,7 @@ def decide(
     stays = join(held, incoming)
     if wins:
         put(stays)
-        if held is not None and held.standing & status_rank.GONE:
+        if held is not None and held.standing & GONE:
             fold.mirror.remove_tombstone(about[0], fold.event.store, about[1])
     elif stays != held:
         place = (about[0], fold.event.store, key or about[1])
@@ -250,9 +251,7 @@ def _order(
 ) -> Folded:
     fold, store = Fold(source, mirror), source.event.store
     fold.notes = found.notes
-    version = fold.version(
-        found.updated_at, found.document, status_rank.of_order(found)
-    )
+    version = fold.version(found.updated_at, found.document, order_standing(found))
     held = mirror.current_version("order", store, found.id)
     put = partial(mirror.put_order, store, found)
     _record_effects(fold, found, effects)
@@ -315,7 +314,7 @@ def _deleted(source: Source, found: Deletion) -> Decoded:
 def _delete(source: Source, found: Deletion, mirror: MirrorWriter) -> Folded:
     fold, store = Fold(source, mirror), source.event.store
     content = b"deleted " + found.id.encode()
-    version = fold.version(found.deleted_at, content, status_rank.GONE)
+    version = fold.version(found.deleted_at, content, GONE)
     held = mirror.current_version("product", store, found.id)
     put = partial(mirror.delete_product, store, found)
     if held is not None and held.digest == version.digest:
@@ -341,7 +340,7 @@ def gone(kind: str, source: Source, data: Data) -> Decoded:
 def _gone(kind: str, source: Source, object_id: str, mirror: MirrorWriter) -> Folded:
     fold, store = Fold(source, mirror), source.event.store
     content = b"gone " + object_id.encode()
-    version = fold.version(fold.event.received_at, content, status_rank.GONE)
+    version = fold.version(fold.event.received_at, content, GONE)
     held = mirror.current_version(kind, store, object_id)
     put = partial(mirror.remove, kind, store, object_id)
     judgement = decide(fold, (kind, object_id), held, version, put)

@@ -12,7 +12,7 @@ from loguru import logger
 
 from backhaul.core import webhook
 from backhaul.core.clock import to_text
-from backhaul.core.text import storable
+from backhaul.core.strict_json import storable
 from backhaul.errors import Busy
 from backhaul.store.inbox import Arrival
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from loguru import logger
 
 from backhaul.core.clock import to_text
-from backhaul.core.text import printable
 from backhaul.errors import ConfigurationError, Finding
-from backhaul.observe.redaction import Redactor
+from backhaul.observe.redaction import Redactor, printable
 
 if TYPE_CHECKING:
     from collections import Counter

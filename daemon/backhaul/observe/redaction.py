@@ -1,4 +1,4 @@
-"""Removes secrets from text that is shown or logged."""
+"""Makes text safe to show or log: no secrets, no control characters."""
 
 from __future__ import annotations
 
@@ -71,3 +71,10 @@ def _text(value: object) -> str:
         return str(value)
     except Exception:  # noqa: BLE001 - a value must not make its log line fail
         return f"<{type(value).__name__}>"
+
+
+def printable(text: str) -> str:
+    """Escape characters that could end the line or control the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.core.clock import to_text
-from backhaul.core.fold import Drift
-from backhaul.core.status_rank import GONE
+from backhaul.core.fold import GONE, Drift
 from backhaul.errors import Unusable
 from backhaul.platform import decoding, responses
 from backhaul.platform.client import ReadRefused

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import command_id
-from backhaul.core.status_rank import is_paid, is_stopped
+from backhaul.core.resources import is_paid, is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

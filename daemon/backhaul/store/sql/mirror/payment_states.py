@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.status_rank import FINANCIAL
+from backhaul.core.fold import FINANCIAL
 from backhaul.store.mirror import UnknownStatus
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.core.status_rank import is_refunded
+from backhaul.core.resources import is_refunded
 from backhaul.store.matching import Hold
 from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.mirror.rows import document_text
