@@ -19,10 +19,9 @@ from backhaul.app.wiring import build_client
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.core.webhook import TOPICS
-from backhaul.doctor import daemon
+from backhaul.doctor import Result, State, daemon
 from backhaul.doctor import platform as outside
 from backhaul.doctor.check_runner import examine
-from backhaul.doctor.result import Result, State
 from backhaul.doctor.storage import Machine
 from backhaul.settings import Settings
 from scenes import broken_installations as planted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli import context
-from backhaul.doctor.result import Result, State
+from backhaul.doctor import Result, State
 from backhaul.doctor.webhooks import RoundTrip
 from backhaul.platform.client import PlatformClient
 from backhaul.platform.transport import Limits, Transport

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
+from backhaul.doctor import State
 from backhaul.doctor.database import check
-from backhaul.doctor.result import State
 from backhaul.errors import CorruptData
 from backhaul.store.sqlite import file_backup, restoring
 from backhaul.store.sqlite.opening import open_store

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.doctor import State
 from backhaul.doctor.database import check
-from backhaul.doctor.result import State
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import (
     backup_manifest,

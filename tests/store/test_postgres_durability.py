@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.doctor import database
-from backhaul.doctor.result import State
+from backhaul.doctor import State, database
 from backhaul.store.postgres import durability
 from backhaul.store.postgres.connection import Connection
 from scenes.postgres import PASSWORD

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.doctor import State
 from backhaul.doctor.database import check
-from backhaul.doctor.result import State
 from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
 from backhaul.store.database import manifest_of
 from backhaul.store.sqlite import (

@@ -23,8 +23,8 @@ from backhaul.settings import Settings, configuration_file, load_settings
 from backhaul.store import database_at
 
 if TYPE_CHECKING:
+    from backhaul.doctor import Result
     from backhaul.doctor.bundle import Cleaner
-    from backhaul.doctor.result import Result
 
 
 # The checks load the store and the HTTP client, so these commands import them on use.
@@ -141,8 +141,7 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     The command also warns about risks. Examples are plain HTTP, secrets in the
     environment, and a file with secrets that other users can read.
     """
-    from backhaul.doctor import configuration
-    from backhaul.doctor.result import State
+    from backhaul.doctor import State, configuration
 
     try:
         settings = context.settings(config)

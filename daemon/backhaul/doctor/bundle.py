@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from backhaul.doctor.result import Result
+    from backhaul.doctor import Result
     from backhaul.settings import Settings
     from backhaul.store.database import Database
 

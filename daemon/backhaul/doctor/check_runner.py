@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.app.wiring import build_client
-from backhaul.doctor import configuration, daemon, database, platform, storage
-from backhaul.doctor.result import State
+from backhaul.doctor import State, configuration, daemon, database, platform, storage
 from backhaul.doctor.storage import Machine
 from backhaul.doctor.webhooks import RoundTrip
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from backhaul.core.clock import Clock
-    from backhaul.doctor.result import Result
+    from backhaul.doctor import Result
     from backhaul.settings import Settings
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from backhaul.connect import registry
 from backhaul.connect.health import ConnectorFailed, guarded, read_notices
-from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor import Result, fail, ok, warn
 from backhaul.doctor.storage import is_closed
 from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.settings import configuration_file, secret_values

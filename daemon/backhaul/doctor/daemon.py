@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from backhaul.app.control_socket import Control, NoDaemon
-from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor import Result, fail, ok, warn
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 

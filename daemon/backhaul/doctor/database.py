@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor import Result, fail, ok, warn
 from backhaul.doctor.storage import is_closed
 from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import database_at

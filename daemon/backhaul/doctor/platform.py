@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor import Result, fail, ok, warn
 from backhaul.errors import OtherStore, ReadFailed, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.store import database_at

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor import Result, fail, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

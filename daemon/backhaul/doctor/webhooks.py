@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from backhaul.core import strict_json
-from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor import Result, fail, ok, warn
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.platform.client import ReadRefused
