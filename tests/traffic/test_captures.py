@@ -14,7 +14,7 @@ from backhaul.errors import Unusable
 from backhaul.platform.client import StoreFacts
 from backhaul.store.inbox import Arrival
 from backhaul.traffic import capture_files
-from backhaul.traffic.network_faults import NetworkFaults
+from backhaul.traffic.capture_files import NetworkFaults
 
 HEAD = capture_files.CaptureHeader(
     capture_files.FORMAT, "t", {"main": StoreFacts("sto_1", "EUR")}

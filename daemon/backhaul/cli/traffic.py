@@ -11,7 +11,6 @@ from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOpt
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
 from backhaul.store.read_models import EventFilter
-from backhaul.traffic.network_faults import NetworkFaults
 
 # `traffic_commands` does the work. It loads the store, the fold and the HTTP client, so
 # these commands import it on use.
@@ -125,6 +124,7 @@ def replay(
     the webhooks to that URL.
     """
     from backhaul.cli import traffic_commands  # see above
+    from backhaul.traffic.capture_files import NetworkFaults
 
     _refuse_unused(to, into=into, against=against, speed=speed, secret_file=secret_file)
     disorder = NetworkFaults(shuffle, duplicate, drop, until)

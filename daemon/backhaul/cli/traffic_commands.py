@@ -29,7 +29,7 @@ from backhaul.settings.values import without_password
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.traffic import capture_files, sample_events
-from backhaul.traffic.capture_files import ReplayTarget
+from backhaul.traffic.capture_files import NetworkFaults, ReplayTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from backhaul.store import Place
     from backhaul.store.mirror import Difference
     from backhaul.store.read_models import EventFilter
-    from backhaul.traffic.network_faults import NetworkFaults
 
 
 MOST_DIFFERENCES = 200

@@ -25,7 +25,7 @@ from backhaul.ingest.topics import fold_for
 from backhaul.store import database_at
 from backhaul.testing.processes import Program, ProgramError, await_true
 from backhaul.traffic import capture_files
-from backhaul.traffic.network_faults import NetworkFaults
+from backhaul.traffic.capture_files import NetworkFaults
 
 if TYPE_CHECKING:
     from os import PathLike

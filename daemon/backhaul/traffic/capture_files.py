@@ -1,9 +1,13 @@
-"""Reads and writes capture files (JSON lines), and replays their events."""
+"""Reads and writes capture files (JSON lines), and replays their events.
+
+A replay can simulate a faulty network: duplicate, lost and reordered events.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import random
 from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -147,6 +151,34 @@ class ReplayTarget(msgspec.Struct, frozen=True):
 
     url: str
     secret: bytes
+
+
+class NetworkFaults(msgspec.Struct, frozen=True):
+    """How the network changes a run; the same seed gives the same run.
+
+    `duplicate` and `drop` are probabilities from 0 to 1. `until` is a UTC time as text:
+    events that arrived then or later are left out.
+    """
+
+    shuffle: int | None = None
+    duplicate: float = 0.0
+    drop: float = 0.0
+    until: str | None = None
+
+    def apply(self, arrivals: Iterable[Arrival]) -> list[Arrival]:
+        """Return the events with the faults applied."""
+        rng = random.Random(self.shuffle or 0)  # noqa: S311 - guards nothing
+        run: list[Arrival] = []
+        for arrival in arrivals:
+            if self.until is not None and arrival.received_at >= self.until:
+                continue
+            if rng.random() >= self.drop:
+                run.append(arrival)
+            if rng.random() < self.duplicate:
+                run.append(arrival)
+        if self.shuffle is not None:
+            rng.shuffle(run)
+        return run
 
 
 async def replay_into(
