@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from backhaul.connect import lifecycle
 from scenes.daemon import connected
 from scenes.reference_shop import open_shop
 
@@ -29,7 +28,7 @@ sftp_host_key = "SHA256:nobody"
 async def test_the_daemon_is_ready_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "START_SECONDS", 1.0)
+    monkeypatch.setattr("backhaul.app.daemon.START_SECONDS", 1.0)
     # Nobody accepts what the kernel takes: the server is there, and says nothing.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         more = SILENT.format(port=silent.getsockname()[1])

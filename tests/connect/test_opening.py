@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.app import public_http
 from backhaul.app.public_http import RequestLimits
-from backhaul.connect import lifecycle
+from backhaul.connect.host import listen_all
 from backhaul_sdk import HttpRequest, HttpResponse, Route
 from scenes.back_office import Desk, host_of
 from scenes.clock import VirtualClock
@@ -69,7 +69,7 @@ async def test_one_that_hangs_keeps_nobody_waiting(store: Store) -> None:
     hanging, fine = [Hanging(f"h{number}") for number in range(3)], Desk("fine")
     fine.routes = [Route("POST", "/scan", took)]
     hosts = [host_of(each, store) for each in (*hanging, fine)]
-    routes = await lifecycle.listen_all(hosts, SHORT_SECONDS)
+    routes = await listen_all(hosts, SHORT_SECONDS)
     paths = [route.path for route in routes]
     assert paths == [f"/connect/{name}/scan" for name in ("h0", "h1", "h2", "fine")]
     told = [host.state()["reason"] for host in hosts]
@@ -85,7 +85,7 @@ async def test_all_are_opened_at_the_same_time(store: Store) -> None:
         other.answers.set()
 
     hosts = [host_of(each, store) for each in (one, other)]
-    await asyncio.gather(lifecycle.listen_all(hosts, LONG_SECONDS), open_the_other())
+    await asyncio.gather(listen_all(hosts, LONG_SECONDS), open_the_other())
     assert all(host.state()["up"] for host in hosts)
 
 
@@ -173,7 +173,7 @@ async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
     odd, fine = Desk("odd"), Desk("fine")
     odd.routes, fine.routes = wanted, [Route("POST", "/scan", took)]
     hosts = [host_of(each, store) for each in (odd, fine)]
-    routes = await lifecycle.listen_all(hosts, LONG_SECONDS)
+    routes = await listen_all(hosts, LONG_SECONDS)
     assert [route.path for route in routes] == ["/connect/fine/scan"]
     told = str(hosts[0].state()["reason"])
     assert f"the route {wanted[0].method} {wanted[0].path} cannot be served" in told
@@ -187,5 +187,5 @@ async def test_a_pattern_of_paths_can_be_served(store: Store) -> None:
         Route("POST", "/{device}/scan", took),
         Route("GET", "/{device}/scan", took),
     ]
-    routes = await lifecycle.listen_all([host_of(desk, store)], LONG_SECONDS)
+    routes = await listen_all([host_of(desk, store)], LONG_SECONDS)
     assert len(routes) == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.lifecycle import subscribe_all
+from backhaul.connect.delivery_worker import subscribe_all
 from backhaul.store import database_at
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.read_records import FoundObject, TimelineEntry

@@ -32,8 +32,8 @@ from backhaul.app.wiring import (
     load_secrets,
     unsigned_stores,
 )
-from backhaul.connect import lifecycle, registry
-from backhaul.connect.host import Host
+from backhaul.connect import delivery_worker, registry
+from backhaul.connect.host import START_SECONDS, Host, listen_all, poll_now
 from backhaul.connect.polling import PollSchedule
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher
@@ -218,10 +218,10 @@ class Daemon:
                 "store {}: {}", name, said
             )
         self._build_workers(store)
-        await lifecycle.subscribe_all(self._sinks, store.deliveries)
+        await delivery_worker.subscribe_all(self._sinks, store.deliveries)
         self._receiving.arrived.connect(fold_worker.wake)
         routes = self._receiving.receiver.routes()
-        routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
+        routes += await listen_all(self._hosts, START_SECONDS)
         self._connect_signals()
         self._connect_jobs()
         await self._jobs.load()
@@ -306,7 +306,7 @@ class Daemon:
             store.records, self._matcher, self._clock, self._signals
         )
         self._hosts = [self._host(n, store) for n in settings.enabled_connectors]
-        self._sinks = lifecycle.delivery_workers(
+        self._sinks = delivery_worker.delivery_workers(
             settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
@@ -322,7 +322,7 @@ class Daemon:
         )
 
     async def _ask_connector(self, name: str) -> dict[str, int]:
-        return await lifecycle.poll_now(self._hosts, name)
+        return await poll_now(self._hosts, name)
 
     def _unsigned(self) -> dict[str, str]:
         live = self._receiving.signers.live()
@@ -413,7 +413,7 @@ class Daemon:
                 self.stop()
                 if not is_cancelled():  # a repeated stop request skips the waiting
                     await ending
-                    await lifecycle.stop_all(self._sinks, sinks)
+                    await delivery_worker.stop_all(self._sinks, sinks)
                 for task in (*senders, *endless, *sinks):
                     task.cancel()
                 with contextlib.suppress(Busy):

@@ -1,4 +1,4 @@
-"""Delivers change notifications to one connection: in order, each once."""
+"""Delivers change notifications to each connection: in order, each once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from backhaul.connect.health import (
     BASE_SECONDS,
     CAP_SECONDS,
     ConnectorFailed,
+    Health,
     error_text,
     guarded,
 )
@@ -22,10 +23,11 @@ from backhaul.core.lifecycle import Cause
 from backhaul.core.strict_json import storable
 from backhaul.errors import Busy
 from backhaul.runtime.loop import IDLE_SECONDS, Loop, retry_while_busy
-from backhaul.store.deliveries import DeliveryOutcome
+from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul_sdk import (
     Absent,
     Applied,
+    Capability,
     Change,
     Connector,
     Found,
@@ -36,11 +38,12 @@ from backhaul_sdk import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from backhaul.connect.health import Health
+    from backhaul.connect.host import Host
     from backhaul.core.clock import Clock
-    from backhaul.store.deliveries import Deliveries, Outgoing, Subscriber
+    from backhaul.settings import Settings
+    from backhaul.store.deliveries import Deliveries, Outgoing
 
 SLICE_SECONDS = 0.005
 POLL_SECONDS = 1.0
@@ -52,6 +55,8 @@ LOOKUP_SECONDS = 720.0
 CHECK_AFTER_SECONDS = (0.0, 120.0, 600.0)
 """When an uncertain delivery is checked; if the last check cannot determine the
 outcome, the delivery is parked."""
+STOP_SECONDS = 5.0
+"""How long a stop waits for deliveries in progress."""
 
 
 class DeliveryWorker:
@@ -352,3 +357,61 @@ def _text(said: object) -> str | None:
     if said is None:
         return None
     return storable(str(said))
+
+
+def delivery_workers(
+    settings: Settings,
+    hosts: Sequence[Host],
+    deliveries: Deliveries,
+    clock: Clock,
+    chance: Callable[[], float],
+) -> list[DeliveryWorker]:
+    """Return a delivery worker for each connection that receives changes."""
+    return [
+        DeliveryWorker(
+            host.connector,
+            subscription(settings, host.connector.instance, host.connector.topics()),
+            deliveries,
+            Health(host.connector.instance, " (deliveries)", clock, chance),
+            clock,
+            host.open,
+            dry_run=bool(
+                {"*", host.connector.instance} & set(settings.dry_run_connections)
+            ),
+        )
+        for host in hosts
+        if Capability.PUSH in host.connector.spec.capabilities
+    ]
+
+
+def subscription(
+    settings: Settings, instance: str, offered: frozenset[str]
+) -> Subscriber:
+    """Return the changes that a connection receives, limited by its settings."""
+    own = settings.connectors[instance]
+    return Subscriber(
+        instance=instance,
+        store=own.store,
+        topics=offered & frozenset(own.topics or offered),
+        begin=own.begin,
+        release_when=settings.stores[own.store].release_when,
+    )
+
+
+async def subscribe_all(
+    workers: Sequence[DeliveryWorker], deliveries: Deliveries
+) -> None:
+    """Subscribe each connection; retire those that are no longer configured."""
+    await deliveries.retire([worker.instance for worker in workers])
+    for worker in workers:
+        await worker.subscribe()
+
+
+async def stop_all(
+    workers: Sequence[DeliveryWorker], tasks: Sequence[asyncio.Task[None]]
+) -> None:
+    """Wait for the answers of deliveries in progress, which would become uncertain."""
+    for worker in workers:
+        worker.stop()
+    if tasks:
+        await asyncio.wait(tasks, timeout=STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Runs one connection: polls it, serves its HTTP routes and stores its records."""
+"""Runs each connection: polls it, serves its HTTP routes and stores its records."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from backhaul_sdk import Bad, Capability, Receipt, Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from aiohttp import web
 
     from backhaul.connect.polling import PollSchedule
     from backhaul.connect.record_matching import Matcher
@@ -144,6 +146,8 @@ class ConnectorOpener:
             await asyncio.wait([self._trying], timeout=STOP_SECONDS)
 
 
+START_SECONDS = 10.0
+"""How long the start of the daemon waits for all connectors together."""
 REPORTED_AT_ONCE = 1_000
 MIRROR_LOOKUP_SECONDS = 2.0
 """How long a scan waits for an optional lookup in the mirror."""
@@ -371,6 +375,30 @@ class Host:
                 [Rejection(row.key, row.raw, row.reason, row.locator) for row in rows]
             )
             await self._records.mark_reported([row.id for row in rows])
+
+
+async def listen_all(hosts: Sequence[Host], seconds: float) -> list[web.RouteDef]:
+    """Start listening on every connection; return the routes for the public listener.
+
+    Each connection gets at most `seconds`; no connection waits for another.
+    """
+    wanted = await asyncio.gather(*(host.listen(seconds) for host in hosts))
+    pairs = zip(hosts, wanted, strict=True)
+    return [
+        one
+        for host, own in pairs
+        for one in http_routes.routes(host.connector.instance, own)
+    ]
+
+
+async def poll_now(hosts: Sequence[Host], name: str) -> dict[str, int]:
+    """Poll one connection now. Raises BackhaulError."""
+    for host in hosts:
+        if host.connector.instance == name:
+            return await host.once()
+    raise BackhaulError(
+        f"connection {name} does not run, because the setting enabled is false for it"
+    )
 
 
 def log_outcome(outcome: RecordOutcome) -> None:
