@@ -12,7 +12,7 @@ import pytest
 from backhaul.core import stock_decision
 from backhaul.core.clock import from_text, to_text
 from backhaul.platform.transport import OutcomeUnknown, Transport
-from backhaul.push.stock_reader import StockReader
+from backhaul.push.stock_targets import StockReader
 from backhaul_sdk import Cancellation
 from scenes.damaged_rows import overwrite
 from scenes.stock_counts import SOON, House, house, now

@@ -14,8 +14,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.stock import ProductStock
 from backhaul.core.stock_decision import ROUNDS_SECONDS
 from backhaul.platform.transport import NotSent
-from backhaul.push.stock_reader import StockReader
-from backhaul.push.stock_targets import RETRY_CAP_SECONDS, TargetWorker
+from backhaul.push.stock_targets import RETRY_CAP_SECONDS, StockReader, TargetWorker
 from backhaul.runtime.signals import StoreContext
 from backhaul.store.records import NewRecord
 from backhaul_sdk import StockLevel

@@ -10,7 +10,7 @@ import pytest
 from loguru import logger
 
 from backhaul.platform.client import PlatformClient
-from backhaul.push.stock_reader import StockReader
+from backhaul.push.stock_targets import StockReader
 from scenes import payloads
 from scenes.scripted_platform import Connection, Request, document
 from scenes.stock_history import HISTORY, move

@@ -20,8 +20,7 @@ from backhaul.push.history_audit import Auditor
 from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.push.send_switch import SendSwitch
-from backhaul.push.stock_reader import StockReader
-from backhaul.push.stock_targets import TargetWorker
+from backhaul.push.stock_targets import StockReader, TargetWorker
 from backhaul.runtime.signals import Signal, StoreSignals
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.refetcher import Refetcher

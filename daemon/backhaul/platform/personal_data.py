@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from backhaul.core.identity import address_digest
 from backhaul.core.webhook import topic_of
 from backhaul.errors import Unusable
 from backhaul.platform.fields import text
+from backhaul.store.commands import MentionedCustomer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,6 +131,30 @@ def redacted_envelope(document: dict[str, Any], topic: str) -> dict[str, Any]:
         return redacted(topic, document)
     topic = topic_of(document.get("topic")) or topic
     return {**document, "data": redacted(topic, inner)}
+
+
+def mentioned_customer(store: str, answer: bytes) -> MentionedCustomer | None:
+    """Return the customer that a response mentions, so that they can be redacted.
+
+    The order is the response itself, or a member of it: `data`, or one of a refusal.
+    """
+    try:
+        document = strict_json.decode_object(answer)
+    except Unusable:
+        return None
+    for name, value in {"": document, **document}.items():
+        customer = customer_of("", value) if isinstance(value, dict) else None
+        if customer is not None:
+            address = address_digest(store, customer.email) if customer.email else None
+            return MentionedCustomer(
+                customer.id, address, partial(_without_customer, document, name)
+            )
+    return None
+
+
+def _without_customer(document: dict[str, Any], name: str) -> bytes:
+    left = redacted("", document[name] if name else document)
+    return strict_json.encode({**document, name: left} if name else left)
 
 
 def without_erased_customer(

@@ -18,7 +18,9 @@ from backhaul.core.outcome import Outcome, Verdict
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy
 from backhaul.platform import requests
+from backhaul.platform.personal_data import mentioned_customer
 from backhaul.platform.transport import NotSent, OutcomeUnknown, Response
+from backhaul.push import log_busy, retry_until_stored
 from backhaul.push.response_classifier import (
     UNITS_OPEN,
     ClassifiedResponse,
@@ -26,11 +28,6 @@ from backhaul.push.response_classifier import (
     classify_response,
     refuse_unsent,
     transition_of,
-)
-from backhaul.push.retry_store import (
-    log_busy,
-    mentioned_customer,
-    retry_until_stored,
 )
 from backhaul.push.send_switch import ALL
 from backhaul.push.send_windows import SendWindows

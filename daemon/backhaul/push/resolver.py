@@ -22,9 +22,9 @@ from backhaul.errors import Busy, Unusable
 from backhaul.platform import requests
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
+from backhaul.push import retry_until_stored
 from backhaul.push.effect_verification import Proof
 from backhaul.push.response_classifier import classify_response
-from backhaul.push.retry_store import retry_until_stored
 from backhaul.runtime.loop import IDLE_SECONDS, Loop, seconds_until
 from backhaul.store.commands import Check, Transition
 
