@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from backhaul.alerting import find_alerts, find_problems
 from backhaul.alerting.problem import Facts
-from backhaul.alerting.problems import find_alerts, find_problems
 from backhaul.core.clock import to_text
 from backhaul.settings.alerts import AlertSettings
 from backhaul.store.inbox import UnreadableOrder

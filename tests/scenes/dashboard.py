@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from backhaul.admin import routes
 from backhaul.admin.accounts import Passwords
 from backhaul.admin.context import Services
+from backhaul.alerting import find_problems
 from backhaul.alerting.problem import Facts, Problem
-from backhaul.alerting.problems import find_problems
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.jobs import Jobs
 from backhaul.core.clock import to_text

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from backhaul.admin import routes
 from backhaul.admin.context import Services
+from backhaul.alerting import find_alerts, find_problems
 from backhaul.alerting.notifications import Notifier
 from backhaul.alerting.operation_problems import BACKUP
 from backhaul.alerting.problem import Facts
-from backhaul.alerting.problems import find_alerts, find_problems
 from backhaul.errors import Busy
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, cluster, readings
 from backhaul.observe.metrics import GaugeValue

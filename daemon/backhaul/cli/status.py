@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from backhaul.admin.accounts import TOKEN_FILE
+from backhaul.alerting import find_problems
 from backhaul.alerting.problem import LISTS, Facts, Problem
-from backhaul.alerting.problems import find_problems
 from backhaul.app import jobs
 from backhaul.app.control_socket import Control
 from backhaul.cli import context, output
