@@ -13,7 +13,7 @@ from typing import Any
 
 from proteus import Model, config
 
-from backhaul.demo.tryton_setup import CURRENCY, make_currency
+from backhaul.demo.tryton import CURRENCY, make_currency
 
 PRODUCTS = ("LS-S", "LS-M", "LS-L")
 

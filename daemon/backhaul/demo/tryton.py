@@ -1,22 +1,29 @@
-"""The staff that works in the demo's Tryton; needs the package `proteus`."""
+"""Sets up the demo's Tryton and works in it as its staff; needs the package `proteus`.
+
+    python -m backhaul.demo.tryton CONFIG DATABASE
+
+gives a new database a company and its customer. `CONFIG` is that of trytond; the module
+`sale` is there already.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proteus import Model, config
+from proteus import Model, Wizard, config
 
 from backhaul.core.clock import to_text
 from backhaul.demo.back_office_checks import Sale, TrytonBooks
 from backhaul.demo.books import Cause, counted_since, records_from
 from backhaul.demo.home import KEPT_BY_TRYTON, TRYTON
 from backhaul.demo.tryton_server import DATABASE, USER, server_for
-from backhaul.demo.tryton_setup import CURRENCY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -27,6 +34,52 @@ if TYPE_CHECKING:
     from backhaul.demo.home import Home
     from backhaul.demo.processes import Program
     from backhaul.demo.tryton_server import TrytonServer
+
+
+CUSTOMER = "SHOP"
+CURRENCY = "INR"
+"""What the demo's store sells in."""
+
+
+def set_up(config_file: str, database: str) -> None:
+    """Give a new database its company and customer; no server needs to run."""
+    config.set_trytond(f"sqlite:///{database}", config_file=config_file)
+    _make_company(make_currency("Rupee", CURRENCY))
+    preferences = Model.get("res.user").get_preferences(True, {})
+    config.get_config().set_context(preferences)
+    _configure_sales()
+    customer = _saved("party.party", name="The shop", code=CUSTOMER)
+    customer.addresses[0].street = "1 Sample Street"
+    customer.save()
+
+
+def make_currency(name: str, code: str) -> Any:
+    """Make a currency that is worth as much as any other."""
+    currency = _saved("currency.currency", name=name, symbol=code, code=code)
+    currency.rates.new(date=date(2020, 1, 1), rate=Decimal(1))
+    currency.save()
+    return currency
+
+
+def _saved(model: str, **values: Any) -> Any:
+    record = Model.get(model)(**values)
+    record.save()
+    return record
+
+
+def _make_company(currency: Any) -> None:
+    wizard = Wizard("company.company.config")
+    wizard.execute("company")
+    wizard.form.party = _saved("party.party", name="Our company")
+    wizard.form.currency = currency
+    wizard.execute("add")
+
+
+def _configure_sales() -> None:
+    configuration = Model.get("sale.configuration")(1)
+    configuration.sale_invoice_method = "manual"
+    configuration.sale_shipment_method = "order"
+    configuration.save()
 
 
 IN_THE_HOUSE = ("STO", "OUT")
@@ -269,3 +322,7 @@ async def open_tryton(
     finally:
         await staff.close()
         await program.stop()
+
+
+if __name__ == "__main__":
+    set_up(*sys.argv[1:])

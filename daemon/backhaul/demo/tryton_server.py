@@ -112,7 +112,7 @@ def make_database(folder: Path, password: str) -> None:
         activated += ["--email", "demo@shop.example"]
         administer = ["trytond.cli.admin", "-c", str(config), "-d", DATABASE]
         _run(*administer, *activated, password_file=made / "password")
-        _run("backhaul.demo.tryton_setup", str(config), DATABASE)
+        _run("backhaul.demo.tryton", str(config), DATABASE)
         if not folder.exists():  # somebody else may have been faster
             made.rename(folder)
 
