@@ -21,8 +21,8 @@ LOADED = """
 import asyncio, importlib.metadata, ssl, sys
 before = ssl.create_default_context, ssl.SSLContext.set_default_verify_paths
 before += (importlib.metadata.entry_points,)
-from backhaul.cli import lazy_imports
-lazy_imports.program_for(["--debug", "run"])
+from backhaul.__main__ import program_for
+program_for(["--debug", "run"])
 after = ssl.create_default_context, ssl.SSLContext.set_default_verify_paths
 after += (importlib.metadata.entry_points,)
 """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from backhaul.cli.lazy_imports import program_for
+from backhaul.__main__ import program_for
 from backhaul.cli.root import app
 from scenes.mirror_files import lone_office
 from scenes.silent_platform import met_before
