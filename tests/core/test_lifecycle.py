@@ -1,4 +1,4 @@
-"""The life of a command: every pair of state and cause, legal or not."""
+"""The lives of a command and of a stock target: which causes move which states."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ import itertools
 
 import pytest
 
-from backhaul.core.lifecycle import OPEN, TRANSITIONS, Cause, State, next_state
+from backhaul.core.lifecycle import (
+    OPEN,
+    OPEN_TARGETS,
+    SHOWN_AS,
+    TARGET_TRANSITIONS,
+    TRANSITIONS,
+    Cause,
+    State,
+    TargetCause,
+    TargetState,
+    next_state,
+    next_target_state,
+)
+from backhaul.store.commands import VERBS
 
 # Architecture, Life of a command, written out once more by hand.
 LEGAL = {
@@ -84,3 +97,39 @@ def test_every_state_can_be_reached_from_planned() -> None:
 
 def test_open_states_are_those_that_still_owe_an_effect() -> None:
     assert {"planned", "sending", "uncertain"} == OPEN
+
+
+PERSON = {cause for cause in TargetCause if cause.startswith("person_")}
+
+
+def test_every_cause_moves_some_state_and_every_state_is_reached() -> None:
+    assert {cause for _, cause in TARGET_TRANSITIONS} == set(TargetCause)
+    assert {*TARGET_TRANSITIONS.values()} == set(TargetState)
+
+
+def test_what_is_applied_or_superseded_stays_so() -> None:
+    final = {TargetState.APPLIED, TargetState.SUPERSEDED}
+    assert {state for state, _ in TARGET_TRANSITIONS} == set(TargetState) - final
+
+
+def test_an_open_target_is_shown_as_an_open_command_and_no_other() -> None:
+    shown = {state: SHOWN_AS[state] in OPEN for state in TargetState}
+    assert shown == {state: state in OPEN_TARGETS for state in TargetState}
+
+
+@pytest.mark.parametrize("state", TargetState)
+def test_a_person_can_decide_what_the_list_of_commands_offers(
+    state: TargetState,
+) -> None:
+    """Except to ask the platform: a target is never sent."""
+    causes = {cause.value for cause in VERBS.values()} - {"person_asks"}
+    offered = {
+        cause for cause in causes if (SHOWN_AS[state], Cause(cause)) in TRANSITIONS
+    }
+    can = {str(cause) for cause in PERSON if (state, cause) in TARGET_TRANSITIONS}
+    assert offered == can
+
+
+def test_a_transition_that_is_not_listed_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"an? applied stock target cannot move by"):
+        next_target_state(TargetState.APPLIED, TargetCause.REPLACED)

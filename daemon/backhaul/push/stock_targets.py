@@ -12,10 +12,10 @@ from loguru import logger
 from backhaul.core import strict_json
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
+from backhaul.core.lifecycle import OPEN_TARGETS, TargetState
 from backhaul.core.rate_limit import Priority
 from backhaul.core.stock import Policy, ProductStock, misdirected_variants, reach_back
 from backhaul.core.stock_decision import ROUNDS_SECONDS, StockReading, Wait
-from backhaul.core.target_lifecycle import OPEN, TargetState
 from backhaul.errors import Busy, Unusable
 from backhaul.platform import decoding, responses, schemas
 from backhaul.platform.client import NOT_OFFERED, ReadRefused
@@ -342,7 +342,7 @@ class TargetWorker:
         await retry_until_stored(write, self._store, self._clock)
 
     def _log_state(self, target: Target, state: TargetState, reason: str) -> None:
-        if state in OPEN and state is not TargetState.HELD:
+        if state in OPEN_TARGETS and state is not TargetState.HELD:
             return
         level = "WARNING" if state is TargetState.PARKED else "INFO"
         logger.bind(action=f"target.{state}", store=self._store, command=target.id).log(

@@ -9,8 +9,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from backhaul.core.lifecycle import TargetState
     from backhaul.core.stock_decision import StockReading, Target, Wait
-    from backhaul.core.target_lifecycle import TargetState
     from backhaul.store.operations import AuditEntry
 
 

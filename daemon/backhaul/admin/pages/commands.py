@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import CURSOR, cursor_of, paginate
-from backhaul.core.lifecycle import Kind, State
-from backhaul.core.target_lifecycle import TargetState
+from backhaul.core.lifecycle import Kind, State, TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.lifecycle import Cause
-from backhaul.core.target_lifecycle import TargetCause
+from backhaul.core.lifecycle import Cause, TargetCause
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,

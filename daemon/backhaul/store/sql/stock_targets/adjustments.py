@@ -6,9 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.lifecycle import Cause, State
+from backhaul.core.lifecycle import (
+    TARGET_TRANSITIONS,
+    Cause,
+    State,
+    TargetCause,
+    TargetState,
+)
 from backhaul.core.stock import AHEAD_SECONDS
-from backhaul.core.target_lifecycle import TRANSITIONS, TargetCause, TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.rows import transition
@@ -160,7 +165,7 @@ def follow(
         _recalculate_later(connection, target, reason, now)
         return
     cause = _FOLLOWS.get(state)
-    if cause is not None and (TargetState(row[1]), cause) in TRANSITIONS:
+    if cause is not None and (TargetState(row[1]), cause) in TARGET_TRANSITIONS:
         rows.transition(
             connection,
             target,

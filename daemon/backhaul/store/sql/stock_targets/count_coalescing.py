@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.clock import normalize
+from backhaul.core.lifecycle import OPEN_TARGETS, TargetState
 from backhaul.core.stock import ListedLevel
-from backhaul.core.target_lifecycle import OPEN, TargetState
 from backhaul.store.sql.dialect import document_of, member
 from backhaul.store.sql.stock_targets import adjustments
 
@@ -178,7 +178,7 @@ def _listed(
     withdrawn = state == TargetState.SUPERSEDED and reason == CONTRADICTED
     if state == TargetState.SUPERSEDED and not withdrawn:
         return None
-    can_withdraw = state in OPEN and not _is_in_flight(connection, target)
+    can_withdraw = state in OPEN_TARGETS and not _is_in_flight(connection, target)
     return ListedLevel(target, quantity, locator, can_withdraw, withdrawn)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from backhaul.core.target_lifecycle import SHOWN_AS, TargetCause, TargetState
+from backhaul.core.lifecycle import SHOWN_AS, TargetCause, TargetState
 from backhaul.store.commands import restored_mark
 from backhaul.store.operations import HeldTargets
 from backhaul.store.sql.mirror.rows import NEWEST

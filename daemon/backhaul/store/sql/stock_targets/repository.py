@@ -11,10 +11,10 @@ from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
+from backhaul.core.lifecycle import TargetCause, TargetState
 from backhaul.core.stock import ADJUSTMENT_REASON
 from backhaul.core.stock_decision import Adjust, Hold, Park, Wait
 from backhaul.core.stock_decision import decide as decide_target
-from backhaul.core.target_lifecycle import TargetCause, TargetState
 from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands import restore_adoption
 from backhaul.store.sql.commands.planning import plan

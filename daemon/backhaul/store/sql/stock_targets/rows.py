@@ -14,15 +14,15 @@ from loguru import logger
 from msgspec.structs import asdict
 
 from backhaul.core.identity import digest_of, is_intact
-from backhaul.core.stock import Count
-from backhaul.core.stock_decision import Target
-from backhaul.core.target_lifecycle import (
-    OPEN,
+from backhaul.core.lifecycle import (
+    OPEN_TARGETS,
     SHOWN_AS,
     TargetCause,
     TargetState,
-    next_state,
+    next_target_state,
 )
+from backhaul.core.stock import Count
+from backhaul.core.stock_decision import Target
 from backhaul.store.sql.dialect import document_of
 
 if TYPE_CHECKING:
@@ -146,8 +146,12 @@ def transition(
     all that follows from the change. `changed` are other columns that change with the
     state. Raises ValueError if the lifecycle has no such transition.
     """
-    state = next_state(state_of(connection, target), cause)
-    values = {"state": state, "settled_at": None if state in OPEN else now, **changed}
+    state = next_target_state(state_of(connection, target), cause)
+    values = {
+        "state": state,
+        "settled_at": None if state in OPEN_TARGETS else now,
+        **changed,
+    }
     connection.execute(_update(tuple(values)), {**values, "target": target})
     return state
 
