@@ -13,11 +13,12 @@ from backhaul.cli.context import (
     LimitOption,
     OptionalReason,
     ReasonOption,
+    StateOption,
     example,
     reader,
+    require_known,
 )
 from backhaul.cli.daemon_client import ask, change, who
-from backhaul.cli.events import StateOption, print_list, require_known
 from backhaul.core.lifecycle import Kind
 from backhaul.errors import BackhaulError
 from backhaul.platform import requests
@@ -70,7 +71,7 @@ def _list_rows(
     rows = known.commands(selected, limit)
     shown = [replace(row, id=row.id[:8]) for row in rows]
     columns = ("id", "created_at", "kind", "about", "state", "reason")
-    print_list(rows if as_json else shown, columns, "no commands", as_json)
+    output.print_list(rows if as_json else shown, columns, "no commands", as_json)
     return len(rows)
 
 
@@ -407,7 +408,7 @@ def _print_held(found: list[ListedTarget], as_json: bool) -> None:
     """Print counts on hold: all as JSON, else the oldest ones."""
     columns = ("store", "sku", "quantity", "as_of", "stock", "reason")
     shown = found if as_json else found[:SHOWN_HELD]
-    print_list(shown, columns, "no stock count is on hold", as_json)
+    output.print_list(shown, columns, "no stock count is on hold", as_json)
     if len(found) > len(shown):
         output.note(f"and {len(found) - len(shown):,} more")
 

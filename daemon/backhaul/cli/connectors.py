@@ -13,11 +13,12 @@ from backhaul.cli.context import (
     JsonOption,
     LimitOption,
     ReasonOption,
+    StateOption,
     example,
     reader,
+    require_known,
 )
 from backhaul.cli.daemon_client import change, who
-from backhaul.cli.events import StateOption, print_list, require_known
 from backhaul.connect import registry
 from backhaul.connect.health import ConnectorFailed, guarded, read_notices
 from backhaul.errors import BackhaulError
@@ -48,7 +49,7 @@ def list_connectors(config: ConfigOption = None, as_json: JsonOption = False) ->
     live = _live(settings)
     rows = [_listed(settings, name, live) for name in settings.connectors]
     columns = ("name", "type", "store", "state", "reason")
-    print_list(rows, columns, "the settings have no connector", as_json)
+    output.print_list(rows, columns, "the settings have no connector", as_json)
     if not as_json:
         for line in _notice_lines(rows):
             typer.echo(line)
@@ -149,7 +150,7 @@ def deliveries(
             configured = context.settings(config).connectors
             require_known(name, [*configured, *known.instances()], "NAME")
     columns = ("seq", "at", "instance", "topic", "about", "state", "reason")
-    print_list(rows, columns, "no deliveries", as_json)
+    output.print_list(rows, columns, "no deliveries", as_json)
 
 
 @connectors.command("settle", hidden=True)

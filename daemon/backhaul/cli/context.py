@@ -11,13 +11,14 @@ import typer
 
 from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize
+from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
 from backhaul.store import database_at
 from backhaul.store.commands import LONGEST_REASON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from backhaul.errors import Finding
     from backhaul.settings import Connector, Settings
@@ -67,6 +68,9 @@ UntilOption = Annotated[
     ),
 ]
 """A time that the user typed, in the form of the database."""
+StateOption = Annotated[
+    State | None, typer.Option("--state", help="Show only this state.")
+]
 LimitOption = Annotated[
     int,
     typer.Option("--limit", "-n", min=1, max=1_000_000, help="Number of rows to show."),
@@ -97,6 +101,14 @@ def one_store(settings: Settings, store: str | None) -> str:
             raise BackhaulError(f"choose a store with --store; there are: {known}")
         raise BackhaulError(f"no store is called {store!r}; there are: {known}")
     return store
+
+
+def require_known(name: str, known: Iterable[str], hint: str) -> None:
+    """Refuse an unknown name, because an empty list would look as if all is well."""
+    names = sorted(set(known))
+    if name not in names:
+        there = ", ".join(names) or "none"
+        raise typer.BadParameter(f"{name!r} is not one of: {there}", param_hint=hint)
 
 
 def _check_connector(_: str, connector: Connector) -> list[Finding]:

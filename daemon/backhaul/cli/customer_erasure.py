@@ -78,10 +78,10 @@ def erase_customer(
     done = change(config, "customers/forget", asked)
     texts = done.pop("texts")
     # This loads the HTTP client, which no other command here needs.
-    from backhaul.cli import traffic_commands
+    from backhaul.cli import capture_and_replay
 
-    eraser = traffic_commands.eraser_of(done["customer"], texts)
-    rewritten = traffic_commands.redact_captures(settings.state_dir, name, eraser)
+    eraser = capture_and_replay.eraser_of(done["customer"], texts)
+    rewritten = capture_and_replay.redact_captures(settings.state_dir, name, eraser)
     done["captures"] = [str(path) for path in rewritten]
     places = _still_in(settings, texts)
     if as_json:

@@ -163,6 +163,19 @@ def table(
     console.print(shown)
 
 
+def print_list(
+    rows: Sequence[Mapping[str, object] | Struct],
+    columns: tuple[str, ...],
+    none: str,
+    as_json: bool,
+) -> None:
+    """Print a table, or JSON; `none` is the text for no rows."""
+    if as_json:
+        json(rows)
+    else:
+        table(rows, columns, none)
+
+
 def _heading(column: str) -> str:
     name = column.replace("_", " ")
     return f"{name.removesuffix(' at')} (UTC)" if _is_time(column) else name

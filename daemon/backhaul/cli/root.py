@@ -1,6 +1,5 @@
 """The command `backhaul` with all its subcommands."""
 
-from backhaul.cli import events
 from backhaul.cli.backups import backup, migrate, restore
 from backhaul.cli.commands import (
     commands,
@@ -16,7 +15,15 @@ from backhaul.cli.connectors import connectors
 from backhaul.cli.context import example, program
 from backhaul.cli.customer_erasure import customers, forget
 from backhaul.cli.doctor import check_config, doctor, support_bundle
-from backhaul.cli.events import correct, drop_row, edit, reprocess, retry
+from backhaul.cli.events_and_quarantine import (
+    correct,
+    drop_row,
+    edit,
+    events,
+    quarantine,
+    reprocess,
+    retry,
+)
 from backhaul.cli.jobs import jobs
 from backhaul.cli.query import export, query
 from backhaul.cli.reconcile import backfill, reconcile
@@ -71,10 +78,10 @@ app.command("restore", epilog=example("restore --drill /backups/backhaul-monday.
 )
 app.command("migrate", epilog=example("migrate --plan"))(migrate)
 app.add_typer(customers, name="customers")
-events.events.command(
-    "reprocess", epilog=example("events reprocess --state quarantined")
-)(reprocess)
-app.add_typer(events.events, name="events")
+events.command("reprocess", epilog=example("events reprocess --state quarantined"))(
+    reprocess
+)
+app.add_typer(events, name="events")
 commands.command("resolve", epilog=example("commands resolve 3f2a9c01"))(
     resolve_command
 )
@@ -88,15 +95,15 @@ commands.command(
     "discard", epilog=example('commands discard 3f2a9c01 --reason "sent by mail"')
 )(discard)
 app.add_typer(commands, name="commands")
-events.quarantine.command(
+quarantine.command(
     "edit", epilog=example("quarantine edit 4 --set sku=LAMP-1 --set delta=-1")
 )(edit)
-events.quarantine.command("retry", epilog=example("quarantine retry 4"))(retry)
-events.quarantine.command("correct", epilog=example("quarantine correct 4"))(correct)
-events.quarantine.command(
-    "drop", epilog=example('quarantine drop 4 --reason "a test file"')
-)(drop_row)
-app.add_typer(events.quarantine, name="quarantine")
+quarantine.command("retry", epilog=example("quarantine retry 4"))(retry)
+quarantine.command("correct", epilog=example("quarantine correct 4"))(correct)
+quarantine.command("drop", epilog=example('quarantine drop 4 --reason "a test file"'))(
+    drop_row
+)
+app.add_typer(quarantine, name="quarantine")
 app.add_typer(connectors, name="connectors")
 app.add_typer(incidents, name="incidents")
 app.add_typer(jobs, name="jobs")
@@ -107,6 +114,6 @@ app.add_typer(users, name="users")
 # The words of earlier versions, for one release.
 commands.command("settle", hidden=True)(resolve_command)
 commands.command("drop", hidden=True)(discard)
-events.events.command("refold", hidden=True)(reprocess)
+events.command("refold", hidden=True)(reprocess)
 app.add_typer(forget, name="forget", hidden=True)
 app.add_typer(targets, name="targets", hidden=True)

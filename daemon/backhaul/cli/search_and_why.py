@@ -8,7 +8,6 @@ import typer
 from backhaul.cli import output
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, reader
 from backhaul.cli.daemon_client import change
-from backhaul.cli.events import print_list
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.search_indexer import detail_of
 from backhaul.store.read_records import FoundObject, TimelineEntry
@@ -52,7 +51,7 @@ def search(
     with reader(config) as known:
         rows = known.search(text, kind, limit)
         behind = known.unindexed()
-    print_list(
+    output.print_list(
         rows, ("kind", "title", "found", "id"), f"nothing contains {text!r}", as_json
     )
     if behind and not as_json:

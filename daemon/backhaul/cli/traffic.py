@@ -12,8 +12,8 @@ from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
 from backhaul.store.read_models import EventFilter
 
-# `traffic_commands` does the work. It loads the store, the fold and the HTTP client, so
-# these commands import it on use.
+# `capture_and_replay` does the work. It loads the store, the fold and the HTTP client,
+# so these commands import it on use.
 
 StoreOption = Annotated[str | None, typer.Option(help="Only this store's events.")]
 
@@ -64,14 +64,14 @@ def capture(
     The daemon can run at the same time. The file contains personal data such as
     addresses, but no API key and no secret.
     """
-    from backhaul.cli import traffic_commands  # see above
+    from backhaul.cli import capture_and_replay  # see above
 
     if as_json and str(out) == "-":
         raise BackhaulError(
             "--json has no effect with -: a capture is JSON lines already"
         )
     selected = EventFilter(store, kind, topic, since, until, about)
-    traffic_commands.capture(out, context.settings(config), selected, as_json=as_json)
+    capture_and_replay.capture(out, context.settings(config), selected, as_json=as_json)
 
 
 def replay(
@@ -123,18 +123,18 @@ def replay(
     differences between the temporary mirror and your mirror. With --to, Backhaul sends
     the webhooks to that URL.
     """
-    from backhaul.cli import traffic_commands  # see above
+    from backhaul.cli import capture_and_replay  # see above
     from backhaul.traffic.capture_files import NetworkFaults
 
     _refuse_unused(to, into=into, against=against, speed=speed, secret_file=secret_file)
     disorder = NetworkFaults(shuffle, duplicate, drop, until)
     if to is not None:
-        traffic_commands.send(
+        capture_and_replay.send(
             capture_file, disorder, to, secret_file, config, speed, as_json=as_json
         )
         return
     mirror = against or context.settings(config).place
-    traffic_commands.compare(capture_file, disorder, into, mirror, as_json)
+    capture_and_replay.compare(capture_file, disorder, into, mirror, as_json)
 
 
 def _refuse_unused(to: str | None, **given: object) -> None:
@@ -177,8 +177,8 @@ def trigger(
     real event. The sample order then appears in the mirror, and connectors receive it.
     To test whether webhooks arrive, use `backhaul doctor` instead.
     """
-    from backhaul.cli import traffic_commands  # see above
+    from backhaul.cli import capture_and_replay  # see above
 
-    traffic_commands.trigger(
+    capture_and_replay.trigger(
         topic, config, store, to, secret_file, data, as_json=as_json
     )

@@ -1,6 +1,5 @@
 """`backhaul events` and `backhaul quarantine`: lists and decisions."""
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -19,7 +18,6 @@ from backhaul.cli.context import (
     reader,
 )
 from backhaul.cli.daemon_client import change, who
-from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.store.inbox import EventState, Selection
 
@@ -28,9 +26,6 @@ quarantine = typer.Typer(
     no_args_is_help=True, help="Events and records that could not be used."
 )
 
-StateOption = Annotated[
-    State | None, typer.Option("--state", help="Show only this state.")
-]
 EventStateOption = Annotated[
     EventState | None, typer.Option("--state", help="Only events in this state.")
 ]
@@ -48,7 +43,7 @@ def list_events(
     with reader(config) as known:
         rows = known.events(state, topic, limit)
     columns = ("id", "received_at", "topic", "about", "state", "detail")
-    print_list(rows, columns, "no events", as_json)
+    output.print_list(rows, columns, "no events", as_json)
 
 
 @events.command("show", epilog=example("events show 1234"))
@@ -73,7 +68,7 @@ def list_quarantine(
     with reader(config) as known:
         rows = known.quarantine(limit)
     columns = ("id", "at", "source", "name", "about", "locator", "reason")
-    print_list(rows, columns, "nothing is in quarantine", as_json)
+    output.print_list(rows, columns, "nothing is in quarantine", as_json)
 
 
 @quarantine.command("show", epilog=example("quarantine show 4"))
@@ -92,26 +87,6 @@ def show_quarantined(
     shown = asdict(found)
     del shown["payload"], shown["store"]
     _show(shown, as_json)
-
-
-def require_known(name: str, known: Iterable[str], hint: str) -> None:
-    """Refuse an unknown name, because an empty list would look as if all is well."""
-    names = sorted(set(known))
-    if name not in names:
-        there = ", ".join(names) or "none"
-        raise typer.BadParameter(f"{name!r} is not one of: {there}", param_hint=hint)
-
-
-def print_list(
-    rows: Sequence[Mapping[str, object] | msgspec.Struct],
-    columns: tuple[str, ...],
-    none: str,
-    as_json: bool,
-) -> None:
-    if as_json:
-        output.json(rows)
-    else:
-        output.table(rows, columns, none)
 
 
 def _show(found: dict[str, object], as_json: bool) -> None:

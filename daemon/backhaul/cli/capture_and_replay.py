@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from backhaul.app.control_socket import Control, NoDaemon
 from backhaul.cli import context, output, query, secrets
-from backhaul.cli.events import require_known
+from backhaul.cli.context import require_known
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.ingest.topics import fold_for
