@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from backhaul.admin.client_address import Origin
+from backhaul.admin.http_security import Origin
 from backhaul.admin.throttle import (
     FREE_ADDRESS,
     FREE_KNOWN_PAIR,

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
-from backhaul.platform.secret_files import WebhookSecretFile
+from backhaul.platform.store_credentials import WebhookSecretFile
 from backhaul.sync.webhook_subscriptions import AcceptedSecrets, SubscriptionManager
 from scenes import payloads
 from scenes.scripted_platform import document, message

@@ -17,7 +17,7 @@ from backhaul.testing import (
     sign,
     signed_headers,
 )
-from backhaul.testing.processes import ProgramError
+from backhaul.testing.reference_server import ProgramError
 from scenes.loop_guard import on_purpose
 from scenes.processes import children
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec import Struct
 
-from backhaul.admin import client_address, rendering
+from backhaul.admin import http_security, rendering
 from backhaul.admin.context import PageContext, PageRequest
 from backhaul.errors import BackhaulError, Busy
 
@@ -172,7 +172,7 @@ def cookie_name(request: web.Request, *, secure: bool) -> str:
     two dashboards on one machine do not log each other out. The cookie satisfies the
     rules of the __Host- prefix.
     """
-    port = client_address.port(request)
+    port = http_security.port(request)
     return f"{HOST_BOUND if secure else ''}{COOKIE}{f'_{port}' if port else ''}"
 
 

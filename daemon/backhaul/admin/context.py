@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from backhaul.admin import rendering
 from backhaul.admin.accounts import FirstLoginToken, Passwords, Sessions
-from backhaul.admin.client_address import Origin
+from backhaul.admin.http_security import Origin
 from backhaul.admin.throttle import PastLogins, Throttle
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from loguru import logger
 
 from backhaul.admin import login
 from backhaul.admin.auth import Authorizer, Route
-from backhaul.admin.client_address import harden
 from backhaul.admin.context import PageContext
+from backhaul.admin.http_security import harden
 from backhaul.admin.pages import administration, commands, events, mirror, overview
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE

@@ -11,7 +11,7 @@ from backhaul.ingest.receiver import Receiver, ResponseCounter
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.requests import Dialect
-from backhaul.platform.secret_files import GIVEN, ApiKeyFile, WebhookSecretFile
+from backhaul.platform.store_credentials import GIVEN, ApiKeyFile, WebhookSecretFile
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.dry_run import DryRunCommands

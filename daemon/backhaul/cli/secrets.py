@@ -12,7 +12,7 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example, reader
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
-from backhaul.platform.secret_files import WebhookSecretFile
+from backhaul.platform.store_credentials import WebhookSecretFile
 from backhaul.settings.secret_files import SecretFileError, read_secret_file
 from backhaul.settings.sources import SECRET_VARIABLE
 

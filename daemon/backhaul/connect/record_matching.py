@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.connect.article_matching import new_adjustment, new_target
 from backhaul.connect.fulfillment_matching import match_fulfillment
+from backhaul.connect.stock_matching import new_adjustment, new_target
 from backhaul.core.clock import from_text, normalize
 from backhaul.core.identity import command_id
 from backhaul.core.stock import ListEnd

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from backhaul.platform.client import PlatformClient
-    from backhaul.platform.secret_files import WebhookSecretFile
+    from backhaul.platform.store_credentials import WebhookSecretFile
     from backhaul.platform.transport import Response
     from backhaul.store.operations import KeyValues
 

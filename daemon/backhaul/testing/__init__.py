@@ -6,7 +6,7 @@ as separate processes, on free ports of 127.0.0.1 and in temporary folders.
 """
 
 from backhaul.testing.daemon import DaemonUnderTest, Mirror, sign, signed_headers
-from backhaul.testing.processes import ReferenceServer, ReferenceStore
+from backhaul.testing.reference_server import ReferenceServer, ReferenceStore
 
 __all__ = [
     "DaemonUnderTest",

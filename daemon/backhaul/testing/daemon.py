@@ -23,7 +23,7 @@ from backhaul.demo.books import read_progress
 from backhaul.errors import BackhaulError
 from backhaul.ingest.topics import fold_for
 from backhaul.store import database_at
-from backhaul.testing.processes import Program, ProgramError, await_true
+from backhaul.testing.reference_server import Program, ProgramError, await_true
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import NetworkFaults
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from backhaul.store.mirror import Difference
-    from backhaul.testing.processes import ReferenceStore
+    from backhaul.testing.reference_server import ReferenceStore
 
 
 class Mirror(Struct, frozen=True):
