@@ -9,15 +9,15 @@ import pytest
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.demo.back_office_checks import Sale, TrytonBooks
-from backhaul.demo.books import (
+from backhaul.demo.comparison import compare_sides
+from backhaul.demo.daemon_rows import (
     Cause,
     counted_since,
-    read_books,
+    read_daemon_rows,
     read_progress,
     records_from,
 )
-from backhaul.demo.home import COURIER, SCANNER, TRYTON
-from backhaul.demo.ledger import draw_up
+from backhaul.demo.demo_folder import COURIER, SCANNER, TRYTON
 from scenes.daemon import DaemonProcess, connected_process
 from scenes.reference_process import reference
 from scenes.reference_shop import cart
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backhaul.demo.ledger import Ledger
+    from backhaul.demo.comparison import ComparisonReport
     from scenes.reference_process import ReferenceProcess
     from scenes.tryton import TrytonServer
 
@@ -162,9 +162,9 @@ class Day:
 
         await_true(look, "all is done", PATIENCE_SECONDS)
 
-    def ledger(self) -> Ledger:
-        books = read_books(self.office.database, "main", SCANNER)
-        return draw_up(
+    def ledger(self) -> ComparisonReport:
+        books = read_daemon_rows(self.office.database, "main", SCANNER)
+        return compare_sides(
             self.server.state(), books, self.causes, tryton=self._tryton_books()
         )
 

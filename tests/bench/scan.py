@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from backhaul.core.clock import SystemClock
-from backhaul.demo.books import read_progress
-from backhaul.demo.home import DEVICES
-from backhaul.demo.pair import open_pair
+from backhaul.demo.daemon_rows import read_progress
+from backhaul.demo.demo_folder import DEVICES
+from backhaul.demo.program_pair import open_pair
 from backhaul.demo.runner import until_quiet
 from backhaul.demo.workers import Handheld, Storefront, fill_cart
 from bench import machine
 from bench.results import CountsDisagreeError, Rounds, agree
 
 if TYPE_CHECKING:
-    from backhaul.demo.books import Placement
-    from backhaul.demo.pair import Pair
+    from backhaul.demo.daemon_rows import Placement
+    from backhaul.demo.program_pair import Pair
     from bench.results import Scale
 
 SHARE = 100

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from backhaul.core.clock import SystemClock
-from backhaul.demo.home import FIRST_PORT, HOST, PORTS, Home, free_ports
-from backhaul.demo.pair import open_pair
+from backhaul.demo.demo_folder import FIRST_PORT, HOST, PORTS, DemoFolder, free_ports
 from backhaul.demo.processes import Program, ProgramFailed
+from backhaul.demo.program_pair import open_pair
 from backhaul.demo.runner import until_quiet
 from backhaul.errors import BackhaulError
 from scenes.waiting import HANG_SECONDS
@@ -83,7 +83,7 @@ async def test_secrets_are_for_the_owner_only(tmp_path: Path) -> None:
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs.txt").touch()
     with pytest.raises(BackhaulError, match="is not empty; name a new folder"):
-        Home(tmp_path).prepare()
+        DemoFolder(tmp_path).prepare()
 
 
 def test_ports_are_below_those_of_outgoing_connections() -> None:

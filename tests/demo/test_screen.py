@@ -6,8 +6,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from backhaul.demo.books import Finding, Kind
-from backhaul.demo.ledger import Latency, Ledger
+from backhaul.demo.comparison import ComparisonReport, Latency
+from backhaul.demo.daemon_rows import Finding, Kind
 from backhaul.demo.screen import SHOWN, Screen
 
 NO_LATENCY = Latency(0, 0.0, 0.0)
@@ -15,7 +15,7 @@ NO_LATENCY = Latency(0, 0.0, 0.0)
 
 def printed(*findings: Finding, mirrored: Latency = NO_LATENCY) -> list[str]:
     output = StringIO()
-    ledger = Ledger(3, 2, findings, mirrored, NO_LATENCY)
+    ledger = ComparisonReport(3, 2, findings, mirrored, NO_LATENCY)
     Screen(Console(file=output, width=80)).show(ledger)
     return [" ".join(line.split()) for line in output.getvalue().splitlines()]
 

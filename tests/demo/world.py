@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backhaul.demo.books import Books, Cause, Placement
-from backhaul.demo.ledger import Ledger, draw_up
+from backhaul.demo.comparison import ComparisonReport, compare_sides
+from backhaul.demo.daemon_rows import Cause, DaemonRows, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.demo.back_office_checks import TrytonBooks
-    from backhaul.demo.books import Row
+    from backhaul.demo.daemon_rows import Row
     from backhaul.demo.erp import ReceivedByErp
 
 T0, T1, T2 = (f"2026-03-31T10:00:0{second}.000Z" for second in range(3))
@@ -32,9 +32,9 @@ class World:
     told: ReceivedByErp | None = None
     tryton: TrytonBooks | None = None
 
-    def ledger(self) -> Ledger:
-        books = Books(**self.tables)
-        return draw_up(
+    def ledger(self) -> ComparisonReport:
+        books = DaemonRows(**self.tables)
+        return compare_sides(
             self.state,
             books,
             self.causes,

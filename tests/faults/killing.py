@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
-from backhaul.demo.books import Kind, damage
-from backhaul.demo.pair import open_pair
+from backhaul.demo.daemon_rows import Kind, damage
+from backhaul.demo.program_pair import open_pair
 from backhaul.demo.runner import beside, conclude, floor_for
 from backhaul.demo.simulation import Pace
 from scenes.loop_guard import on_purpose
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def parked(self) -> int:
-        return len(self.result.ledger.of(Kind.PARKED))
+        return len(self.result.report.of(Kind.PARKED))
 
     @property
     def passes(self) -> bool:
@@ -88,7 +88,7 @@ class Outcome:
         told = [
             *self.result.busy,
             *self.damaged,
-            *map(str, self.result.ledger.findings),
+            *map(str, self.result.report.findings),
         ]
         head = (
             f"seed {self.seed} {' '.join(self.quirks)}, {self.kills} kills,"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import OPEN
-from backhaul.demo.books import damage, read_books
-from backhaul.demo.ledger import compare_effects
+from backhaul.demo.comparison import compare_effects
+from backhaul.demo.daemon_rows import damage, read_daemon_rows
 from scenes.daemon import DaemonProcess, office_of
 from scenes.fault_proxy import fault_proxy
 from scenes.reference_process import start_reference
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from backhaul.demo.books import Finding
+    from backhaul.demo.daemon_rows import Finding
     from scenes.daemon import Office
     from scenes.fault_proxy import FaultProxy
     from scenes.reference_process import ReferenceProcess
@@ -133,7 +133,7 @@ class Line:
 
     def _findings(self) -> list[Finding | str]:
         state = self.platform.state()
-        books = read_books(self.office.database, "main", "bench")
+        books = read_daemon_rows(self.office.database, "main", "bench")
         return [*compare_effects(state, books), *damage(self.office.database)]
 
 

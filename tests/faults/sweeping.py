@@ -13,9 +13,9 @@ from loguru import logger
 from backhaul.app.wiring import build_client, build_sender
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import OPEN
-from backhaul.demo.books import read_books
+from backhaul.demo.comparison import compare_effects
+from backhaul.demo.daemon_rows import read_daemon_rows
 from backhaul.demo.effect_checks import StoreBooks, effects_of
-from backhaul.demo.ledger import compare_effects
 from backhaul.push.idempotency import IdempotencySupport
 from backhaul.push.response_classifier import interrupted
 from backhaul.runtime.signals import StoreContext
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.app.wiring import Sender
-    from backhaul.demo.books import Finding
+    from backhaul.demo.daemon_rows import Finding
     from backhaul.platform.client import StoreFacts
     from backhaul.store.sqlite.database import SqliteStore
     from scenes.reference_shop import Shop
@@ -114,13 +114,13 @@ class Stage:
 
     async def ledger(self) -> list[Finding]:
         """Hold what the platform has against what the program believes."""
-        books = read_books(self.path, STORE, "bench")
+        books = read_daemon_rows(self.path, STORE, "bench")
         return compare_effects(await self.shop.state(), books)
 
     async def effects(self) -> dict[str, int]:
         """Count how often each command took effect, by the platform's own books."""
         books = StoreBooks(await self.shop.state())
-        commands = read_books(self.path, STORE, "bench").commands
+        commands = read_daemon_rows(self.path, STORE, "bench").commands
         return {row["id"]: effects_of(row, books).count for row in commands}
 
     async def order(self, store: SqliteStore, quantity: int) -> Any:

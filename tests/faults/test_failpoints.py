@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from backhaul.demo.books import Kind
+from backhaul.demo.daemon_rows import Kind
 from faults.fates import CASES, DECIDED, KEYLESS, Case
 from faults.sweeping import AGAIN, program, stage
 from faults.trials import LONG, SEED

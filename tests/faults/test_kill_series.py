@@ -36,7 +36,7 @@ def words(outcomes: list[Outcome]) -> str:
     taken = [one for each in outcomes for one in each.lives.recovery_seconds]
     seconds = sum(each.lives.seconds for each in outcomes)
     webhooks = sum(each.webhooks for each in outcomes) / seconds
-    effects = sum(each.result.ledger.commands for each in outcomes) / seconds
+    effects = sum(each.result.report.commands for each in outcomes) / seconds
     parked = sum(each.parked for each in outcomes)
     return (
         f"kills; ready again in {percentile(taken, 0.5):.1f} s, p99"

@@ -30,7 +30,7 @@ from scenes.waiting import HANG_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul.demo.books import Finding
+    from backhaul.demo.daemon_rows import Finding
     from faults.sweeping import Stage
 
 pytestmark = pytest.mark.faults

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.demo.books import Kind
+from backhaul.demo.daemon_rows import Kind
 from faults.fates import CASES, KEYLESS, Case
 from faults.sweeping import PLANS, TOO_LATE, program, stage
 from faults.trials import LONG

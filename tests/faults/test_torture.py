@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.demo.books import read_books
+from backhaul.demo.daemon_rows import read_daemon_rows
 from backhaul.demo.mirror_checks import check_mirror
 from faults.history import disordered, trade
 from faults.sending import sender
@@ -109,7 +109,7 @@ async def test_a_tortured_stream_gives_the_stores_own_state(
                 daemon, _ = await asyncio.gather(killing, stream.run())
                 lost = client.lost(office.database)
             await reconcile(office)
-            books = read_books(office.database, "main", "bench")
+            books = read_daemon_rows(office.database, "main", "bench")
             found = check_mirror(state, books)
             wrong = [str(f) for f in found]
             daemon.terminate()

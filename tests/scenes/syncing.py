@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from backhaul.app.control_socket import SOCKET_NAME
-from backhaul.demo.books import read_books
+from backhaul.demo.daemon_rows import read_daemon_rows
 from backhaul.demo.mirror_checks import check_mirror
 from scenes.stored import passes, rows_of
 
@@ -65,7 +65,7 @@ def differences(state: Any, database: Path) -> list[str]:
     """Compare every order, product, customer, level and move of both sides."""
     return [
         str(finding)
-        for finding in check_mirror(state, read_books(database, "main", "bench"))
+        for finding in check_mirror(state, read_daemon_rows(database, "main", "bench"))
     ]
 
 
@@ -76,7 +76,7 @@ def is_move(entry: Any) -> bool:
 
 def untold(state: Any, database: Path) -> Found:
     """Count, from both sides' own books, what the mirror missed: rows and moves."""
-    books = read_books(database, "main", "bench")
+    books = read_daemon_rows(database, "main", "bench")
     held = {
         "orders": {row["id"]: row for row in books.orders},
         "products": {r["id"]: r for r in books.products if not r["deleted_at"]},

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
 from backhaul.demo.back_office_checks import COUNT
-from backhaul.demo.books import Cause, damage, read_books
-from backhaul.demo.ledger import draw_up
+from backhaul.demo.comparison import compare_sides
+from backhaul.demo.daemon_rows import Cause, damage, read_daemon_rows
 from backhaul.store.read_models import CommandFilter
 from backhaul_reference.platform.state import order_payments
 from scenes.stored import bodies, lists
@@ -379,8 +379,8 @@ class World:
             return list(self.program.deaths)
         if still := self._open():
             return [f"{still} commands or records are open"]
-        books = read_books(self.program.database, STORE, "bench")
-        ledger = draw_up(self.shop.state(), books, self.causes)
+        books = read_daemon_rows(self.program.database, STORE, "bench")
+        ledger = compare_sides(self.shop.state(), books, self.causes)
         found = [str(finding) for finding in ledger.findings]
         return found + self._unkept()
 

@@ -1,1 +1,1 @@
-"""The standalone demo: both programs, simulated people, and the ledger."""
+"""The standalone demo: both programs, simulated people, and the comparison."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.core.lifecycle import OPEN, State
-from backhaul.demo.books import Finding, Kind
-from backhaul.demo.home import TRYTON
+from backhaul.demo.daemon_rows import Finding, Kind
+from backhaul.demo.demo_folder import TRYTON
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from backhaul.demo.books import Books, Cause, Row
+    from backhaul.demo.daemon_rows import Cause, DaemonRows, Row
     from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State as StoreState
 
@@ -56,7 +56,7 @@ def _check_notifications(
             yield Finding(Kind.DOUBLED, f"{topic} of {order_id}", f"told {times} times")
 
 
-def check_deliveries(books: Books) -> Iterator[Finding]:
+def check_deliveries(books: DaemonRows) -> Iterator[Finding]:
     """Yield news that did not reach their connector."""
     for row in books.deliveries:
         name = f"{row['topic']} of {row['object_id']} to {row['instance']}"
@@ -84,7 +84,7 @@ def is_of_tryton(command: Row) -> bool:
 
 
 def check_counts(
-    state: StoreState, books: Books, causes: Sequence[Cause]
+    state: StoreState, books: DaemonRows, causes: Sequence[Cause]
 ) -> Iterator[Finding]:
     """Yield counts that were not heard once, and levels that are not as counted."""
     counted = [cause for cause in causes if cause.kind == COUNT]
@@ -130,7 +130,9 @@ def check_standing(command: Row, cause: str) -> Iterator[Finding]:
         yield Finding(Kind.DIFFERING, _name(command), f"is still {state}: {reason}")
 
 
-def _check_level(state: StoreState, books: Books, cause: Cause) -> Iterator[Finding]:
+def _check_level(
+    state: StoreState, books: DaemonRows, cause: Cause
+) -> Iterator[Finding]:
     """Calculate the level from the count and what was sold and returned since."""
     asked_at = _returns(books)
     should = cause.quantity + sum(
@@ -158,7 +160,7 @@ def _is_notification(entry: Row, asked_at: Mapping[str, str], cause: Cause) -> b
     return sold and bool(entry["createdAt"] >= cause.counted_at)
 
 
-def _returns(books: Books) -> dict[str, str]:
+def _returns(books: DaemonRows) -> dict[str, str]:
     """Return when each cancellation was asked for, by its order."""
     asked: dict[str, str] = {}
     for command in books.commands:
@@ -194,7 +196,7 @@ class TrytonBooks(Struct, frozen=True):
 
 
 def check_tryton(
-    state: StoreState, books: Books, tryton: TrytonBooks
+    state: StoreState, books: DaemonRows, tryton: TrytonBooks
 ) -> Iterator[Finding]:
     """Yield sales that are missing, doubled or not so, and levels that are not."""
     told = {row["object_id"] for row in books.deliveries if _is_placing(row)}

@@ -11,12 +11,12 @@ from msgspec import Struct
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import OPEN, State
 from backhaul.demo.back_office_checks import COUNT, is_of_count
-from backhaul.demo.books import Finding, Kind
+from backhaul.demo.daemon_rows import Finding, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from backhaul.demo.books import Books, Cause, Row
+    from backhaul.demo.daemon_rows import Cause, DaemonRows, Row
 
 Identity: TypeAlias = "tuple[str, ...]"
 """What a cause and its command have in common."""
@@ -64,7 +64,7 @@ class StoreBooks:
         return any(self.tagged.keys() - {""}) or any(c.get("note") for c in cancelled)
 
 
-def check_commands(store: StoreBooks, books: Books) -> Iterator[Finding]:
+def check_commands(store: StoreBooks, books: DaemonRows) -> Iterator[Finding]:
     """Yield each command whose effect is not what its state says."""
     for command in books.commands:
         if command["kind"] == COUNT:
@@ -157,7 +157,7 @@ _EFFECTS: Mapping[str, Callable[[Row, Row, StoreBooks], Effects]] = {
 
 
 def check_causes(
-    store: StoreBooks, books: Books, causes: Sequence[Cause]
+    store: StoreBooks, books: DaemonRows, causes: Sequence[Cause]
 ) -> Iterator[Finding]:
     """Yield causes without their one command, and commands without a cause."""
     by_identity: dict[Identity, list[Row]] = defaultdict(list)
@@ -175,7 +175,7 @@ def check_causes(
             yield Finding(Kind.UNEXPECTED, name, f"nobody asked: {command['cause']}")
 
 
-def _recognized(books: Books) -> set[Identity]:
+def _recognized(books: DaemonRows) -> set[Identity]:
     """Return carrier and number of parcels that needed no command.
 
     A database that was restored knows no command for a parcel that left later; the
@@ -243,7 +243,7 @@ def _identity_of(command: Row) -> Identity:
     return ("adjust", command["cause"])
 
 
-def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
+def check_strays(store: StoreBooks, books: DaemonRows) -> Iterator[Finding]:
     """Yield effects at the store that belong to none of our commands."""
     tags = {tag(command["id"]) for command in books.commands}
     tags |= {tag(effect["command_id"]) for effect in books.adopted}
@@ -266,7 +266,7 @@ def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
             yield Finding(Kind.UNEXPECTED, name, what)
 
 
-def _check_noteless(store: StoreBooks, books: Books) -> Iterator[Finding]:
+def _check_noteless(store: StoreBooks, books: DaemonRows) -> Iterator[Finding]:
     """Yield adjustments of a store without notes that nobody asked for."""
     asked = {
         (command["target"], json.loads(command["payload"])["delta"])

@@ -9,15 +9,15 @@ from msgspec import Struct
 from sqlite_utils import Database
 
 from backhaul.core.clock import to_text
-from backhaul.demo.books import Cause
-from backhaul.demo.home import ERP
+from backhaul.demo.daemon_rows import Cause
+from backhaul.demo.demo_folder import ERP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.books import Placement
+    from backhaul.demo.daemon_rows import Placement
 
 COMPANY = "House Freight"
 PATIENCE_SECONDS = 10.0

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from backhaul.core.resources import to_minor
-from backhaul.demo.books import Finding, Kind
+from backhaul.demo.daemon_rows import Finding, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul.demo.books import Books, Row
+    from backhaul.demo.daemon_rows import DaemonRows, Row
 
 State: TypeAlias = Mapping[str, Any]
 """The store as its control API shows it."""
@@ -26,10 +26,10 @@ class Comparison(Struct, frozen=True):
 
     subject: str
     theirs: Callable[[State], Keyed]
-    ours: Callable[[Books], Keyed]
+    ours: Callable[[DaemonRows], Keyed]
 
 
-def check_mirror(state: State, books: Books) -> Iterator[Finding]:
+def check_mirror(state: State, books: DaemonRows) -> Iterator[Finding]:
     """Yield every row that is missing, left over or not the same."""
     for comparison in _COMPARISONS:
         yield from compare(
@@ -99,7 +99,7 @@ def _order(order: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _documents(books: Books) -> Keyed:
+def _documents(books: DaemonRows) -> Keyed:
     return {order["id"]: json.loads(order["document"]) for order in books.orders}
 
 
@@ -146,7 +146,7 @@ def _products(state: State) -> Keyed:
     }
 
 
-def _live_products(books: Books) -> Keyed:
+def _live_products(books: DaemonRows) -> Keyed:
     return _by((row for row in books.products if row["deleted_at"] is None), "id")
 
 

@@ -1,4 +1,4 @@
-"""Runs a demo: endlessly, or once with the ledger at its end."""
+"""Runs a demo: endlessly, or once with a comparison at its end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from msgspec import Struct
 
-from backhaul.demo.books import read_books, read_progress
-from backhaul.demo.home import SCANNER, STORE
-from backhaul.demo.ledger import draw_up
-from backhaul.demo.pair import open_pair
+from backhaul.demo.comparison import compare_sides
+from backhaul.demo.daemon_rows import read_daemon_rows, read_progress
+from backhaul.demo.demo_folder import SCANNER, STORE
+from backhaul.demo.program_pair import open_pair
 from backhaul.demo.simulation import LIVE, ShopFloor, at_once
 from backhaul.errors import BackhaulError
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.books import Progress
-    from backhaul.demo.ledger import Ledger
+    from backhaul.demo.comparison import ComparisonReport
+    from backhaul.demo.daemon_rows import Progress
     from backhaul.demo.mirror_checks import State
-    from backhaul.demo.pair import Pair
+    from backhaul.demo.program_pair import Pair
     from backhaul.demo.screen import Screen
     from backhaul.demo.simulation import Pace
 
@@ -95,25 +95,25 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Result(Struct, frozen=True):
-    """How a play ended: the ledger, and what was not quiet when time was up."""
+    """How a play ended: the report, and what was not quiet when time was up."""
 
-    ledger: Ledger
+    report: ComparisonReport
     busy: tuple[str, ...]
 
     def passes(self, *, may_park: bool = False) -> bool:
         """Tell whether both sides came to rest and agree."""
-        return not self.busy and self.ledger.balances(may_park=may_park)
+        return not self.busy and self.report.balances(may_park=may_park)
 
 
 async def conclude(pair: Pair, floor: ShopFloor, clock: Clock) -> Result:
     """Wait until both sides are quiet, and compare them."""
     patience = TRYTON_SECONDS if pair.tryton else QUIET_SECONDS
     state, busy = await until_quiet(pair, clock, patience)
-    books = read_books(pair.home.database, STORE, SCANNER)
+    books = read_daemon_rows(pair.home.database, STORE, SCANNER)
     told = pair.erp.received() if pair.erp else None
     tryton = await pair.tryton.books() if pair.tryton else None
-    ledger = draw_up(state, books, floor.causes, floor.placements, told, tryton)
-    return Result(ledger, tuple(busy))
+    report = compare_sides(state, books, floor.causes, floor.placements, told, tryton)
+    return Result(report, tuple(busy))
 
 
 def floor_for(pair: Pair, pace: Pace, seed: int, clock: Clock) -> ShopFloor:
@@ -131,7 +131,7 @@ async def run_once(
     seed: int,
     tryton: Path | None = None,
 ) -> int:
-    """Play once and print the ledger. Returns the exit code.
+    """Play once and print the comparison. Returns the exit code.
 
     `tryton` is the folder with the database for a Tryton, which then works beside.
     """
@@ -148,7 +148,7 @@ async def run_once(
         result = await _with_pair(play, folder, clock, tryton, limits=False)
         if result is None:
             return INTERRUPTED
-        screen.show(result.ledger)
+        screen.show(result.report)
         for what in result.busy:
             screen.say(f"not quiet after {QUIET_SECONDS:.0f} s: {what}")
         if result.passes():

@@ -1,4 +1,4 @@
-"""Shows a running demo and the ledger at its end."""
+"""Shows a running demo and the comparison at its end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from backhaul.demo.books import Kind, read_progress, recent_latency_seconds
+from backhaul.demo.daemon_rows import Kind, read_progress, recent_latency_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.ledger import Latency, Ledger
-    from backhaul.demo.pair import Pair
+    from backhaul.demo.comparison import ComparisonReport, Latency
+    from backhaul.demo.program_pair import Pair
     from backhaul.demo.simulation import ShopFloor
 
 LIVE_SECONDS, LINES_SECONDS = 0.5, 5.0
@@ -62,7 +62,7 @@ class Screen:
                 live.update(_panel(_figures(pair.home.database, floor)))
                 await clock.sleep(LIVE_SECONDS)
 
-    def show(self, ledger: Ledger) -> None:
+    def show(self, report: ComparisonReport) -> None:
         """Print the comparison, and explain each row that is not zero."""
         table = Table(
             title="comparison of both sides", box=box.SIMPLE_HEAD, show_header=False
@@ -70,18 +70,18 @@ class Screen:
         table.add_column()
         table.add_column(justify="right")
         for kind in Kind:
-            count = len(ledger.of(kind))
+            count = len(report.of(kind))
             table.add_row(kind.value, Text(str(count), style="red" if count else ""))
-        table.add_row("orders", str(ledger.orders))
-        table.add_row("commands", str(ledger.commands))
-        table.add_row("placed to mirrored", _spoken(ledger.mirrored))
-        table.add_row("scanned to fulfilled", _spoken(ledger.fulfilled))
+        table.add_row("orders", str(report.orders))
+        table.add_row("commands", str(report.commands))
+        table.add_row("placed to mirrored", _spoken(report.mirrored))
+        table.add_row("scanned to fulfilled", _spoken(report.fulfilled))
         self.console.print(table)
         for kind in Kind:
-            self._explain(ledger, kind)
+            self._explain(report, kind)
 
-    def _explain(self, ledger: Ledger, kind: Kind) -> None:
-        found = ledger.of(kind)
+    def _explain(self, report: ComparisonReport, kind: Kind) -> None:
+        found = report.of(kind)
         for finding in found[:SHOWN]:
             self.say(str(finding))
         if len(found) > SHOWN:

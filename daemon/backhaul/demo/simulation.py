@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.demo import workers
-from backhaul.demo.home import KEPT_BY_TRYTON
+from backhaul.demo.demo_folder import KEPT_BY_TRYTON
 from backhaul.demo.workers import (
     Clerk,
     Handheld,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.books import Cause, Placement
-    from backhaul.demo.pair import Pair
+    from backhaul.demo.daemon_rows import Cause, Placement
+    from backhaul.demo.program_pair import Pair
     from backhaul.demo.workers import Article
 
 SCAN, COURIER, HOUSE = "scan", "courier", "house"

@@ -21,8 +21,8 @@ from proteus import Model, Wizard, config
 
 from backhaul.core.clock import to_text
 from backhaul.demo.back_office_checks import Sale, TrytonBooks
-from backhaul.demo.books import Cause, counted_since, records_from
-from backhaul.demo.home import KEPT_BY_TRYTON, TRYTON
+from backhaul.demo.daemon_rows import Cause, counted_since, records_from
+from backhaul.demo.demo_folder import KEPT_BY_TRYTON, TRYTON
 from backhaul.demo.tryton_server import DATABASE, USER, server_for
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.books import Placement
-    from backhaul.demo.home import Home
+    from backhaul.demo.daemon_rows import Placement
+    from backhaul.demo.demo_folder import DemoFolder
     from backhaul.demo.processes import Program
     from backhaul.demo.tryton_server import TrytonServer
 
@@ -286,7 +286,7 @@ class TrytonStaff:
         return self._house
 
     async def _ship(self, order: Placement) -> Cause | None:
-        """Ship it; without a sale there is nothing to ship, and the ledger tells."""
+        """Ship it; without a sale there is nothing to ship: the report shows that."""
         until = self._clock.monotonic() + PATIENCE_SECONDS
         while not await self._do(self._here.has_sale, order.order_id):
             if self._clock.monotonic() > until:
@@ -310,7 +310,7 @@ class TrytonStaff:
 
 @asynccontextmanager
 async def open_tryton(
-    home: Home, port: int, kept: Path, clock: Clock
+    home: DemoFolder, port: int, kept: Path, clock: Clock
 ) -> AsyncIterator[TrytonStaff]:
     """Run a server on a copy of the database that is kept."""
     server = server_for(home, port, kept)

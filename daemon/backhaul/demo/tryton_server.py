@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.demo.home import HOST, Home
+from backhaul.demo.demo_folder import HOST, DemoFolder
 from backhaul.demo.processes import Program
 from backhaul.errors import BackhaulError
 from backhaul.settings import bare_environment
@@ -66,7 +66,7 @@ class TrytonServer(Struct, frozen=True):
         return Program("Tryton", words, log, f"{self.url}/", clock)
 
 
-def server_for(home: Home, port: int, kept: Path) -> TrytonServer:
+def server_for(home: DemoFolder, port: int, kept: Path) -> TrytonServer:
     """Return a server that is ready to be started in the demo's folder."""
     folder = home.path / "tryton"
     folder.mkdir(mode=0o700)

@@ -12,8 +12,8 @@ import httpx
 import msgspec
 from msgspec.structs import replace
 
-from backhaul.demo.books import Cause, Placement
-from backhaul.demo.home import COURIER, HOST, SCANNER, STATION
+from backhaul.demo.daemon_rows import Cause, Placement
+from backhaul.demo.demo_folder import COURIER, HOST, SCANNER, STATION
 from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.pair import Access
+    from backhaul.demo.program_pair import Access
 
 
 PATIENCE_SECONDS = 0.2
@@ -235,7 +235,7 @@ class Handheld:
         return cause
 
     async def _heard(self, scan: dict[str, object]) -> bool:
-        """Send it once. A refusal is an answer: the ledger will miss the command."""
+        """Send it once. A refusal is an answer: the report will miss the command."""
         try:
             answer = await self._client.post(f"/connect/{SCANNER}/scan", json=scan)
         except httpx.TransportError:
@@ -298,7 +298,7 @@ class Station:
         return cause
 
     async def _heard(self, scan: dict[str, object]) -> bool:
-        """Send it once. A refusal is an answer: the ledger will miss the command."""
+        """Send it once. A refusal is an answer: the report will miss the command."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 reader, writer = await self._connected()

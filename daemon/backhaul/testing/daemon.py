@@ -19,7 +19,7 @@ from backhaul.app.control_socket import SOCKET_NAME, Control
 from backhaul.core import webhook
 from backhaul.core.clock import SystemClock, normalize
 from backhaul.core.webhook import TOPICS
-from backhaul.demo.books import read_progress
+from backhaul.demo.daemon_rows import read_progress
 from backhaul.errors import BackhaulError
 from backhaul.ingest.topics import fold_for
 from backhaul.store import database_at

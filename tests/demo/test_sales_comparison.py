@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from backhaul.demo.back_office_checks import Sale, TrytonBooks
-from backhaul.demo.books import Kind
-from backhaul.demo.home import TRYTON
+from backhaul.demo.daemon_rows import Kind
+from backhaul.demo.demo_folder import TRYTON
 from demo.world import CANCELLED, OPEN, SHIPPED, World, agreeing_world, command
 
 Change = Callable[[World], object]

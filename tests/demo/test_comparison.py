@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from backhaul.demo.books import Kind, Placement
+from backhaul.demo.daemon_rows import Kind, Placement
 from demo.world import (
     ADJUST,
     CANCEL,

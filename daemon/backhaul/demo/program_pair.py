@@ -10,8 +10,15 @@ import httpx
 from msgspec import Struct
 
 from backhaul.core.webhook import TOPICS
+from backhaul.demo.demo_folder import (
+    HOST,
+    STORE,
+    DemoFolder,
+    Ports,
+    free_port,
+    free_ports,
+)
 from backhaul.demo.erp import Erp
-from backhaul.demo.home import HOST, STORE, Home, Ports, free_port, free_ports
 from backhaul.demo.processes import Program, ProgramFailed
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ class Access(Struct, frozen=True):
         return f"{self.public_url}/shop/{self.subdomain}"
 
     @classmethod
-    def read(cls, home: Home) -> Access:
+    def read(cls, home: DemoFolder) -> Access:
         """Read what the reference server wrote for scripts."""
         found = json.loads((home.reference_data / "access.json").read_text())
         store = found["stores"][0]
@@ -57,7 +64,7 @@ class Access(Struct, frozen=True):
 class Pair(Struct, frozen=True):
     """The two running programs. Either may be killed and restarted."""
 
-    home: Home
+    home: DemoFolder
     ports: Ports
     reference: Program
     daemon: Program
@@ -111,7 +118,7 @@ async def open_pair(
 
     Raises ProgramFailed with the last words of the one that does not start.
     """
-    home, ports = Home(folder), ports or free_ports()
+    home, ports = DemoFolder(folder), ports or free_ports()
     home.prepare()
     erp = Erp(home.erp, clock) if with_erp else None
     if erp is not None:
@@ -136,7 +143,7 @@ async def open_pair(
 
 
 def _reference(
-    home: Home,
+    home: DemoFolder,
     ports: Ports,
     clock: Clock,
     limits: bool,
@@ -147,7 +154,7 @@ def _reference(
         "--data": home.reference_data,
         "--port": ports.reference,
         "--control-port": ports.control,
-        # Without orders of its own, so that the ledger knows of every one.
+        # Without orders of its own, so that the comparison knows of every one.
         "--fixture": "fresh",
         "--limits": "on" if limits else "off",
         "--retry-schedule": retry_schedule,
@@ -164,7 +171,7 @@ def _reference(
     )
 
 
-def _daemon(home: Home, ports: Ports, clock: Clock) -> Program:
+def _daemon(home: DemoFolder, ports: Ports, clock: Clock) -> Program:
     return Program(
         "the daemon",
         ["backhaul", "--debug", "run", "--config", str(home.config)],
@@ -175,7 +182,7 @@ def _daemon(home: Home, ports: Ports, clock: Clock) -> Program:
 
 
 async def _introduce(
-    home: Home,
+    home: DemoFolder,
     ports: Ports,
     access: Access,
     erp: Erp | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
-from backhaul.demo.books import read_books
+from backhaul.demo.daemon_rows import read_daemon_rows
 from backhaul.store.sqlite.opening import open_store
 from scenes.databases import put_target
 
@@ -17,6 +17,6 @@ def test_a_stock_target_is_among_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
     put_target(path, "a" * 32)
-    (found,) = read_books(path, "main", "scanner").commands
+    (found,) = read_daemon_rows(path, "main", "scanner").commands
     assert (found["kind"], found["target"]) == ("target", "prod_1")
     assert found["state"] == "planned"

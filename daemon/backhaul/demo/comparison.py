@@ -1,4 +1,4 @@
-"""Compares the store's books with the daemon's and explains every row."""
+"""Compares the store's rows with the daemon's and explains every difference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backhaul.demo.back_office_checks import (
     check_received,
     check_tryton,
 )
-from backhaul.demo.books import Finding, Kind
+from backhaul.demo.daemon_rows import Finding, Kind
 from backhaul.demo.effect_checks import (
     StoreBooks,
     check_causes,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backhaul.demo.back_office_checks import TrytonBooks
-    from backhaul.demo.books import Books, Cause, Placement
+    from backhaul.demo.daemon_rows import Cause, DaemonRows, Placement
     from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State
 
@@ -41,7 +41,7 @@ class Latency(Struct, frozen=True):
     p99: float
 
 
-class Ledger(Struct, frozen=True):
+class ComparisonReport(Struct, frozen=True):
     """What was compared, and everything that does not agree.
 
     `mirrored` runs from an order's `createdAt` at the store to when the daemon folded
@@ -68,14 +68,14 @@ class Ledger(Struct, frozen=True):
         return not wrong - ({Kind.PARKED} if may_park else set())
 
 
-def draw_up(
+def compare_sides(
     state: State,
-    books: Books,
+    books: DaemonRows,
     causes: Sequence[Cause],
     placements: Sequence[Placement] | None = None,
     told: ReceivedByErp | None = None,
     tryton: TrytonBooks | None = None,
-) -> Ledger:
+) -> ComparisonReport:
     """Compare the store, the mirror and the back office.
 
     `placements` are the orders that shoppers placed, if known. `told` is what an ERP
@@ -95,7 +95,7 @@ def draw_up(
         [] if told is None else check_received(store.orders, told),
         [] if tryton is None else check_tryton(state, books, tryton),
     )
-    return Ledger(
+    return ComparisonReport(
         orders=len(store.orders),
         commands=len(books.commands),
         findings=tuple(found),
@@ -104,7 +104,7 @@ def draw_up(
     )
 
 
-def compare_effects(state: State, books: Books) -> list[Finding]:
+def compare_effects(state: State, books: DaemonRows) -> list[Finding]:
     """Compare only commands, what they left at the store, and its stock."""
     store = StoreBooks(state)
     return [
@@ -114,7 +114,7 @@ def compare_effects(state: State, books: Books) -> list[Finding]:
     ]
 
 
-def _check_set_aside(books: Books) -> Iterator[Finding]:
+def _check_set_aside(books: DaemonRows) -> Iterator[Finding]:
     for row in books.set_aside:
         what = f"{row['state']}: {row['reason']}"
         yield Finding(Kind.UNEXPECTED, row["name"], what)
@@ -161,7 +161,7 @@ def _check_stock(state: State, store: StoreBooks) -> Iterator[Finding]:
             yield Finding(Kind.DIFFERING, f"stock of {level['sku']}", what)
 
 
-def _sightings(store: StoreBooks, books: Books) -> Iterator[tuple[str, str]]:
+def _sightings(store: StoreBooks, books: DaemonRows) -> Iterator[tuple[str, str]]:
     for row in books.sightings:
         if (order := store.orders.get(row["order_id"])) is not None:
             yield order["createdAt"], row["folded_at"]

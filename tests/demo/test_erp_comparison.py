@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backhaul.demo.books import Cause, Kind
+from backhaul.demo.daemon_rows import Cause, Kind
 from backhaul.demo.erp import ReceivedByErp
 from demo.world import (
     CANCEL,

@@ -39,7 +39,7 @@ class Ports(Struct, frozen=True):
     lines: int
 
 
-class Home(Struct, frozen=True):
+class DemoFolder(Struct, frozen=True):
     """The folder of one demo."""
 
     path: Path

@@ -1,4 +1,4 @@
-"""Records the ledger compares: causes, the daemon's tables, and findings."""
+"""What the comparison works on: the daemon's rows, causes, and findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = "dict[str, Any]"
 
 
-class Books(Struct, frozen=True, kw_only=True):
+class DaemonRows(Struct, frozen=True, kw_only=True):
     """One store's rows as the daemon keeps them, columns by name.
 
     `adopted` are effects that a restored database forgot to have asked for, `set_aside`
@@ -71,12 +71,12 @@ class Progress(Struct, frozen=True):
         return moving + self.untold
 
 
-def read_books(database: Path, store: str, scanner: str) -> Books:
+def read_daemon_rows(database: Path, store: str, scanner: str) -> DaemonRows:
     """Read everything in one transaction. Raises BackhaulError."""
     with database_at(database).connection() as connection:
         connection.execute("BEGIN")
         values = {"store": store, "scanner": scanner}
-        return Books(
+        return DaemonRows(
             **{
                 name: [dict(row) for row in connection.execute(query, values)]
                 for name, query in _TABLES.items()
