@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backhaul.core.backoff import FAILURES_TO_OPEN, Circuit
+from backhaul.core.backoff_and_circuit import FAILURES_TO_OPEN, Circuit
 
 
 def standing(circuit: Circuit) -> tuple[bool, bool]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import Clock, SystemClock, from_text, normalize, to_text
 from scenes.clock import VirtualClock
 

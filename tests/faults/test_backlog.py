@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.backoff import PROBE_SECONDS
+from backhaul.core.backoff_and_circuit import PROBE_SECONDS
 from faults.proxied import proxied
 from faults.trials import LONG, chances, tell
 from scenes.fault_proxy import clear, refuse

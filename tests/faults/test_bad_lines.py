@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.backoff import PROBE_SECONDS
+from backhaul.core.backoff_and_circuit import PROBE_SECONDS
 from faults.proxied import READ_SECONDS, Line, proxied
 from faults.trials import LONG
 from scenes.fault_proxy import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.backoff import FAILURES_TO_OPEN, PROBE_SECONDS
+from backhaul.core.backoff_and_circuit import FAILURES_TO_OPEN, PROBE_SECONDS
 from backhaul.platform.client import LISTS
 from backhaul.push.send_switch import FAILING
 from backhaul.settings import Push

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.backoff import FAILURES_TO_OPEN
-from backhaul.core.backoff import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
+from backhaul.core.backoff_and_circuit import FAILURES_TO_OPEN
+from backhaul.core.backoff_and_circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
 from backhaul.core.clock import to_text
 from backhaul.platform.client import LISTS
 from backhaul.settings import Push

@@ -17,7 +17,7 @@ from backhaul.connect.health import (
     error_text,
     guarded,
 )
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.strict_json import storable

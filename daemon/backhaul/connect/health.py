@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
 
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import is_cancelled, to_text
 from backhaul.core.strict_json import storable
 from backhaul.errors import Busy

@@ -26,7 +26,7 @@ from tenacity import (
 )
 
 from backhaul.core import strict_json
-from backhaul.core.backoff import Circuit
+from backhaul.core.backoff_and_circuit import Circuit
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe

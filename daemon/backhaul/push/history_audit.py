@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 from msgspec import Struct, field
 
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import earlier, from_text, to_text
 from backhaul.core.effect_proof import BECOMES_EFFECT, FOREIGN, TagMeaning
 from backhaul.core.identity import tag, tagged

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.outcome import Outcome, Verdict, classify_refusal, code_of

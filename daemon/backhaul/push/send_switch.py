@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
-from backhaul.core.backoff import PROBE_SECONDS as FAILING_PROBE_SECONDS
+from backhaul.core.backoff_and_circuit import PROBE_SECONDS as FAILING_PROBE_SECONDS
 from backhaul.core.outcome import Outcome
 from backhaul.runtime.loop import Loop
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from loguru import logger
 
 from backhaul.core import strict_json
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import OPEN_TARGETS, TargetState
 from backhaul.core.rate_limit import Priority

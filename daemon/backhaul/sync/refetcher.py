@@ -10,7 +10,7 @@ from loguru import logger
 from msgspec import Struct
 
 from backhaul.core import strict_json
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
 from backhaul.platform import decoding, responses

@@ -11,7 +11,7 @@ from loguru import logger
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul.core.backoff import delay_seconds
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Fatal
