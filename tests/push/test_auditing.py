@@ -402,9 +402,9 @@ async def test_a_look_is_not_taken_early_for_a_clock_set_back(stage: Scene) -> N
 
 
 async def fail_locked(stage: Scene) -> None:
-    """Let an audit fail for a database that takes no writes."""
+    """Let an audit fail for a database that takes no transactions."""
     failed = len(stage.told("audit.failed"))
-    with locked(stage.place):
+    with locked(stage.place, "ACCESS EXCLUSIVE"):
         stage.auditor.wake()
         await until(lambda: len(stage.told("audit.failed")) > failed, "it fails")
 

@@ -66,7 +66,7 @@ def lose(place: Place, table: str, **wanted: object) -> None:
 
 
 def _where(wanted: Iterable[str]) -> str:
-    return " AND ".join(f'"{name}" = ?' for name in wanted) or "1"
+    return " AND ".join(f'"{name}" = ?' for name in wanted) or "1 = 1"
 
 
 def insert_command(

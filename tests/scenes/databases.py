@@ -150,13 +150,17 @@ def put_target(place: Place, id_: str, **columns: object) -> None:
 
 
 @contextmanager
-def locked(place: Place) -> Iterator[Any]:
-    """Let others read and not write, as a backup or a curious person may do."""
+def locked(place: Place, mode: str = "EXCLUSIVE") -> Iterator[Any]:
+    """Let others read and not write, as a backup or a curious person may do.
+
+    PostgreSQL still commits units that write no row, unless `mode` locks reads too.
+    """
     if isinstance(place, str):
         with closing(postgres.Connection(place)) as connection:
             tables = [name for (name,) in connection.execute(_TABLES)]
+            connection.execute("SET idle_in_transaction_session_timeout = 0")
             connection.execute("BEGIN")
-            connection.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
+            connection.execute(f"LOCK TABLE {', '.join(tables)} IN {mode} MODE")
             yield connection
             connection.execute("ROLLBACK")
         return
