@@ -18,11 +18,12 @@ from backhaul.store.postgres.connection import (
     without_zeros,
 )
 from backhaul.store.postgres.database import open_store
+from backhaul.store.testing.scenes import webhook
 from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from backhaul.store import Store
     from scenes.postgres import Postgres
@@ -45,6 +46,8 @@ END_OTHERS = """
     WHERE backend_type = 'client backend' AND pid != pg_backend_pid()
 """
 STREAMS = "SELECT stream FROM inbox ORDER BY id"
+ONLY_READ = "default_transaction_read_only"
+RELOAD = "SELECT pg_reload_conf()"
 
 
 @pytest.fixture(scope="module")
@@ -150,27 +153,38 @@ async def test_a_lock_of_another_program_makes_it_busy(
         with locked(url):
             with pytest.raises(Busy):
                 await store.kv.put("a", "1")
+            with pytest.raises(Busy):
+                await store.inbox.append(webhook("folded"))
             assert await store.kv.get("a") is None
         await store.kv.put("a", "1")
         await store.stop()
 
 
-async def test_a_server_that_only_reads_makes_it_busy(
-    postgres_server: PostgresDatabases,
-) -> None:
-    with postgres_server.lent() as url:
-        store = open_store(url, SystemClock())
-        name = url.rpartition("/")[2]
-        only_read = "SET default_transaction_read_only = on"
-        postgres_server.server.run(f"ALTER DATABASE {name} {only_read}")
-        store.start()
+async def repeat(write: Callable[[], Awaitable[object]]) -> None:
+    """Write until it fails: a session has a new setting only a moment later."""
+    while True:
+        await write()
+
+
+async def test_a_server_that_only_reads_makes_it_busy(server: Postgres) -> None:
+    """A provider sets this for all sessions when the disk is full."""
+    url = server.new_database()
+    store = open_store(url, SystemClock())
+    store.start()
+    await store.kv.put("a", "1")
+    await store.inbox.append(webhook("folded"))
+    server.run(f"ALTER SYSTEM SET {ONLY_READ} = on", RELOAD)
+    try:
         with pytest.raises(Busy, match="read-only"):
-            await store.kv.put("a", "1")
-        together = [store.kv.put(key, "1") for key in "ab"]
-        for future in together:
+            await repeat(lambda: store.kv.put("a", "2"))
+        with pytest.raises(Busy, match="read-only"):
+            await repeat(lambda: store.inbox.append(webhook("folded")))
+        for future in [store.kv.put(key, "1") for key in "ab"]:
             with pytest.raises(Busy, match="read-only"):
                 await future
-        await store.stop()
+    finally:
+        server.run(f"ALTER SYSTEM RESET {ONLY_READ}", RELOAD)
+    await store.stop()
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ class CommitUnknown(WriterFailed):
     """A commit without a valid answer: nobody knows whether it will last."""
 
 
+def concerns_the_server(error: Exception) -> bool:
+    """Return True if the whole database failed, False if one statement did.
+
+    InternalError stands for a server that only reads, as after a failover, and for
+    damage.
+    """
+    return isinstance(error, (psycopg.OperationalError, psycopg.InternalError))
+
+
 class Row(tuple[Any, ...]):
     """A row that also knows the names of its columns."""
 

@@ -13,6 +13,7 @@ from backhaul.store.postgres.connection import (
     LOCK_MILLISECONDS,
     CommitUnknown,
     Connection,
+    concerns_the_server,
 )
 from backhaul.store.postgres.streams import StreamWriter
 from backhaul.store.postgres.timeouts import IDLE_TRANSACTION_SECONDS
@@ -29,15 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SIZE = "SELECT pg_database_size(current_database())"
 """Returns the bytes of the whole database."""
-
-
-def concerns_the_server(error: Exception) -> bool:
-    """Return True if the whole database failed, False if one statement did.
-
-    InternalError stands for a server that only reads, as after a failover, and for
-    damage.
-    """
-    return isinstance(error, (psycopg.OperationalError, psycopg.InternalError))
 
 
 class PostgresWriter(RoundWriter):

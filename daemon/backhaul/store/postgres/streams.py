@@ -16,7 +16,12 @@ import psycopg
 from backhaul.core.identity import digest_of
 from backhaul.errors import Busy
 from backhaul.store.inbox import StoredEvent
-from backhaul.store.postgres.connection import CommitUnknown, sendable
+from backhaul.store.postgres.connection import (
+    LOCK_MILLISECONDS,
+    CommitUnknown,
+    concerns_the_server,
+    sendable,
+)
 from backhaul.store.postgres.connection import Connection as PostgresConnection
 from backhaul.store.sql.inbox.fold import FOLD_BATCH, SqlInbox, folded_to
 from backhaul.store.sql.round_writer import RoundWriter, Row
@@ -64,7 +69,7 @@ class StreamWriter(RoundWriter):
         self._times_opened = 0
 
     def _connect(self) -> PostgresConnection:
-        return PostgresConnection(self._url)
+        return PostgresConnection(self._url, lock_milliseconds=LOCK_MILLISECONDS)
 
     def _begin(self, connection: Any) -> None:
         connection.execute("BEGIN")
@@ -89,7 +94,7 @@ class StreamWriter(RoundWriter):
             connection.roll_back()
 
     def _concerns_all(self, error: Exception) -> bool:
-        return isinstance(error, psycopg.OperationalError | CommitUnknown)
+        return concerns_the_server(error) or isinstance(error, CommitUnknown)
 
     def _fatal(self, error: Exception) -> Exception | None:
         return None  # an event whose commit is unknown is refused, and sent again
