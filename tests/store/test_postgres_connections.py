@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.errors import Busy, ReadFailed, WriterFailed
+from backhaul.errors import BackhaulError, Busy, ReadFailed, WriterFailed
+from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.store.postgres.connection import (
     CommitUnknown,
@@ -158,6 +159,15 @@ async def test_a_lock_of_another_program_makes_it_busy(
             assert await store.kv.get("a") is None
         await store.kv.put("a", "1")
         await store.stop()
+
+
+def test_a_program_beside_the_daemon_waits_for_no_lock(
+    postgres_server: PostgresDatabases,
+) -> None:
+    with postgres_server.lent() as url, locked(url, "ACCESS EXCLUSIVE"):
+        refused = pytest.raises(BackhaulError, match="lock timeout")
+        with refused, database_at(url).reader() as reader:
+            reader.counts()
 
 
 async def repeat(write: Callable[[], Awaitable[object]]) -> None:

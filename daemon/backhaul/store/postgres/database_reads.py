@@ -12,7 +12,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.postgres import durability, full_text, schema
-from backhaul.store.postgres.connection import Connection
+from backhaul.store.postgres.connection import LOCK_MILLISECONDS, Connection
 from backhaul.store.postgres.engine import SIZE
 from backhaul.store.postgres.ownership import known_members
 from backhaul.store.read_models import FILE, SqlConsole
@@ -104,7 +104,10 @@ class PostgresDatabase(Database):
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         try:
-            with closing(Connection(self._url, read_only=True)) as connection:
+            connection = Connection(
+                self._url, read_only=True, lock_milliseconds=LOCK_MILLISECONDS
+            )
+            with closing(connection):
                 yield connection
         except psycopg.Error as error:
             raise BackhaulError(f"the database cannot be read: {error}") from error
