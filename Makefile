@@ -29,8 +29,8 @@ SCRATCH = $(shell [ 0$(ROOM_MB) -gt 2000 ] && echo /dev/shm || echo $${TMPDIR:-/
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test machine programs check bench simulate faults-short \
-	faults sbom lock clean
+.PHONY: help venv demo test machine programs postgres check bench simulate \
+	faults-short faults sbom lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,10 @@ machine: $(READY) ## fetch the Debian that a test boots, once (as root)
 
 programs: $(READY) ## run the tests that start whole programs and real servers
 	$(BIN)/pytest -n $(WORKERS) -m "programs and not faults"
+
+postgres: $(READY) ## run on PostgreSQL what receives events and what sends commands
+	TMPDIR=$(SCRATCH) $(BIN)/pytest -n $(WORKERS) -m "postgres and not faults" \
+		tests/ingest tests/push
 
 check: $(READY) ## format, lint, types, import contracts, and the docs held to the code
 	$(BIN)/ruff format --check

@@ -12,7 +12,7 @@ import pytest
 from repository.tree import ROOT
 from scenes.waiting import await_true
 
-STEPS = ("venv", "check", "test", "programs", "simulate", "faults-short")
+STEPS = ("venv", "check", "test", "programs", "postgres", "simulate", "faults-short")
 MAKE = """#!/bin/sh
 echo "$1 with $TEST_REQUIRE" >> "$LOG"
 [ "$1" != "$FAILING" ] || exit 5
