@@ -3,31 +3,29 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from importlib import resources
-from typing import Any
 
-from backhaul_reference.openapi import parameters_and_headers, responses
-from backhaul_reference.openapi.parameters_and_headers import (
-    QUERIES,
-    REQUEST_ID,
-    parameters,
-    places,
-)
+from backhaul_reference.openapi import responses
 from backhaul_reference.openapi.responses import (
     NOT_OFFERED,
+    REQUEST_ID,
     V1_PREFIX,
     Success,
     refusal,
     refusals,
 )
-from backhaul_reference.openapi.schema_helpers import (
+from backhaul_reference.openapi.schemas import (
     INSTANT,
     NUMBER,
+    QUERIES,
     TEXT,
+    components,
     object_of,
     one_of,
+    parameters,
+    places,
     ref,
+    request_schema,
 )
-from backhaul_reference.openapi.schemas import components
 from backhaul_reference.platform.http.endpoint import Endpoint
 from backhaul_reference.platform.http.request_bodies import Body
 from backhaul_reference.platform.json_codec import Document, decode_stored
@@ -101,39 +99,6 @@ def envelope(topic: str) -> Document:
         sequence=NUMBER,
         data=DATA[topic],
     )
-
-
-def request_schema(
-    body: type[Body], prefix: str, schemas: Document, *, keep_defaults: bool
-) -> Document:
-    """The body's schema; what it refers to goes to the components, prefixed."""
-    template = f"#/components/schemas/{prefix}.{{model}}"
-    schema: Document = body.model_json_schema(ref_template=template)
-    _drop_defaults(schema, keep=keep_defaults)
-    _drop_titles(schema)
-    for name, part in schema.pop("$defs", {}).items():
-        schemas[f"{prefix}.{name}"] = part
-    return schema
-
-
-def _drop_defaults(node: Any, *, keep: bool) -> None:
-    """What stands for "not sent" inside is no default to publish."""
-    if isinstance(node, dict):
-        if "default" in node and not (keep and node["default"] is not None):
-            del node["default"]
-        node = list(node.values())
-    for child in node if isinstance(node, list) else ():
-        _drop_defaults(child, keep=keep)
-
-
-def _drop_titles(node: Any) -> None:
-    """Generators name classes by titles, and models of several bodies share one."""
-    if isinstance(node, dict):
-        if isinstance(node.get("title"), str):
-            del node["title"]
-        node = list(node.values())
-    for child in node if isinstance(node, list) else ():
-        _drop_titles(child)
 
 
 ASKED = ("Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers")
@@ -307,13 +272,13 @@ def _done(endpoint: Endpoint, success: Success, example: Document) -> Document:
     content: Document = {"schema": success.schema}
     if "answer" in example:
         content["example"] = example["answer"]
-    sent = {**parameters_and_headers.REQUEST_ID, **parameters_and_headers.RATE}
+    sent = {**responses.REQUEST_ID, **responses.RATE}
     if success.located:
-        sent |= parameters_and_headers.LOCATION
+        sent |= responses.LOCATION
     if "Meta" in str(success.schema):
-        sent |= parameters_and_headers.LINK
+        sent |= responses.LINK
     if endpoint.method == "POST":
-        sent |= parameters_and_headers.REPLAYED
+        sent |= responses.REPLAYED
     return {
         "description": success.summary,
         "headers": sent,
