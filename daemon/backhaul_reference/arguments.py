@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from backhaul_reference.fixtures.loader import FIXTURES
 from backhaul_reference.mail.transports import PASSWORD, USER, Tls
 from backhaul_reference.platform import quirks, rate_limits
-from backhaul_reference.platform.webhooks.delivery_faults import (
+from backhaul_reference.platform.webhooks.sender import (
     Schedule,
     parse_schedule,
 )

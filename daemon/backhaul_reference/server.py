@@ -86,9 +86,8 @@ from backhaul_reference.platform.v1 import (
     webhooks,
 )
 from backhaul_reference.platform.v1.auth import admit
-from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
 from backhaul_reference.platform.webhooks.dispatcher import Dispatcher
-from backhaul_reference.platform.webhooks.sender import Sender
+from backhaul_reference.platform.webhooks.sender import DeliveryFaults, Sender
 from backhaul_reference.platform.webhooks.ssrf_guard import PublicResolver
 from backhaul_reference.storefront import quotes, shop_page
 from backhaul_reference.storefront import routes as storefront_routes

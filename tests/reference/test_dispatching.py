@@ -15,12 +15,12 @@ from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.state.database import open_reader, open_writer
 from backhaul_reference.platform.state.writer import Writer
-from backhaul_reference.platform.webhooks.delivery_faults import (
+from backhaul_reference.platform.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
+from backhaul_reference.platform.webhooks.sender import (
     DeliveryFaults,
     Schedule,
+    Sender,
 )
-from backhaul_reference.platform.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
-from backhaul_reference.platform.webhooks.sender import Sender
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.reference_shop import (
     Receiver,

@@ -11,14 +11,15 @@ from aioresponses import aioresponses
 
 from backhaul_reference.platform.clock import SystemClock
 from backhaul_reference.platform.faults import Faults
-from backhaul_reference.platform.webhooks.delivery_faults import (
+from backhaul_reference.platform.webhooks.sender import (
     DEFAULT_DELAYS,
     DeliveryFaults,
     Schedule,
+    Sender,
     parse_schedule,
     retry_after_seconds,
+    service_signature,
 )
-from backhaul_reference.platform.webhooks.sender import Sender, service_signature
 
 URL = "https://erp.example/hook"
 
