@@ -44,8 +44,13 @@ from backhaul_reference.mail.transports import (
     login_of,
 )
 from backhaul_reference.openapi.document import document
-from backhaul_reference.platform import quirks, tasks
-from backhaul_reference.platform.clock import Clock, SystemClock, VirtualClock
+from backhaul_reference.platform import quirks
+from backhaul_reference.platform.clock import (
+    Clock,
+    SystemClock,
+    VirtualClock,
+    start_task,
+)
 from backhaul_reference.platform.context import (
     PLATFORM,
     Platform,
@@ -190,7 +195,7 @@ async def start_mail_worker(
 ) -> MailWorker:
     """Start the mail worker; the stack stops it, and unsent mails stay queued."""
     mail_worker = MailWorker(services)
-    task = tasks.start(mail_worker.run())
+    task = start_task(mail_worker.run())
     stack.push_async_callback(_end, task)
     return mail_worker
 
@@ -388,7 +393,7 @@ async def _dispatcher(
         delivery_faults=DeliveryFaults(faults, environment.clock),
     )
     dispatcher = Dispatcher(writer, reader, environment.clock, sender)
-    task = tasks.start(dispatcher.run())
+    task = start_task(dispatcher.run())
     stack.push_async_callback(_stop, task, dispatcher)
     return dispatcher
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from backhaul_reference.platform import tasks
-from backhaul_reference.platform.clock import SystemClock
+from backhaul_reference.platform.clock import SystemClock, start_task
 from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.formats import IdSource
@@ -98,7 +97,7 @@ async def dispatching(database: Path, writer: Writer) -> AsyncIterator[None]:
         mischief = DeliveryFaults(Faults(), clock)
         sender = Sender(session, clock, Schedule(), lambda: 0.5, True, mischief)
         dispatcher = Dispatcher(writer, reader, clock, sender)
-        task = tasks.start(dispatcher.run())
+        task = start_task(dispatcher.run())
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

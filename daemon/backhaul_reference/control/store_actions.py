@@ -8,7 +8,8 @@ from typing import Any
 from aiohttp import web
 
 from backhaul_reference.control.auth import check_token
-from backhaul_reference.platform import order_models, tasks
+from backhaul_reference.platform import order_models
+from backhaul_reference.platform.clock import start_task
 from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, Handler
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS, template_of
@@ -76,7 +77,7 @@ def _end_early(request: web.Request, error: Exception) -> None:
 
 
 async def _next_chunk(parts: Iterator[bytes]) -> bytes:
-    step = tasks.start(asyncio.to_thread(_gather, parts))
+    step = start_task(asyncio.to_thread(_gather, parts))
     try:
         return await asyncio.shield(step)
     except asyncio.CancelledError:

@@ -12,8 +12,7 @@ from html import escape
 
 from backhaul_reference.mail.texts import MailRenderer, MailText
 from backhaul_reference.mail.transports import ComposedMail, SendResult, Transport
-from backhaul_reference.platform import tasks
-from backhaul_reference.platform.clock import Clock
+from backhaul_reference.platform.clock import Clock, either
 from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import mail_outbox
@@ -158,7 +157,7 @@ class MailWorker:
                 log.exception("mails failed")
                 wait = PAUSE_SECONDS
             if wait > 0:
-                await tasks.either(self._wake.wait(), self._services.clock.sleep(wait))
+                await either(self._wake.wait(), self._services.clock.sleep(wait))
 
     async def _send_due(self) -> float:
         """Send one batch; return the seconds until the next mail is due."""

@@ -1,10 +1,14 @@
-"""The server's clock: real time, or a virtual clock that tests can move."""
+"""The server's clock, real or virtual, and the background tasks that wait for it.
+
+Only this module creates tasks.
+"""
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
-from backhaul_reference.platform import tasks
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -66,7 +70,7 @@ class VirtualClock:
             if self.frozen:
                 await moved.wait()
             else:
-                await tasks.either(moved.wait(), self._inner.sleep(left))
+                await either(moved.wait(), self._inner.sleep(left))
 
     def advance(self, seconds: float) -> None:
         self._ahead_seconds += seconds
@@ -88,3 +92,18 @@ class VirtualClock:
     def _notify(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
+
+
+def start_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start `work` as a task; the caller must keep a reference to it."""
+    return asyncio.create_task(work)
+
+
+async def either(*works: Coroutine[Any, Any, Any]) -> None:
+    """Run all until the first ends, then cancel the others."""
+    running = [start_task(work) for work in works]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in running:
+            task.cancel()

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from backhaul_reference.platform import tasks
-from backhaul_reference.platform.clock import Clock
+from backhaul_reference.platform.clock import Clock, either, start_task
 from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import deliveries, subscriptions
@@ -97,7 +96,7 @@ class Dispatcher:
         )
         for row in claimed:
             self._busy[subscription_id] += 1
-            task = tasks.start(self._deliver(row))
+            task = start_task(self._deliver(row))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if len(claimed) == free:
@@ -110,7 +109,7 @@ class Dispatcher:
             self._busy[row["subscription_id"]] -= 1
         self._ended.append(attempt)
         if self._recorder is None or self._recorder.done():
-            self._recorder = tasks.start(self._record_ended())
+            self._recorder = start_task(self._record_ended())
         self._wake.set()
 
     async def _record_ended(self) -> None:
@@ -136,4 +135,4 @@ class Dispatcher:
         return True
 
     async def _rest(self, seconds: float) -> None:
-        await tasks.either(self._wake.wait(), self._clock.sleep(seconds))
+        await either(self._wake.wait(), self._clock.sleep(seconds))

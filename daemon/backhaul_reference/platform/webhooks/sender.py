@@ -14,8 +14,8 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 from yarl import URL
 
-from backhaul_reference.platform import faults, quirks, tasks
-from backhaul_reference.platform.clock import Clock
+from backhaul_reference.platform import faults, quirks
+from backhaul_reference.platform.clock import Clock, either
 from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.state.database import Row
 from backhaul_reference.platform.state.deliveries import (
@@ -166,7 +166,7 @@ class DeliveryFaults:
     async def _let_pass(self, subscription_id: str, seconds: float) -> None:
         """Wait for a later delivery to be sent, but not for ever."""
         passed = self.overtaken.setdefault(subscription_id, asyncio.Event())
-        await tasks.either(passed.wait(), self.clock.sleep(seconds))
+        await either(passed.wait(), self.clock.sleep(seconds))
 
     def sent(self, subscription_id: str) -> None:
         passed = self.overtaken.pop(subscription_id, None)
