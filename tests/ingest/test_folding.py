@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.webhook import TOPICS as SUBSCRIBED
 from backhaul.ingest.topics import TOPICS
-from backhaul_reference.platform.state.events import TOPICS as PROMISED
+from backhaul_reference.platform.state.webhook_outbox import TOPICS as PROMISED
 from scenes import payloads
 from scenes.damaged_rows import insert_command
 from scenes.databases import count, fold_all, states, take

@@ -2,31 +2,31 @@
 
 from aiohttp import web
 
-from backhaul_reference.platform.state import deliveries
+from backhaul_reference.platform.state import webhook_outbox
 from scenes.reference_shop import Shop, open_receiver, subscribe
 from scenes.waiting import until
 
 
 def test_headers_are_kept_within_bounds() -> None:
-    assert deliveries.bounded([("X-A", "1"), ("X-A", "2")]) == [
+    assert webhook_outbox.bounded([("X-A", "1"), ("X-A", "2")]) == [
         ["X-A", "1"],
         ["X-A", "2"],
     ]
-    [[name, value]] = deliveries.bounded([("X-Long", "v" * 900)])
-    assert (name, value) == ("X-Long", "v" * deliveries.VALUE_CHARACTERS + "…")
-    many = [(f"X-{n}", "v") for n in range(deliveries.MOST_HEADERS + 5)]
-    assert len(deliveries.bounded(many)) == deliveries.MOST_HEADERS
+    [[name, value]] = webhook_outbox.bounded([("X-Long", "v" * 900)])
+    assert (name, value) == ("X-Long", "v" * webhook_outbox.VALUE_CHARACTERS + "…")
+    many = [(f"X-{n}", "v") for n in range(webhook_outbox.MOST_HEADERS + 5)]
+    assert len(webhook_outbox.bounded(many)) == webhook_outbox.MOST_HEADERS
 
 
 def test_credentials_are_not_kept() -> None:
     sent = [("Set-Cookie", "id=1"), ("AUTHORIZATION", "Bearer x"), ("Date", "now")]
-    kept = dict(deliveries.bounded(sent))
+    kept = dict(webhook_outbox.bounded(sent))
     assert kept.pop("Date") == "now"
-    assert set(kept.values()) == {deliveries.REDACTED}
+    assert set(kept.values()) == {webhook_outbox.REDACTED}
 
 
 def test_bytes_that_are_no_text_can_be_stored() -> None:
-    [[_, value]] = deliveries.bounded([("X-Odd", "a\udcff")])
+    [[_, value]] = webhook_outbox.bounded([("X-Odd", "a\udcff")])
     assert value == "a?"
 
 
@@ -42,9 +42,9 @@ async def test_each_attempt_has_its_exchange(shop: Shop) -> None:
         listed = await shop.v1("GET", f"/webhooks/{hook['id']}/deliveries")
         delivery_id = listed.data[0]["id"]
 
-        def kept() -> dict[int, deliveries.Exchange]:
+        def kept() -> dict[int, webhook_outbox.Exchange]:
             found = shop.running.platform.reader.read(
-                lambda rows: deliveries.of_delivery(rows, hook["id"], delivery_id)
+                lambda rows: webhook_outbox.of_delivery(rows, hook["id"], delivery_id)
             )
             return found if len(found) == 2 else {}
 

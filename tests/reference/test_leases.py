@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from backhaul_reference.platform.state.database import Row
-from backhaul_reference.platform.state.deliveries import (
+from backhaul_reference.platform.state.webhook_outbox import (
     Attempt,
     claim,
     clear_leases,

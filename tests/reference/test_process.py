@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from scenes.reference_process import HttpAnswer, ReferenceProcess, ask, reference
 from scenes.reference_shop import Receiver, cart
 from scenes.waiting import HANG_SECONDS

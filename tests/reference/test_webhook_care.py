@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.platform.state.deliveries import DUE
+from backhaul_reference.platform.state.webhook_outbox import DUE
 from scenes.reference_shop import Received, Receiver, Shop, open_shop, subscribe
 from scenes.requirements import require
 from scenes.waiting import until

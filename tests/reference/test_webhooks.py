@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from scenes.reference_shop import (
     Received,
     Receiver,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.platform.state.deliveries import BODY_BYTES
+from backhaul_reference.platform.state.webhook_outbox import BODY_BYTES
 from reference_dashboard.conftest import STORE, Browser
 from scenes.reference_shop import Receiver, open_receiver, subscribe
 from scenes.waiting import until

@@ -17,7 +17,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from backhaul_reference.openapi import document
 from backhaul_reference.platform.json_codec import encode
-from backhaul_reference.platform.state import events
+from backhaul_reference.platform.state import webhook_outbox
 from backhaul_reference.server import OFFERED
 from reference_openapi.conflicts import conflict
 from reference_openapi.conversation import Conversation, open_conversation
@@ -29,7 +29,7 @@ from scenes.reference_shop import subscribe
 if TYPE_CHECKING:
     from scenes.reference_shop import Receiver, Reply, Shop
 
-TOPICS = set(events.TOPICS)
+TOPICS = set(webhook_outbox.TOPICS)
 DOCUMENT: Any = json.loads(encode(document.document(OFFERED)))
 OPERATIONS = [
     operation for path in DOCUMENT["paths"].values() for operation in path.values()

@@ -16,7 +16,7 @@ from backhaul_reference.arguments import Options
 from backhaul_reference.data_folder import Folder
 from backhaul_reference.mail.transports import Tls
 from backhaul_reference.platform.state.database import open_writer
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_reference.platform.webhooks.sender import Schedule
 from backhaul_reference.server import Environment, Running, start
 from scenes import leftovers as test_session

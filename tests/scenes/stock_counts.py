@@ -27,7 +27,7 @@ from backhaul.store.commands import Decision
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_sdk import StockAdjustment, StockLevel
 from faults.capturing import become
 from scenes.databases import started_store

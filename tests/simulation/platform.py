@@ -24,7 +24,7 @@ from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state import stores, subscriptions
 from backhaul_reference.platform.state.api_keys import KeyUses
 from backhaul_reference.platform.state.database import Row, open_reader, open_writer
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_reference.platform.state.writer import Job, Tx, Writer, _notify
 from backhaul_reference.server import public_app
 from simulation.loop import Served

@@ -19,7 +19,6 @@ from backhaul_reference.platform.problems import not_found
 from backhaul_reference.platform.state import (
     collections,
     customers,
-    deliveries,
     discounts,
     inventory,
     mail_outbox,
@@ -30,6 +29,7 @@ from backhaul_reference.platform.state import (
     shipping_zones,
     stores,
     subscriptions,
+    webhook_outbox,
 )
 from backhaul_reference.platform.state.database import Rows
 from backhaul_reference.platform.state.pagination import Listing
@@ -132,7 +132,7 @@ def _members(rows: Rows, store: Store) -> Document:
         "levels": inventory.every_level(rows, store.id),
         "history": inventory.every_history(rows, store.id),
         "webhooks": subscriptions.every(rows, store.id),
-        "deliveries": deliveries.counts(rows, store.id),
+        "deliveries": webhook_outbox.counts(rows, store.id),
         "collections": collections.every(rows, store),
         "menus": menus.control_views(rows, store.id),
         "discounts": discounts.every(rows, store),

@@ -10,7 +10,7 @@ from backhaul_reference.platform.json_codec import Document, decode_stored
 from backhaul_reference.platform.problems import Flaw, invalid
 from backhaul_reference.platform.state import api_keys, subscriptions
 from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_reference.platform.v1.webhooks import NewWebhook, check
 
 KEYS = "SELECT * FROM api_key WHERE store_id = ? ORDER BY created_ms DESC, id"

@@ -6,9 +6,9 @@ from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
 from backhaul_reference.platform import models
 from backhaul_reference.platform.json_codec import Document
-from backhaul_reference.platform.state import deliveries, subscriptions
+from backhaul_reference.platform.state import subscriptions, webhook_outbox
 from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_reference.platform.state.writer import Tx
 from backhaul_reference.platform.v1.webhooks import ChangedWebhook, check
 
@@ -28,7 +28,9 @@ async def show_webhook(context: PageContext) -> web.Response:
 
 def _page(context: PageContext, secret: str | None = None) -> web.Response:
     webhook, window = _webhook(context), context.window()
-    listing = context.read(lambda rows: deliveries.page(rows, webhook["id"], window))
+    listing = context.read(
+        lambda rows: webhook_outbox.page(rows, webhook["id"], window)
+    )
     return context.render(
         "api_webhook.html",
         webhook=webhook,
@@ -95,8 +97,8 @@ async def show_delivery(context: PageContext) -> web.Response:
     webhook, delivery_id = _webhook(context), context.path("delivery")
 
     def find(rows: Rows) -> Document:
-        delivery = deliveries.view(rows, webhook["id"], delivery_id)
-        kept = deliveries.of_delivery(rows, webhook["id"], delivery_id)
+        delivery = webhook_outbox.view(rows, webhook["id"], delivery_id)
+        kept = webhook_outbox.of_delivery(rows, webhook["id"], delivery_id)
         body = rows.value(BODY, (delivery_id, webhook["id"]))
         return {"delivery": delivery, "exchanges": kept, "body": body}
 
@@ -109,7 +111,7 @@ async def redeliver(context: PageContext) -> web.Response:
 
     def queue(tx: Tx) -> None:
         row = subscriptions.find(tx, store_id, webhook_id)
-        deliveries.redeliver(tx, row, delivery_id)
+        webhook_outbox.redeliver(tx, row, delivery_id)
 
     await context.change(queue)
     parts = ("api", "webhooks", webhook_id, "deliveries", delivery_id)

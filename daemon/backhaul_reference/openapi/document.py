@@ -29,7 +29,7 @@ from backhaul_reference.openapi.schemas import (
 from backhaul_reference.platform.http.endpoint import Endpoint
 from backhaul_reference.platform.http.request_bodies import Body
 from backhaul_reference.platform.json_codec import Document, decode_stored
-from backhaul_reference.platform.state.events import API_VERSION, TOPICS
+from backhaul_reference.platform.state.webhook_outbox import API_VERSION, TOPICS
 from backhaul_reference.storefront.routes import OPEN_PREFIXES, PREFLIGHT
 
 DATA: Document = {

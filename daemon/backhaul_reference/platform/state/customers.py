@@ -8,7 +8,7 @@ from typing import Any
 from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid, not_found
-from backhaul_reference.platform.state import events
+from backhaul_reference.platform.state import webhook_outbox
 from backhaul_reference.platform.state.database import Row, Rows
 from backhaul_reference.platform.state.pagination import Listing, Window, listing
 from backhaul_reference.platform.state.stores import Store
@@ -69,7 +69,7 @@ def _register(tx: Tx, store: Store, contact: Contact, total: int) -> str:
         "updated_ms": at_ms,
     }
     tx.insert("customer", columns)
-    events.emit(tx, store.id, "customers/create", view(tx, store, customer_id))
+    webhook_outbox.emit(tx, store.id, "customers/create", view(tx, store, customer_id))
     return customer_id
 
 
@@ -175,7 +175,7 @@ def create(tx: Tx, store: Store, values: Document) -> models.Customer:
     except sqlite3.IntegrityError as error:
         raise _taken(tx, store, columns, error) from error
     created = view(tx, store, customer_id)
-    events.emit(tx, store.id, "customers/create", created)
+    webhook_outbox.emit(tx, store.id, "customers/create", created)
     return created
 
 

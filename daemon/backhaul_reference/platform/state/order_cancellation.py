@@ -9,11 +9,11 @@ from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.state import (
     customers,
     discounts,
-    events,
     mail_outbox,
     order_lifecycle,
     order_views,
     stock_ledger,
+    webhook_outbox,
 )
 from backhaul_reference.platform.state.database import Row
 from backhaul_reference.platform.state.stock_ledger import Cause, Moved, Source
@@ -58,7 +58,7 @@ def cancel(
         mail_outbox.queue(tx, store.id, "order_cancelled", order_id)
     after = order_views.view(tx, store, order_id)
     data: order_models.CancelledOrder = {**after, "trigger": "CANCEL"}
-    events.emit(tx, store.id, "orders/cancelled", data)
+    webhook_outbox.emit(tx, store.id, "orders/cancelled", data)
     order_views.announce_update(tx, store, before, after)
     return after
 

@@ -7,10 +7,10 @@ from backhaul_reference.platform import order_models
 from backhaul_reference.platform.json_codec import decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, invalid
 from backhaul_reference.platform.state import (
-    events,
     mail_outbox,
     order_lifecycle,
     order_views,
+    webhook_outbox,
 )
 from backhaul_reference.platform.state.database import Row
 from backhaul_reference.platform.state.stores import Store
@@ -97,7 +97,7 @@ def _announce(
     if wanted.notify and row["customer_email"]:
         mail_outbox.queue(tx, store.id, "order_shipped", row["id"], part=shipment["id"])
     data: order_models.FulfilledOrder = {**after, "shipment": shipment}
-    events.emit(tx, store.id, "orders/fulfilled", data)
+    webhook_outbox.emit(tx, store.id, "orders/fulfilled", data)
     return after
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from backhaul_reference.platform import formats, order_models
 from backhaul_reference.platform.state import (
-    events,
     mail_outbox,
     order_lifecycle,
     order_views,
+    webhook_outbox,
 )
 from backhaul_reference.platform.state.database import Row
 from backhaul_reference.platform.state.stores import Store
@@ -105,7 +105,9 @@ def refund(tx: Tx, store: Store, order_id: str) -> order_models.Order:
     to = _financial(row, "refund")
     at_ms = tx.tick(store.id)
     before, after = _change(tx, store, row, at_ms, {"financial": to})
-    events.emit(tx, store.id, "orders/cancelled", {**after, "trigger": "REFUND"})
+    webhook_outbox.emit(
+        tx, store.id, "orders/cancelled", {**after, "trigger": "REFUND"}
+    )
     order_views.announce_update(tx, store, before, after)
     return after
 

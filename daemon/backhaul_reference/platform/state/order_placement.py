@@ -11,9 +11,9 @@ from backhaul_reference.platform.money import MAX_SUM_MINOR
 from backhaul_reference.platform.problems import Flaw, Problem
 from backhaul_reference.platform.state import (
     customers,
-    events,
     order_views,
     stock_ledger,
+    webhook_outbox,
 )
 from backhaul_reference.platform.state.customers import Contact
 from backhaul_reference.platform.state.database import Row
@@ -87,7 +87,7 @@ def place(tx: Tx, store: Store, draft: Draft) -> order_models.Order:
     if draft.take:
         _take(tx, store, draft, order_id, at_ms)
     placed = order_views.view(tx, store, order_id)
-    events.emit(tx, store.id, "orders/create", placed)
+    webhook_outbox.emit(tx, store.id, "orders/create", placed)
     return placed
 
 

@@ -10,7 +10,7 @@ import segno
 from backhaul_reference.platform import formats, models, order_models
 from backhaul_reference.platform.json_codec import decode_stored
 from backhaul_reference.platform.problems import Problem, not_found
-from backhaul_reference.platform.state import events
+from backhaul_reference.platform.state import webhook_outbox
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.order_lifecycle import OrderStatuses, status_of
 from backhaul_reference.platform.state.pagination import Listing, Window, listing
@@ -331,7 +331,7 @@ def announce_update(
     tx: Tx, store: Store, before: order_models.Order, after: order_models.Order
 ) -> None:
     data: order_models.UpdatedOrder = {**after, "changes": differences(before, after)}
-    events.emit(tx, store.id, "orders/updated", data)
+    webhook_outbox.emit(tx, store.id, "orders/updated", data)
 
 
 def refusal(code: str, detail: str, row: Any) -> Problem:

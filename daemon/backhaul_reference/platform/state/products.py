@@ -10,7 +10,11 @@ from typing import Any
 from backhaul_reference.platform import formats, models, money
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
-from backhaul_reference.platform.state import collection_members, events, variants
+from backhaul_reference.platform.state import (
+    collection_members,
+    variants,
+    webhook_outbox,
+)
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.pagination import (
     Clause,
@@ -234,7 +238,7 @@ def create(
     )
     _index_search(tx, product_id)
     created = view(tx, store, product_id)
-    events.emit(tx, store.id, "products/create", created)
+    webhook_outbox.emit(tx, store.id, "products/create", created)
     return created
 
 
@@ -266,7 +270,7 @@ def update(
         (at_ms, product_id),
     )
     changed = view(tx, store, product_id)
-    events.emit(tx, store.id, "products/update", changed)
+    webhook_outbox.emit(tx, store.id, "products/update", changed)
     return changed
 
 
@@ -286,7 +290,7 @@ def delete(tx: Tx, store: Store, source: Source, product_id: str) -> models.Dele
         "variants": [{"id": v["id"], "sku": v["sku"]} for v in last["variants"]],
         "deletedAt": formats.to_text(at_ms),
     }
-    events.emit(tx, store.id, "products/delete", data)
+    webhook_outbox.emit(tx, store.id, "products/delete", data)
     return {"id": product_id, "deleted": True}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from backhaul_reference.platform import formats, models
-from backhaul_reference.platform.state import events
+from backhaul_reference.platform.state import webhook_outbox
 from backhaul_reference.platform.state.writer import Tx
 
 MAX_STOCK = 1_000_000_000
@@ -133,4 +133,4 @@ def announce(tx: Tx, store_id: str, cause: Cause, moved: Sequence[Moved]) -> Non
             "levels": [one.level() for one in group],
             "updatedAt": formats.to_text(cause.at_ms),
         }
-        events.emit(tx, store_id, "inventory/level_update", data)
+        webhook_outbox.emit(tx, store_id, "inventory/level_update", data)

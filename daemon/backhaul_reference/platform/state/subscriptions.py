@@ -6,7 +6,7 @@ from typing import Any
 from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
-from backhaul_reference.platform.state import deliveries, events, idempotency
+from backhaul_reference.platform.state import idempotency, webhook_outbox
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.pagination import (
     Clause,
@@ -57,7 +57,7 @@ def change(
         raise Problem(409, "WEBHOOK_DISABLED", "only ACTIVE leads out of DISABLED")
     columns["updated_ms"] = tx.now_ms()
     tx.update("subscription", subscription_id, columns)
-    deliveries.hold_inactive(tx)
+    webhook_outbox.hold_inactive(tx)
     if "topics" in values:
         _set_topics(tx, store_id, subscription_id, values["topics"])
     return view(tx, store_id, subscription_id)
@@ -168,11 +168,11 @@ def send_test(tx: Tx, subscription: Row) -> models.Delivery:
     """Send a test event to this subscription only."""
     _check_enabled(subscription)
     data = {"webhookId": subscription["id"], "test": True}
-    event_seq = events.freeze(tx, subscription["store_id"], TEST_TOPIC, data)
-    delivery_id = events.queue_delivery(
+    event_seq = webhook_outbox.freeze(tx, subscription["store_id"], TEST_TOPIC, data)
+    delivery_id = webhook_outbox.queue_delivery(
         tx, event_seq, subscription["id"], subscription["status"]
     )
-    return deliveries.view(tx, subscription["id"], delivery_id)
+    return webhook_outbox.view(tx, subscription["id"], delivery_id)
 
 
 def replay(
@@ -188,7 +188,7 @@ def replay(
         again = (tx.now_ms(), subscription["id"], *params)
         queued = tx.run(AGAIN.format(chosen), again)
     for event in never:
-        events.queue_delivery(
+        webhook_outbox.queue_delivery(
             tx, event["seq"], subscription["id"], subscription["status"]
         )
     return {

@@ -16,9 +16,9 @@ from backhaul_reference.platform.http.request_bodies import (
 from backhaul_reference.platform.http.responses import data_answer, page_answer
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, invalid
-from backhaul_reference.platform.state import deliveries, subscriptions
+from backhaul_reference.platform.state import subscriptions, webhook_outbox
 from backhaul_reference.platform.state.database import Row
-from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_reference.platform.state.writer import Tx
 from backhaul_reference.platform.v1.auth import require_scopes
 from backhaul_reference.platform.webhooks import ssrf_guard
@@ -195,14 +195,14 @@ async def replay(call: Call) -> web.Response:
 async def list_deliveries(call: Call) -> web.Response:
     window = query_params.window(call.query)
     row = readable(call)
-    listing = call.read(lambda rows: deliveries.page(rows, row["id"], window))
+    listing = call.read(lambda rows: webhook_outbox.page(rows, row["id"], window))
     return page_answer(call.request, listing, window)
 
 
 async def get_delivery(call: Call) -> web.Response:
     row = readable(call)
     delivery_id = call.path("delivery_id")
-    found = call.read(lambda rows: deliveries.view(rows, row["id"], delivery_id))
+    found = call.read(lambda rows: webhook_outbox.view(rows, row["id"], delivery_id))
     return data_answer(found)
 
 
@@ -213,7 +213,7 @@ async def redeliver(call: Call) -> web.Response:
 
     def queue(tx: Tx) -> Answer:
         row = subscriptions.find(tx, store_id, webhook_id)
-        return Answer(deliveries.redeliver(tx, row, delivery_id), 202)
+        return Answer(webhook_outbox.redeliver(tx, row, delivery_id), 202)
 
     return await call.mutate(queue)
 

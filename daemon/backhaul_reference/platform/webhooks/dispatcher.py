@@ -9,7 +9,7 @@ from functools import partial
 from backhaul_reference.platform.clock import Clock, either, start_task
 from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.problems import Problem
-from backhaul_reference.platform.state import deliveries, subscriptions
+from backhaul_reference.platform.state import subscriptions, webhook_outbox
 from backhaul_reference.platform.state.database import Row
 from backhaul_reference.platform.state.writer import Writer
 from backhaul_reference.platform.webhooks.sender import Sender
@@ -34,7 +34,7 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._busy: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ended: list[deliveries.Attempt] = []
+        self._ended: list[webhook_outbox.Attempt] = []
         self._recorder: asyncio.Task[None] | None = None
         self._prune_ms = 0
 
@@ -47,7 +47,7 @@ class Dispatcher:
             self._wake.clear()
             try:
                 if not cleared:
-                    await self._writer.run(deliveries.clear_leases)
+                    await self._writer.run(webhook_outbox.clear_leases)
                     cleared = True
                 await self._prune()
                 wait = await self._dispatch_due()
@@ -81,7 +81,7 @@ class Dispatcher:
     async def _dispatch_due(self) -> float:
         """Start the due deliveries; return the seconds until the next one."""
         wait = IDLE_SECONDS
-        for subscription_id, next_ms in self._reader.read(deliveries.due):
+        for subscription_id, next_ms in self._reader.read(webhook_outbox.due):
             delay = (next_ms - self._clock.now_ms()) / 1000
             free = PER_SUBSCRIPTION - self._busy[subscription_id]
             if delay > 0:
@@ -92,7 +92,7 @@ class Dispatcher:
 
     async def _start(self, subscription_id: str, free: int) -> None:
         claimed = await self._writer.run(
-            lambda tx: deliveries.claim(tx, subscription_id, free)
+            lambda tx: webhook_outbox.claim(tx, subscription_id, free)
         )
         for row in claimed:
             self._busy[subscription_id] += 1
@@ -122,10 +122,10 @@ class Dispatcher:
                 await self._clock.sleep(PAUSE_SECONDS)
         self._wake.set()
 
-    async def _record(self, ended: Sequence[deliveries.Attempt]) -> bool:
+    async def _record(self, ended: Sequence[webhook_outbox.Attempt]) -> bool:
         """Record attempts, return whether it succeeded; repeating is safe."""
         try:
-            await self._writer.run(partial(deliveries.record, attempts=ended))
+            await self._writer.run(partial(webhook_outbox.record, attempts=ended))
         except Problem as problem:
             log.warning("attempts kept code=%s", problem.code)
             return False

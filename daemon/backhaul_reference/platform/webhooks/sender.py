@@ -18,7 +18,7 @@ from backhaul_reference.platform import faults, quirks
 from backhaul_reference.platform.clock import Clock, either
 from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.state.database import Row
-from backhaul_reference.platform.state.deliveries import (
+from backhaul_reference.platform.state.webhook_outbox import (
     BODY_BYTES,
     NOTHING,
     Attempt,
