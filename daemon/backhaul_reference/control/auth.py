@@ -8,7 +8,7 @@ from backhaul_reference.platform.context import PLATFORM, Platform
 from backhaul_reference.platform.formats import bytes_sent
 from backhaul_reference.platform.http.endpoint import Caller, Endpoint
 from backhaul_reference.platform.problems import Problem, not_found
-from backhaul_reference.platform.state import stock_ledger, stores
+from backhaul_reference.platform.state import inventory, stores
 
 CONTROL_TOKEN = web.AppKey("control_token", str)
 
@@ -33,4 +33,4 @@ def admit(request: web.Request, endpoint: Endpoint) -> Caller:
     store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
     if store is None:
         raise not_found("STORE")
-    return Caller(store, "dashboard", stock_ledger.DASHBOARD)
+    return Caller(store, "dashboard", inventory.DASHBOARD)

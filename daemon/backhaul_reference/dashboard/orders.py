@@ -12,13 +12,13 @@ from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
 from backhaul_reference.platform.state import (
+    inventory,
     order_cancellation,
     order_fulfillment,
     order_payments,
     order_views,
     products,
     recorded_orders,
-    stock_ledger,
 )
 from backhaul_reference.platform.state.database import Rows
 from backhaul_reference.platform.state.order_lifecycle import (
@@ -130,7 +130,7 @@ async def cancel(context: PageContext) -> web.Response:
     wanted = context.body(CancelOrder, document).cancel()
     await context.change(
         lambda tx: order_cancellation.cancel(
-            tx, store, stock_ledger.DASHBOARD, order_id, wanted
+            tx, store, inventory.DASHBOARD, order_id, wanted
         )
     )
     return context.go("orders", order_id, notice="The order is cancelled.")
@@ -210,7 +210,7 @@ async def place(context: PageContext) -> web.Response:
     try:
         sent = context.body(NewOrder, document).order()
         order = await context.change(
-            lambda tx: recorded_orders.record(tx, store, stock_ledger.DASHBOARD, sent)
+            lambda tx: recorded_orders.record(tx, store, inventory.DASHBOARD, sent)
         )
     except Problem as problem:
         raise forms.renumbered(problem, "items", chosen) from None

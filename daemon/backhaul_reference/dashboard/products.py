@@ -11,7 +11,7 @@ from backhaul_reference.platform import models
 from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem
-from backhaul_reference.platform.state import inventory, products, stock_ledger
+from backhaul_reference.platform.state import inventory, products
 from backhaul_reference.platform.state.pagination import Window
 from backhaul_reference.platform.v1.inventory import Adjust, SetStock
 from backhaul_reference.platform.v1.products import (
@@ -49,7 +49,7 @@ async def create_product(context: PageContext) -> web.Response:
     forms.require(context.form, "title", "price")
     values = values_of(context.body(NewProduct, document))
     made = await context.change(
-        lambda tx: products.create(tx, context.store, stock_ledger.DASHBOARD, values)
+        lambda tx: products.create(tx, context.store, inventory.DASHBOARD, values)
     )
     return context.go("products", made["id"], notice="The product is created.")
 
@@ -72,9 +72,7 @@ async def show_product(context: PageContext) -> web.Response:
 async def delete_product(context: PageContext) -> web.Response:
     product_id = context.path("id")
     await context.change(
-        lambda tx: products.delete(
-            tx, context.store, stock_ledger.DASHBOARD, product_id
-        )
+        lambda tx: products.delete(tx, context.store, inventory.DASHBOARD, product_id)
     )
     return context.go("products", notice="The product is deleted.")
 
@@ -96,7 +94,7 @@ async def change_stock(context: PageContext) -> web.Response:
     except Problem as problem:
         raise forms.renamed(problem, stock="amount", adjustment="amount") from None
     await context.change(
-        lambda tx: inventory.adjust(tx, context.store, stock_ledger.DASHBOARD, wanted)
+        lambda tx: inventory.adjust(tx, context.store, inventory.DASHBOARD, wanted)
     )
     return context.go("products", product_id, notice="The stock is changed.")
 
@@ -162,7 +160,7 @@ async def save(context: PageContext) -> web.Response:
         values = values_of(body)
         await context.change(
             lambda tx: products.update(
-                tx, store, stock_ledger.DASHBOARD, product_id, values
+                tx, store, inventory.DASHBOARD, product_id, values
             )
         )
     except Problem as problem:

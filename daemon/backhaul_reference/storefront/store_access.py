@@ -17,7 +17,7 @@ from backhaul_reference.platform.rate_limits import (
     TRACKING,
     UNKNOWN_TOKENS,
 )
-from backhaul_reference.platform.state import order_views, stock_ledger, stores
+from backhaul_reference.platform.state import inventory, order_views, stores
 from backhaul_reference.platform.state.stores import Store
 
 SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -47,7 +47,7 @@ def admit(request: web.Request, endpoint: Endpoint) -> Caller:
 
 
 def shopper(store: Store) -> Caller:
-    return Caller(store, "storefront", stock_ledger.STOREFRONT)
+    return Caller(store, "storefront", inventory.STOREFRONT)
 
 
 def store_of_header(request: web.Request) -> Store | None:

@@ -23,7 +23,7 @@ from backhaul_reference.platform.http.quirk_adapter import ADMITTED, LEVERS, qui
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state.database import Rows
 from backhaul_reference.platform.state.idempotency import Claim, Kept, keep, recall
-from backhaul_reference.platform.state.stock_ledger import Source
+from backhaul_reference.platform.state.inventory import Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

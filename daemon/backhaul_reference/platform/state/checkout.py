@@ -9,10 +9,10 @@ from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.problems import Problem, invalid
 from backhaul_reference.platform.state import (
     discounts,
+    inventory,
     mail_outbox,
     order_placement,
     shipping_rates,
-    stock_ledger,
 )
 from backhaul_reference.platform.state.customers import Contact
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
@@ -85,7 +85,7 @@ def check_out(
         lines=lines,
         totals=totals,
         contact=cart.contact,
-        source=stock_ledger.STOREFRONT,
+        source=inventory.STOREFRONT,
         columns=columns,
         order_id=order_id,
     )

@@ -9,14 +9,14 @@ from backhaul_reference.platform.json_codec import Document, encode_text
 from backhaul_reference.platform.state import (
     customers,
     discounts,
+    inventory,
     mail_outbox,
     order_lifecycle,
     order_views,
-    stock_ledger,
     webhook_outbox,
 )
 from backhaul_reference.platform.state.database import Row
-from backhaul_reference.platform.state.stock_ledger import Cause, Moved, Source
+from backhaul_reference.platform.state.inventory import Cause, Moved, Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 
@@ -103,11 +103,11 @@ def _restock(tx: Tx, store: Store, order_id: str, cause: Cause) -> list[str]:
             name = line["variant_id"]
             back[name] = back.get(name, 0) + line["quantity"]
     found = {
-        variant_id: stock_ledger.move(tx, store.id, variant_id, count, cause)
+        variant_id: inventory.move(tx, store.id, variant_id, count, cause)
         for variant_id, count in sorted(back.items())
     }
     moved: list[Moved] = [one for one in found.values() if one is not None]
-    stock_ledger.announce(tx, store.id, cause, moved)
+    inventory.announce(tx, store.id, cause, moved)
     return _mark(tx, lines, {one.variant_id for one in moved})
 
 

@@ -11,13 +11,13 @@ from backhaul_reference.platform.money import MAX_SUM_MINOR
 from backhaul_reference.platform.problems import Flaw, Problem
 from backhaul_reference.platform.state import (
     customers,
+    inventory,
     order_views,
-    stock_ledger,
     webhook_outbox,
 )
 from backhaul_reference.platform.state.customers import Contact
 from backhaul_reference.platform.state.database import Row
-from backhaul_reference.platform.state.stock_ledger import Cause, Moved, Source
+from backhaul_reference.platform.state.inventory import Cause, Moved, Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 
@@ -165,14 +165,14 @@ def _take(tx: Tx, store: Store, draft: Draft, order_id: str, at_ms: int) -> None
     moved: list[Moved] = []
     short: set[str] = set()
     for variant_id, quantity in sorted(asked.items()):
-        one = stock_ledger.move(tx, store.id, variant_id, -quantity, cause, draft.force)
+        one = inventory.move(tx, store.id, variant_id, -quantity, cause, draft.force)
         if one is None:
             short.add(variant_id)
         else:
             moved.append(one)
     if short:
         raise _out_of_stock(tx, draft, asked, short)
-    stock_ledger.announce(tx, store.id, cause, moved)
+    inventory.announce(tx, store.id, cause, moved)
 
 
 def _out_of_stock(

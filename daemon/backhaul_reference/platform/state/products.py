@@ -16,13 +16,13 @@ from backhaul_reference.platform.state import (
     webhook_outbox,
 )
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
+from backhaul_reference.platform.state.inventory import Source
 from backhaul_reference.platform.state.pagination import (
     Clause,
     Listing,
     Window,
     listing,
 )
-from backhaul_reference.platform.state.stock_ledger import Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

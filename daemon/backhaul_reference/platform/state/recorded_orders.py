@@ -11,8 +11,8 @@ from backhaul_reference.platform.problems import Flaw, Problem, invalid
 from backhaul_reference.platform.state import customers, mail_outbox, order_placement
 from backhaul_reference.platform.state.customers import Contact
 from backhaul_reference.platform.state.database import Row, Rows
+from backhaul_reference.platform.state.inventory import Source
 from backhaul_reference.platform.state.order_placement import Draft, Line, Totals
-from backhaul_reference.platform.state.stock_ledger import Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
-from backhaul_reference.platform.state import stock_ledger
+from backhaul_reference.platform.state import inventory
 from backhaul_reference.platform.state.database import Row, placeholders
-from backhaul_reference.platform.state.stock_ledger import Cause, Source
+from backhaul_reference.platform.state.inventory import Cause, Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 
@@ -86,7 +86,7 @@ def add_all(
     for position, values in enumerate(listed, start=1):
         variant_id = _add(tx, store, product_id, position, values, at_ms)
         if values.get("stock"):
-            stock_ledger.move(tx, store.id, variant_id, values["stock"], cause)
+            inventory.move(tx, store.id, variant_id, values["stock"], cause)
 
 
 def _add(
@@ -203,7 +203,7 @@ def remove(
     cause = Cause(tx.ids.new("adj"), "OTHER", source, at_ms, note)
     for variant in gone:
         if variant["stock"]:
-            stock_ledger.move(
+            inventory.move(
                 tx, store.id, variant["id"], -variant["stock"], cause, force=True
             )
         tx.run("DELETE FROM variant WHERE id = ?", (variant["id"],))

@@ -11,7 +11,7 @@ from backhaul_reference.platform.rate_limits import PER_KEY
 from backhaul_reference.platform.state import api_keys, stores
 from backhaul_reference.platform.state.api_keys import ApiKey
 from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.stock_ledger import Source
+from backhaul_reference.platform.state.inventory import Source
 from backhaul_reference.platform.state.stores import Store
 
 CHALLENGE = 'Bearer realm="v1"'

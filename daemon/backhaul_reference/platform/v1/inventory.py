@@ -18,8 +18,7 @@ from backhaul_reference.platform.http.request_bodies import (
 from backhaul_reference.platform.http.responses import data_answer, page_answer
 from backhaul_reference.platform.models import ClientReason
 from backhaul_reference.platform.state import inventory
-from backhaul_reference.platform.state.inventory import Adjustment
-from backhaul_reference.platform.state.stock_ledger import MAX_STOCK
+from backhaul_reference.platform.state.inventory import MAX_STOCK, Adjustment
 
 MAX_ADJUSTMENT = 1_000_000
 

@@ -33,7 +33,7 @@ from backhaul_reference.platform.http.request_bodies import (
 from backhaul_reference.platform.http.responses import data_answer, page_answer
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.state import products
-from backhaul_reference.platform.state.stock_ledger import MAX_STOCK
+from backhaul_reference.platform.state.inventory import MAX_STOCK
 from backhaul_reference.platform.state.writer import Tx
 
 Handle = Annotated[
