@@ -27,8 +27,7 @@ from backhaul_reference.platform.state import (
     menus,
     shipping_zones,
 )
-from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.pagination import Listing, Window
+from backhaul_reference.platform.state.database import Listing, Rows, Window
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

@@ -31,8 +31,7 @@ from backhaul_reference.platform.state import (
     subscriptions,
     webhook_outbox,
 )
-from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.pagination import Listing
+from backhaul_reference.platform.state.database import Listing, Rows
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 from backhaul_reference.platform.v1.webhooks import NewWebhook, check

@@ -9,8 +9,7 @@ from backhaul_reference.platform.context import TrackingTokens
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import customers, mail_outbox, order_views
-from backhaul_reference.platform.state.database import Row, Rows
-from backhaul_reference.platform.state.pagination import Listing, Window
+from backhaul_reference.platform.state.database import Listing, Row, Rows, Window
 from backhaul_reference.platform.v1.customers import ChangedCustomer, NewCustomer
 
 RECENT = Window(1, 20)

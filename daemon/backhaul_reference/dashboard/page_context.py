@@ -22,8 +22,7 @@ from backhaul_reference.platform.http.endpoint import (
 )
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import products, stores
-from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.pagination import Window
+from backhaul_reference.platform.state.database import Rows, Window
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

@@ -12,7 +12,7 @@ from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import inventory, products
-from backhaul_reference.platform.state.pagination import Window
+from backhaul_reference.platform.state.database import Window
 from backhaul_reference.platform.v1.inventory import Adjust, SetStock
 from backhaul_reference.platform.v1.products import (
     ChangedProduct,

@@ -22,8 +22,7 @@ from backhaul_reference.platform.state import (
     products,
     stores,
 )
-from backhaul_reference.platform.state.database import Rows
-from backhaul_reference.platform.state.pagination import Listing
+from backhaul_reference.platform.state.database import Listing, Rows
 
 T = TypeVar("T")
 

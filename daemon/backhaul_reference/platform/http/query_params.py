@@ -6,7 +6,7 @@ from multidict import MultiMapping
 
 from backhaul_reference.platform import formats
 from backhaul_reference.platform.problems import Flaw, invalid
-from backhaul_reference.platform.state.pagination import Window
+from backhaul_reference.platform.state.database import Window
 
 MAX_LIMIT = 100
 MAX_PAGE = 1_000_000

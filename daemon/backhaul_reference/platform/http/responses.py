@@ -10,7 +10,7 @@ from yarl import URL
 
 from backhaul_reference.platform.json_codec import Document, encode
 from backhaul_reference.platform.problems import Problem
-from backhaul_reference.platform.state.pagination import Listing, Window
+from backhaul_reference.platform.state.database import Listing, Window
 
 
 def json_answer(

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from backhaul_reference.platform.json_codec import decode_stored
 from backhaul_reference.platform.problems import Flaw, invalid
-from backhaul_reference.platform.state.database import Row, Rows, placeholders
-from backhaul_reference.platform.state.pagination import Clause
+from backhaul_reference.platform.state.database import Clause, Row, Rows, placeholders
 from backhaul_reference.platform.state.writer import Tx
 
 LISTED = "id IN (SELECT product_id FROM collection_product WHERE collection_id = ?)"

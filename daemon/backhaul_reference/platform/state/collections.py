@@ -6,8 +6,13 @@ from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import collection_members, products
-from backhaul_reference.platform.state.database import Row, Rows
-from backhaul_reference.platform.state.pagination import Listing, Window, listing
+from backhaul_reference.platform.state.database import (
+    Listing,
+    Row,
+    Rows,
+    Window,
+    listing,
+)
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

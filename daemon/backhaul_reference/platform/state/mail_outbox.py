@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from backhaul_reference.platform import formats
 from backhaul_reference.platform.json_codec import Document
-from backhaul_reference.platform.state.database import Row, Rows
-from backhaul_reference.platform.state.pagination import Listing, Window
+from backhaul_reference.platform.state.database import Listing, Row, Rows, Window
 from backhaul_reference.platform.state.writer import Tx
 
 RETRY_SECONDS = (5, 30, 300, 1800, 7200, 18_000, 36_000, 36_000)

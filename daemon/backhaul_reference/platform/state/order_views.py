@@ -11,9 +11,15 @@ from backhaul_reference.platform import formats, models, order_models
 from backhaul_reference.platform.json_codec import decode_stored
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import webhook_outbox
-from backhaul_reference.platform.state.database import Row, Rows, placeholders
+from backhaul_reference.platform.state.database import (
+    Listing,
+    Row,
+    Rows,
+    Window,
+    listing,
+    placeholders,
+)
 from backhaul_reference.platform.state.order_lifecycle import OrderStatuses, status_of
-from backhaul_reference.platform.state.pagination import Listing, Window, listing
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

@@ -15,14 +15,16 @@ from backhaul_reference.platform.state import (
     variants,
     webhook_outbox,
 )
-from backhaul_reference.platform.state.database import Row, Rows, placeholders
-from backhaul_reference.platform.state.inventory import Source
-from backhaul_reference.platform.state.pagination import (
+from backhaul_reference.platform.state.database import (
     Clause,
     Listing,
+    Row,
+    Rows,
     Window,
     listing,
+    placeholders,
 )
+from backhaul_reference.platform.state.inventory import Source
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
 

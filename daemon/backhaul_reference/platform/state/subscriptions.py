@@ -7,12 +7,14 @@ from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import idempotency, webhook_outbox
-from backhaul_reference.platform.state.database import Row, Rows, placeholders
-from backhaul_reference.platform.state.pagination import (
+from backhaul_reference.platform.state.database import (
     Clause,
     Listing,
+    Row,
+    Rows,
     Window,
     listing,
+    placeholders,
 )
 from backhaul_reference.platform.state.writer import Tx
 

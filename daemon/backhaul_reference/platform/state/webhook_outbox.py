@@ -14,8 +14,13 @@ from backhaul_reference.platform.json_codec import (
 )
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import mail_outbox
-from backhaul_reference.platform.state.database import Row, Rows, placeholders
-from backhaul_reference.platform.state.pagination import Listing, Window
+from backhaul_reference.platform.state.database import (
+    Listing,
+    Row,
+    Rows,
+    Window,
+    placeholders,
+)
 from backhaul_reference.platform.state.writer import Tx
 
 TOPICS = (
