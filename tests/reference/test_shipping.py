@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_reference.platform.state.shipping_rates import cheapest, zip_matches
+from backhaul_reference.platform.state.shipping import cheapest, zip_matches
 from scenes.merchant import ONE, QUOTE, address, buy, quote, zones
 from scenes.reference_shop import Shop
 

@@ -21,12 +21,7 @@ from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, Ha
 from backhaul_reference.platform.http.responses import data_answer, page_answer
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import not_found
-from backhaul_reference.platform.state import (
-    collections,
-    discounts,
-    menus,
-    shipping_zones,
-)
+from backhaul_reference.platform.state import collections, discounts, menus, shipping
 from backhaul_reference.platform.state.database import Listing, Rows, Window
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.platform.state.writer import Tx
@@ -129,11 +124,11 @@ def change_discount(
 
 
 def create_zone(tx: Tx, store: Store, body: NewZone) -> Document:
-    return shipping_zones.create(tx, store, body.values())
+    return shipping.create(tx, store, body.values())
 
 
 def change_zone(tx: Tx, store: Store, zone_id: str, body: ChangedZone) -> Document:
-    return shipping_zones.change(tx, store, zone_id, body.values())
+    return shipping.change(tx, store, zone_id, body.values())
 
 
 async def list_menus(call: Call) -> web.Response:
@@ -186,11 +181,11 @@ ENDPOINTS = (
     Endpoint("GET", DISCOUNT, viewer(discounts.view)),
     Endpoint("PUT", DISCOUNT, changer(change_discount), body=ChangedDiscount),
     Endpoint("DELETE", DISCOUNT, deleter(discounts.delete)),
-    Endpoint("GET", ZONES, lister(shipping_zones.page)),
+    Endpoint("GET", ZONES, lister(shipping.page)),
     Endpoint("POST", ZONES, creator(create_zone), body=NewZone),
-    Endpoint("GET", ZONE, viewer(shipping_zones.view)),
+    Endpoint("GET", ZONE, viewer(shipping.view)),
     Endpoint("PUT", ZONE, changer(change_zone), body=ChangedZone),
-    Endpoint("DELETE", ZONE, deleter(shipping_zones.delete)),
+    Endpoint("DELETE", ZONE, deleter(shipping.delete)),
     Endpoint("GET", MENUS, list_menus),
     Endpoint("GET", MENU, get_menu),
     Endpoint("PUT", MENU, put_menu, body=Menu),

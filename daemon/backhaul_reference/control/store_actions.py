@@ -26,7 +26,7 @@ from backhaul_reference.platform.state import (
     order_payments,
     order_views,
     products,
-    shipping_zones,
+    shipping,
     stores,
     subscriptions,
     webhook_outbox,
@@ -135,7 +135,7 @@ def _members(rows: Rows, store: Store) -> Document:
         "collections": collections.every(rows, store),
         "menus": menus.control_views(rows, store.id),
         "discounts": discounts.every(rows, store),
-        "zones": shipping_zones.every(rows, store),
+        "zones": shipping.every(rows, store),
     }
 
 

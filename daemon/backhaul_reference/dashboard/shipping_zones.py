@@ -8,7 +8,7 @@ from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, B, PageContext, Route
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem
-from backhaul_reference.platform.state import shipping_zones
+from backhaul_reference.platform.state import shipping
 
 SPARE = 3
 """Empty rows under the rates."""
@@ -17,13 +17,13 @@ RATE = ("rate", "price", "minSubtotal", "maxSubtotal")
 
 
 async def show_zones(context: PageContext) -> web.Response:
-    found = context.read(lambda rows: shipping_zones.every(rows, context.store))
+    found = context.read(lambda rows: shipping.every(rows, context.store))
     return context.render("shipping.html", zones=found)
 
 
 async def show_zone(context: PageContext) -> web.Response:
     zone = context.read(
-        lambda rows: shipping_zones.view(rows, context.store, context.path("id"))
+        lambda rows: shipping.view(rows, context.store, context.path("id"))
     )
     return context.render("shipping_one.html", zone=zone, spare=SPARE)
 
@@ -75,7 +75,7 @@ async def save_zone(context: PageContext) -> web.Response:
 
 async def delete_zone(context: PageContext) -> web.Response:
     zone_id = context.path("id")
-    await context.change(lambda tx: shipping_zones.delete(tx, context.store, zone_id))
+    await context.change(lambda tx: shipping.delete(tx, context.store, zone_id))
     return context.go("shipping", notice="The zone is deleted.")
 
 

@@ -23,10 +23,10 @@ from backhaul_reference.platform.http.request_bodies import (
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.rate_limits import STOREFRONT_QUOTES
-from backhaul_reference.platform.state import discounts, shipping_rates, stores
+from backhaul_reference.platform.state import discounts, shipping, stores
 from backhaul_reference.platform.state.database import Rows
 from backhaul_reference.platform.state.discounts import DiscountUse
-from backhaul_reference.platform.state.shipping_rates import Destination
+from backhaul_reference.platform.state.shipping import Destination
 from backhaul_reference.platform.state.stores import Store
 from backhaul_reference.storefront.store_access import shopper, store_of_header
 
@@ -120,9 +120,7 @@ def _store_of_body(request: web.Request, document: Document) -> Store | None:
 def _quote(
     rows: Rows, store: Store, body: QuoteShipping
 ) -> order_models.Quote | order_models.NoQuote:
-    total = shipping_rates.quote(
-        rows, store.id, body.address.destination(), body.subtotal()
-    )
+    total = shipping.quote(rows, store.id, body.address.destination(), body.subtotal())
     if total is None:
         return {"unavailable": True}
     return {"total": store.money(total), "currency": store.currency}

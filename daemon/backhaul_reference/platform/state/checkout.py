@@ -12,13 +12,13 @@ from backhaul_reference.platform.state import (
     inventory,
     mail_outbox,
     order_placement,
-    shipping_rates,
+    shipping,
 )
 from backhaul_reference.platform.state.customers import Contact
 from backhaul_reference.platform.state.database import Row, Rows, placeholders
 from backhaul_reference.platform.state.discounts import DiscountUse
 from backhaul_reference.platform.state.order_placement import Draft, Line, Totals
-from backhaul_reference.platform.state.shipping_rates import Destination
+from backhaul_reference.platform.state.shipping import Destination
 from backhaul_reference.platform.state.stores import METHODS, Store
 from backhaul_reference.platform.state.writer import Tx
 
@@ -186,7 +186,7 @@ def _totals(
 ) -> Totals:
     """Sums of the order; freight is quoted on the goods before the discount."""
     subtotal = sum(line.unit_price * line.quantity for line in lines)
-    freight = shipping_rates.quote(rows, store.id, destination(cart.address), subtotal)
+    freight = shipping.quote(rows, store.id, destination(cart.address), subtotal)
     if freight is None:
         raise Problem(
             409, "SHIPPING_UNAVAILABLE", "no shipping zone covers the address"

@@ -7,7 +7,6 @@ from typing import Any
 from backhaul_reference.platform import formats, models, money, quirks
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.quirks import Quirks
-from backhaul_reference.platform.state import menus, shipping_rates
 from backhaul_reference.platform.state.database import Row, Rows
 from backhaul_reference.platform.state.writer import Tx
 
@@ -87,21 +86,14 @@ def every(rows: Rows) -> list[Store]:
 
 
 def create(tx: Tx, values: dict[str, Any]) -> Store:
-    """Add a store; it ships everywhere for nothing until zones say otherwise."""
+    """Add a store without contents."""
     merged = {**DEFAULTS, **values}
     merged.setdefault("id", tx.ids.new("sto"))
     tx.insert("store", _columns({**merged, "created_ms": tx.now_ms()}))
     tx.insert("counter", {"store_id": merged["id"]})
-    add_defaults(tx, merged["id"])
     created = by_id(tx, merged["id"])
     assert created is not None  # noqa: S101  - inserted just above
     return created
-
-
-def add_defaults(tx: Tx, store_id: str) -> None:
-    """Create the counters and defaults of a new store."""
-    shipping_rates.add_zone(tx, store_id, shipping_rates.EVERYWHERE)
-    menus.add_first(tx, store_id)
 
 
 def restore(tx: Tx, store: Store, values: dict[str, Any]) -> Store:
@@ -109,7 +101,6 @@ def restore(tx: Tx, store: Store, values: dict[str, Any]) -> Store:
     settings = {one.name for one in fields(Store)} - LASTING
     fresh = {name: DEFAULTS.get(name) for name in settings}
     change(tx, store.id, {**fresh, **values})
-    add_defaults(tx, store.id)
     return by_id(tx, store.id) or store
 
 
