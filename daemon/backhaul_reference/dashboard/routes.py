@@ -19,7 +19,6 @@ from backhaul_reference.dashboard import (
     settings,
     shipping_zones,
     test_controls,
-    webhooks,
 )
 from backhaul_reference.dashboard.page_context import LOGIN, SESSIONS, serving
 from backhaul_reference.dashboard.sessions import PATH, Sessions
@@ -39,7 +38,6 @@ ROUTES = (
     *settings.NEW_STORE_ROUTES,
     *shipping_zones.ROUTES,
     *api_settings.ROUTES,
-    *webhooks.ROUTES,
     *customers.MAIL_ROUTES,
     *test_controls.ROUTES,
 )
