@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from backhaul_reference.control.shop_resource_bodies import (
+from backhaul_reference.control.shop_resources import (
     ChangedCollection,
     NewCollection,
 )

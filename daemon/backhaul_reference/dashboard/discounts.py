@@ -2,8 +2,12 @@
 
 from aiohttp import web
 
-from backhaul_reference.control.shop_resource_bodies import ChangedDiscount, NewDiscount
-from backhaul_reference.control.shop_resources import change_discount, create_discount
+from backhaul_reference.control.shop_resources import (
+    ChangedDiscount,
+    NewDiscount,
+    change_discount,
+    create_discount,
+)
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
 from backhaul_reference.platform.json_codec import Document

@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
-from backhaul_reference.control.shop_resource_bodies import DEEPEST_MENU, Menu
+from backhaul_reference.control.shop_resources import DEEPEST_MENU, Menu
 from backhaul_reference.dashboard import forms, page_context
 from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
 from backhaul_reference.platform.json_codec import Document

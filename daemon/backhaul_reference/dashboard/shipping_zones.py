@@ -2,8 +2,12 @@
 
 from aiohttp import web
 
-from backhaul_reference.control.shop_resource_bodies import ChangedZone, NewZone
-from backhaul_reference.control.shop_resources import change_zone, create_zone
+from backhaul_reference.control.shop_resources import (
+    ChangedZone,
+    NewZone,
+    change_zone,
+    create_zone,
+)
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.page_context import STORE, B, PageContext, Route
 from backhaul_reference.platform.json_codec import Document
