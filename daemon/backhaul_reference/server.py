@@ -18,7 +18,7 @@ from aiohttp.typedefs import Middleware
 
 from backhaul_reference.arguments import Options, is_loopback
 from backhaul_reference.control import routes as control_routes
-from backhaul_reference.control.auth import CONTROL_TOKEN
+from backhaul_reference.control.routes import CONTROL_TOKEN
 from backhaul_reference.control.test_controls import CLOCK
 from backhaul_reference.dashboard import routes as dashboard_routes
 from backhaul_reference.data_folder import (

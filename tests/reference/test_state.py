@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from backhaul_reference.control import store_actions
+from backhaul_reference.control import state_export
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS
 from backhaul_reference.platform.json_codec import decode_stored, encode
 from backhaul_reference.platform.state.database import BATCH
@@ -60,7 +60,7 @@ async def test_more_than_a_batch_comes_whole_and_in_order(shop: Shop) -> None:
 async def test_no_part_grows_with_the_store(tmp_path: Path) -> None:
     async with open_shop(tmp_path, fixture="demo") as shop:
         with shop.running.platform.open_rows() as rows:
-            parts = list(store_actions.snapshot(rows, "demo"))
+            parts = list(state_export.snapshot(rows, "demo"))
         state = decode_stored(b"".join(parts))
     longest = max(len(encode(one)) for one in state["orders"] + state["products"])
     assert len(parts) > len(state["orders"]) + len(state["products"])
@@ -81,7 +81,7 @@ async def asked_for(parts: Iterator[bytes]) -> AsyncIterator[asyncio.StreamReade
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[EXTRA_HEADERS] = {}
-        return await store_actions.stream_json(request, parts)
+        return await state_export.stream_json(request, parts)
 
     app = web.Application()
     app.router.add_get("/", handle)
@@ -100,7 +100,7 @@ async def asked_for(parts: Iterator[bytes]) -> AsyncIterator[asyncio.StreamReade
 
 async def test_a_failure_halfway_ends_the_connection() -> None:
     def parts() -> Iterator[bytes]:
-        yield b"x" * store_actions.CHUNK_BYTES
+        yield b"x" * state_export.CHUNK_BYTES
         raise RuntimeError("the disk is gone")
 
     answer = b""
@@ -118,7 +118,7 @@ async def test_who_stops_reading_stops_the_making(shop: Shop) -> None:
     def parts() -> Iterator[bytes]:
         for number in range(MANY):
             made.append(number)
-            yield b"x" * store_actions.CHUNK_BYTES
+            yield b"x" * state_export.CHUNK_BYTES
 
     async with asked_for(parts()):
         await until(lambda: made, "the first part is made")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from backhaul_reference.control.store_actions import snapshot
+from backhaul_reference.control.state_export import snapshot
 from backhaul_reference.fixtures import loader
 from backhaul_reference.fixtures.loader import Identity
 from backhaul_reference.platform import quirks

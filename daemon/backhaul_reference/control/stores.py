@@ -1,18 +1,24 @@
-"""Stores, their settings and their API keys: operations and bodies."""
+"""Stores, their settings, keys, webhooks, order steps and mails: operations."""
 
 import sqlite3
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
 from pydantic import Field, StringConstraints
 
-from backhaul_reference.control.auth import check_token
 from backhaul_reference.data_folder import STORE_REGISTRY, StoreKey, StoreRegistry
 from backhaul_reference.fixtures import loader
-from backhaul_reference.platform import json_codec, money
-from backhaul_reference.platform.context import Platform, TrackingTokens
-from backhaul_reference.platform.http import request_bodies
-from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, read_raw
+from backhaul_reference.platform import json_codec, money, order_models
+from backhaul_reference.platform.context import PLATFORM, Platform, TrackingTokens
+from backhaul_reference.platform.http import query_params, request_bodies
+from backhaul_reference.platform.http.endpoint import (
+    Answer,
+    Call,
+    Endpoint,
+    Handler,
+    read_raw,
+)
 from backhaul_reference.platform.http.request_bodies import (
     Body,
     Country,
@@ -25,13 +31,21 @@ from backhaul_reference.platform.http.request_bodies import (
     Text,
     Upper,
 )
-from backhaul_reference.platform.http.responses import data_answer
+from backhaul_reference.platform.http.responses import data_answer, page_answer
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
-from backhaul_reference.platform.state import api_keys, stores
+from backhaul_reference.platform.state import (
+    api_keys,
+    mail_outbox,
+    order_payments,
+    stores,
+    subscriptions,
+)
 from backhaul_reference.platform.state.api_keys import Scope
+from backhaul_reference.platform.state.database import Listing
 from backhaul_reference.platform.state.stores import PAYMENT_OFF, PICTURE, Store
 from backhaul_reference.platform.state.writer import Tx
+from backhaul_reference.platform.v1.webhooks import NewWebhook, check
 
 Subdomain = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
@@ -127,13 +141,13 @@ ONE = "/_control/stores/{subdomain}"
 
 
 async def list_stores(request: web.Request) -> web.Response:
-    platform = check_token(request)
+    platform = request.app[PLATFORM]
     found = platform.reader.read(stores.every)
     return data_answer([stores.control_view(store) for store in found])
 
 
 async def create_store(request: web.Request) -> web.Response:
-    platform = check_token(request)
+    platform = request.app[PLATFORM]
     document = json_codec.decode_object(await read_raw(request))
     exponent = money.exponent_of(str(document.get("currency", "INR")))
     body = request_bodies.parse(NewStore, document, exponent)
@@ -209,9 +223,50 @@ async def revoke_key(call: Call) -> web.Response:
     return await call.mutate(revoke)
 
 
+async def list_mails(request: web.Request) -> web.Response:
+    """List the mails of all stores, newest first, without their text."""
+    platform = request.app[PLATFORM]
+    window = query_params.window(request.query)
+    found = platform.reader.read(lambda rows: mail_outbox.page(rows, window))
+    shown = Listing([mail_outbox.view(row) for row in found.rows], found.total)
+    return page_answer(request, shown, window)
+
+
+Step = Callable[[Tx, Store, str], order_models.Order]
+
+
+def order_step(step: Step) -> Handler:
+    async def handle(call: Call) -> web.Response:
+        order_id = call.path("order_id")
+        return await call.mutate(lambda tx: Answer(step(tx, call.store, order_id)))
+
+    return handle
+
+
+async def create_webhook(call: Call) -> web.Response:
+    values = check(call.body, allow_private=call.platform.allow_private_targets)
+    return await call.mutate(
+        lambda tx: Answer(
+            subscriptions.add(
+                tx,
+                call.store.id,
+                values["address"],
+                values["topics"],
+                values.get("description"),
+            ),
+            201,
+        )
+    )
+
+
+ORDER = ONE + "/orders/{order_id}"
 ENDPOINTS = (
     Endpoint("GET", ONE, get_store),
     Endpoint("PUT", ONE + "/settings", change_settings, body=StoreSettings),
     Endpoint("POST", ONE + "/keys", create_key, body=NewKey, body_optional=True),
     Endpoint("DELETE", ONE + "/keys/{key_id}", revoke_key),
+    Endpoint("POST", ORDER + "/confirm", order_step(order_payments.confirm)),
+    Endpoint("POST", ORDER + "/mark-paid", order_step(order_payments.mark_paid)),
+    Endpoint("POST", ORDER + "/refund", order_step(order_payments.refund)),
+    Endpoint("POST", ONE + "/webhooks", create_webhook, body=NewWebhook),
 )

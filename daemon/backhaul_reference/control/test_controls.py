@@ -7,11 +7,15 @@ from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from backhaul_reference.control.auth import check_token
 from backhaul_reference.fixtures import loader
 from backhaul_reference.platform import formats, json_codec, quirks
 from backhaul_reference.platform.clock import VirtualClock
-from backhaul_reference.platform.context import NOTICE_MS, Platform, Retirement
+from backhaul_reference.platform.context import (
+    NOTICE_MS,
+    PLATFORM,
+    Platform,
+    Retirement,
+)
 from backhaul_reference.platform.faults import Rule
 from backhaul_reference.platform.http import request_bodies
 from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, read_raw
@@ -100,16 +104,13 @@ class Ending(Strict):
     sunset_at: Instant
 
 
-RETIREMENT_PATH = "/_control/retirement"
-
-
 async def get_retirement(request: web.Request) -> web.Response:
-    return _retirement_view(check_token(request).retirement)
+    return _retirement_view(request.app[PLATFORM].retirement)
 
 
 async def put_retirement(request: web.Request) -> web.Response:
     """Announce the end of v1: from now on every v1 response has its date."""
-    platform = check_token(request)
+    platform = request.app[PLATFORM]
     sent = request_bodies.parse(
         Ending, json_codec.decode_object(await read_raw(request))
     )
@@ -121,7 +122,7 @@ async def put_retirement(request: web.Request) -> web.Response:
 
 
 async def delete_retirement(request: web.Request) -> web.Response:
-    retirement = check_token(request).retirement
+    retirement = request.app[PLATFORM].retirement
     retirement.take_back()
     return _retirement_view(retirement)
 
@@ -216,13 +217,11 @@ async def refill(platform: Platform, store: Store, fixture: str) -> Store:
 
 
 async def get_clock(request: web.Request) -> web.Response:
-    check_token(request)
     return data_answer(_clock_view(request.app[CLOCK]))
 
 
 async def move_clock(request: web.Request) -> web.Response:
     """Advance the clock by `advance` seconds; `freeze` stops or restarts it."""
-    check_token(request)
     clock = request.app[CLOCK]
     move = request_bodies.parse(
         ClockMove, json_codec.decode_object(await read_raw(request))

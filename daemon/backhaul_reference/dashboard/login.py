@@ -6,7 +6,7 @@ from importlib import resources
 
 from aiohttp import web
 
-from backhaul_reference.control.auth import CONTROL_TOKEN
+from backhaul_reference.control.routes import CONTROL_TOKEN
 from backhaul_reference.dashboard import rendering
 from backhaul_reference.dashboard.page_context import LOGIN, SESSIONS, checked_form
 from backhaul_reference.dashboard.sessions import PATH, set_cookie

@@ -4,7 +4,7 @@ from typing import get_args
 
 from aiohttp import web
 
-from backhaul_reference.control.store_actions import Step
+from backhaul_reference.control.stores import Step
 from backhaul_reference.dashboard import forms, page_context
 from backhaul_reference.dashboard.page_context import STORE, Handler, PageContext, Route
 from backhaul_reference.platform import models, order_models

@@ -1,19 +1,15 @@
-"""Work on one store: order steps, webhooks, mails, state export."""
+"""Exports the whole state of one store as a streamed JSON document."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aiohttp import web
 
-from backhaul_reference.control.auth import check_token
-from backhaul_reference.platform import order_models
 from backhaul_reference.platform.clock import start_task
-from backhaul_reference.platform.http import query_params
-from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, Handler
+from backhaul_reference.platform.http.endpoint import Call, Endpoint
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS, template_of
-from backhaul_reference.platform.http.responses import page_answer
 from backhaul_reference.platform.json_codec import Document, encode
 from backhaul_reference.platform.problems import not_found
 from backhaul_reference.platform.state import (
@@ -21,9 +17,7 @@ from backhaul_reference.platform.state import (
     customers,
     discounts,
     inventory,
-    mail_outbox,
     menus,
-    order_payments,
     order_views,
     products,
     shipping,
@@ -31,10 +25,8 @@ from backhaul_reference.platform.state import (
     subscriptions,
     webhook_outbox,
 )
-from backhaul_reference.platform.state.database import Listing, Rows
+from backhaul_reference.platform.state.database import Rows
 from backhaul_reference.platform.state.stores import Store
-from backhaul_reference.platform.state.writer import Tx
-from backhaul_reference.platform.v1.webhooks import NewWebhook, check
 
 CHUNK_BYTES = 128 * 1024
 STALLED_SECONDS = 60.0
@@ -139,54 +131,10 @@ def _members(rows: Rows, store: Store) -> Document:
     }
 
 
-async def list_mails(request: web.Request) -> web.Response:
-    """List the mails of all stores, newest first, without their text."""
-    platform = check_token(request)
-    window = query_params.window(request.query)
-    found = platform.reader.read(lambda rows: mail_outbox.page(rows, window))
-    shown = Listing([mail_outbox.view(row) for row in found.rows], found.total)
-    return page_answer(request, shown, window)
-
-
-ONE = "/_control/stores/{subdomain}"
-Step = Callable[[Tx, Store, str], order_models.Order]
-
-
-def order_step(step: Step) -> Handler:
-    async def handle(call: Call) -> web.Response:
-        order_id = call.path("order_id")
-        return await call.mutate(lambda tx: Answer(step(tx, call.store, order_id)))
-
-    return handle
-
-
-async def create_webhook(call: Call) -> web.Response:
-    values = check(call.body, allow_private=call.platform.allow_private_targets)
-    return await call.mutate(
-        lambda tx: Answer(
-            subscriptions.add(
-                tx,
-                call.store.id,
-                values["address"],
-                values["topics"],
-                values.get("description"),
-            ),
-            201,
-        )
-    )
-
-
 async def get_state(call: Call) -> web.StreamResponse:
     with call.platform.open_rows() as rows:
         rows.connection.execute("BEGIN")
         return await stream_json(call.request, snapshot(rows, call.store.subdomain))
 
 
-ORDER = ONE + "/orders/{order_id}"
-ENDPOINTS = (
-    Endpoint("POST", ORDER + "/confirm", order_step(order_payments.confirm)),
-    Endpoint("POST", ORDER + "/mark-paid", order_step(order_payments.mark_paid)),
-    Endpoint("POST", ORDER + "/refund", order_step(order_payments.refund)),
-    Endpoint("POST", ONE + "/webhooks", create_webhook, body=NewWebhook),
-    Endpoint("GET", ONE + "/state", get_state),
-)
+ENDPOINTS = (Endpoint("GET", "/_control/stores/{subdomain}/state", get_state),)
