@@ -65,17 +65,20 @@ from backhaul_reference.platform.http.endpoint import (
     Endpoint,
     mount,
 )
-from backhaul_reference.platform.http.fault_injection import inject_failure
 from backhaul_reference.platform.http.middleware import (
     DiscreetLogger,
     TemplateAccessLogger,
     answer_problems,
 )
-from backhaul_reference.platform.http.quirk_adapter import LEVERS, answer_by_quirks
 from backhaul_reference.platform.http.responses import (
     data_answer,
     json_answer,
     raw_answer,
+)
+from backhaul_reference.platform.http.test_controls import (
+    TEST_CONTROLS,
+    answer_by_quirks,
+    inject_failure,
 )
 from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.platform.rate_limits import Limits
@@ -138,7 +141,7 @@ def public_app(
         client_max_size=MAX_BODY_BYTES,
     )
     app[PLATFORM] = platform
-    app[LEVERS] = True
+    app[TEST_CONTROLS] = True
     app.router.add_get("/openapi.json", describe)
     app.router.add_get("/healthz", health)
     app.router.add_get("/robots.txt", robots)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from backhaul_reference.platform.context import PLATFORM
-from backhaul_reference.platform.http.fault_injection import PROXY_PAGE
 from backhaul_reference.platform.http.middleware import template_of
-from backhaul_reference.platform.http.quirk_adapter import ADMITTED
+from backhaul_reference.platform.http.test_controls import ADMITTED, PROXY_PAGE
 from scenes import leftovers
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from pydantic import Field
 
 from backhaul_reference.platform import json_codec, money, order_models
 from backhaul_reference.platform.context import PLATFORM
-from backhaul_reference.platform.http import fault_injection, request_bodies
+from backhaul_reference.platform.http import request_bodies, test_controls
 from backhaul_reference.platform.http.endpoint import Call, Endpoint, read_raw
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS
-from backhaul_reference.platform.http.quirk_adapter import ADMITTED
 from backhaul_reference.platform.http.request_bodies import (
     WHOLE,
     Body,
@@ -20,6 +19,7 @@ from backhaul_reference.platform.http.request_bodies import (
     OptionalText,
     Text,
 )
+from backhaul_reference.platform.http.test_controls import ADMITTED
 from backhaul_reference.platform.json_codec import Document
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.rate_limits import STOREFRONT_QUOTES
@@ -101,7 +101,7 @@ async def _strike(request: web.Request, store: Store | None) -> web.Response | N
     if store is None:
         return None
     request[ADMITTED] = store
-    return await fault_injection.before(request)
+    return await test_controls.inject_refusal(request)
 
 
 async def quote(call: Call) -> web.Response:

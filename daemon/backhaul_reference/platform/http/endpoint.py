@@ -11,15 +11,14 @@ from aiohttp import web
 
 from backhaul_reference.platform import json_codec
 from backhaul_reference.platform.context import PLATFORM, Platform
-from backhaul_reference.platform.http import (
-    fault_injection,
-    quirk_adapter,
-    request_bodies,
-    responses,
-)
+from backhaul_reference.platform.http import request_bodies, responses, test_controls
 from backhaul_reference.platform.http.middleware import template_of
 from backhaul_reference.platform.http.query_params import Query
-from backhaul_reference.platform.http.quirk_adapter import ADMITTED, LEVERS, quirks_of
+from backhaul_reference.platform.http.test_controls import (
+    ADMITTED,
+    TEST_CONTROLS,
+    quirks_of,
+)
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state.database import Rows
 from backhaul_reference.platform.state.idempotency import Claim, Kept, keep, recall
@@ -73,7 +72,9 @@ class Call:
         """Return the query parameters that the store's quirks support."""
         request = self.request
         quirks = quirks_of(request)
-        return quirk_adapter.query(quirks, template_of(request), request.query)
+        return test_controls.query_by_quirks(
+            quirks, template_of(request), request.query
+        )
 
     def path(self, name: str) -> str:
         return self.request.match_info[name]
@@ -131,10 +132,10 @@ def _serving(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def serve(request: web.Request) -> web.StreamResponse:
         caller = admit(request, endpoint)
-        if LEVERS in request.app:
+        if TEST_CONTROLS in request.app:
             request[ADMITTED] = caller.store
-            quirk_adapter.check_offered(caller.store.quirks, endpoint.path)
-            if (failed := await fault_injection.before(request)) is not None:
+            test_controls.check_offered(caller.store.quirks, endpoint.path)
+            if (failed := await test_controls.inject_refusal(request)) is not None:
                 return failed
         if endpoint.gate is not None:
             endpoint.gate(caller)
@@ -167,7 +168,7 @@ def _body(
     if request.content_type != "application/json":
         raise Problem(415, "UNSUPPORTED_MEDIA_TYPE", "the body must be JSON")
     document = json_codec.decode_object(raw)
-    document = quirk_adapter.document(quirks_of(request), endpoint.path, document)
+    document = test_controls.body_by_quirks(quirks_of(request), endpoint.path, document)
     return request_bodies.parse(endpoint.body, document, caller.store.exponent)
 
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-LEVERS = """
+TEST_CONTROLS = """
 ALTER TABLE store ADD COLUMN quirks TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE store ADD COLUMN fixture TEXT NOT NULL DEFAULT 'empty';
 CREATE UNIQUE INDEX customer_external ON customer(store_id, external_id);
@@ -296,7 +296,7 @@ CREATE INDEX delivery_attempt_delivery ON delivery_attempt(delivery_seq);
 
 STEPS = (
     STORES + CATALOGUE + ORDERS + OUTBOX,
-    LEVERS,
+    TEST_CONTROLS,
     SHOP,
     EXCHANGES,
     LISTS,

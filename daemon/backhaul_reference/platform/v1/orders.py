@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from aiohttp import web
 from pydantic import ConfigDict, Field
 
-from backhaul_reference.platform.http import query_params, quirk_adapter
+from backhaul_reference.platform.http import query_params, test_controls
 from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint
 from backhaul_reference.platform.http.request_bodies import (
     WHOLE,
@@ -185,7 +185,7 @@ class CancelOrder(Body):
 async def list_orders(call: Call) -> web.Response:
     query = call.query
     window = query_params.window(query, sortable=True)
-    if quirk_adapter.ignores_pages(call.store.quirks, PATH):
+    if test_controls.ignores_pages(call.store.quirks, PATH):
         window = replace(window, limit=query_params.MAX_PAGE)
     filters = {
         "status": query_params.choice(query, "status", STATUSES),

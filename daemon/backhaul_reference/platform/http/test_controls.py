@@ -1,18 +1,26 @@
-"""Applies a store's quirks to requests and responses."""
+"""Applies a store's test controls, quirks and faults, to requests and responses."""
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 from multidict import MultiDict, MultiMapping
 
+from backhaul_reference.platform import faults
 from backhaul_reference.platform.context import PLATFORM
+from backhaul_reference.platform.faults import Rule
 from backhaul_reference.platform.http.middleware import template_of
 from backhaul_reference.platform.http.query_params import MAX_LIMIT
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode
 from backhaul_reference.platform.problems import Flaw, Problem, invalid
 from backhaul_reference.platform.quirks import NONE, Quirks, reword
 from backhaul_reference.platform.state.stores import Store
+
+ADMITTED: web.RequestKey[Store] = web.RequestKey("admitted", Store)
+TEST_CONTROLS: web.AppKey[bool] = web.AppKey("test controls", bool)
+"""Marks the surfaces whose requests quirks and faults may touch."""
+Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 V1 = "/api/v1"
 ADJUST, SET = V1 + "/inventory/adjust", V1 + "/inventory/set"
@@ -33,6 +41,15 @@ SHOWN = {
     CANCEL: ("restock",),
 }
 """The members that the specification itself shows, where it shows a body."""
+ACKNOWLEDGED = (
+    ADJUST,
+    SET,
+    "/storefront/orders/track/{token}/payment",
+)
+PROBLEM = "application/problem+json"
+PROXY_PAGE = """<html><head><title>502 Bad Gateway</title></head>
+<body><center><h1>502 Bad Gateway</h1></center><hr></body></html>
+"""
 
 
 def check_offered(quirks: Quirks, route: str) -> None:
@@ -44,7 +61,9 @@ def check_offered(quirks: Quirks, route: str) -> None:
             raise Problem(404, "NOT_FOUND", "there is nothing here")
 
 
-def query(quirks: Quirks, route: str, sent: MultiMapping[str]) -> MultiMapping[str]:
+def query_by_quirks(
+    quirks: Quirks, route: str, sent: MultiMapping[str]
+) -> MultiMapping[str]:
     """Return the query parameters that the store's quirks support."""
     read = MultiDict(sent)
     if "no-updated-since" in quirks:
@@ -70,7 +89,7 @@ def _clamped(text: str) -> str:
     return str(min(int(text), MAX_LIMIT)) if digits else text
 
 
-def document(quirks: Quirks, route: str, sent: Document) -> Document:
+def body_by_quirks(quirks: Quirks, route: str, sent: Document) -> Document:
     """Return the body with the schemas' member names; 422 for rejected members."""
     renamed = _renamed(quirks, route)
     if "strict-body" in quirks and route in SHOWN:
@@ -114,18 +133,6 @@ def _read_adjustment(quirks: Quirks, read: Document) -> None:
         raise invalid([Flaw("/reason", "NOT_ALLOWED", detail)])
 
 
-ADMITTED: web.RequestKey[Store] = web.RequestKey("admitted", Store)
-LEVERS: web.AppKey[bool] = web.AppKey("levers", bool)
-"""Marks the surfaces whose requests quirks and faults may touch."""
-ACKNOWLEDGED = (
-    "/api/v1/inventory/adjust",
-    "/api/v1/inventory/set",
-    "/storefront/orders/track/{token}/payment",
-)
-PROBLEM = "application/problem+json"
-Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
 @web.middleware
 async def answer_by_quirks(request: web.Request, handler: Next) -> web.StreamResponse:
     response = await handler(request)
@@ -166,3 +173,73 @@ def _reshape(quirks: Quirks, request: web.Request, response: web.Response) -> No
 
 def _bare(document: Any) -> Any:
     return document.get("data", document) if isinstance(document, dict) else document
+
+
+async def inject_refusal(request: web.Request) -> web.Response | None:
+    """Return the response of a fault that replaces the handler's, if one fires."""
+    for rule in _firing(request, faults.BEFORE):
+        if rule.fault == "latency":
+            await request.app[PLATFORM].clock.sleep(rule.seconds)
+        else:
+            return _refusal(request, rule)
+    return None
+
+
+def _refusal(request: web.Request, rule: Rule) -> web.Response:
+    if rule.fault == "rate429":
+        raise _limited(rule)
+    if rule.fault == "5xx":
+        raise Problem(
+            rule.status,
+            "INJECTED_FAULT",
+            "a fault rule of the tests caused this failure",
+        )
+    if rule.fault == "html":
+        return web.Response(status=502, text=PROXY_PAGE, content_type="text/html")
+    _hang_up(request)
+    return web.Response(status=503)
+
+
+def _limited(rule: Rule) -> Problem:
+    wait = str(math.ceil(rule.seconds))
+    return Problem(429, "RATE_LIMITED", "slow down", headers={"Retry-After": wait})
+
+
+@web.middleware
+async def inject_failure(request: web.Request, handler: Next) -> web.StreamResponse:
+    """Apply the faults that follow a commit."""
+    response = await handler(request)
+    for rule in _firing(request, faults.AFTER):
+        if rule.fault == "drop-after-commit":
+            _hang_up(request)
+        elif isinstance(response, web.Response):
+            return await _truncated(request, response)
+    return response
+
+
+def _firing(request: web.Request, kinds: tuple[str, ...]) -> list[Rule]:
+    store = request.get(ADMITTED)
+    if store is None:
+        return []
+    places = {request.path, template_of(request)}
+    armed = request.app[PLATFORM].faults
+    return armed.firing(store.id, kinds, request.method, places)
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _truncated(
+    request: web.Request, response: web.Response
+) -> web.StreamResponse:
+    """Send the headers of the whole response and half of its body."""
+    whole = response.body if isinstance(response.body, bytes) else b""
+    half = web.StreamResponse(status=response.status, headers=response.headers)
+    half.content_length = len(whole)
+    await half.prepare(request)
+    await half.write(whole[: len(whole) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return half
