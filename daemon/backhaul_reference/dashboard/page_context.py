@@ -1,25 +1,25 @@
 """The context of one dashboard request, and the lists for pickers."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_request import FileField
 from multidict import MultiDict, MultiMapping
 
-from backhaul_reference.dashboard import forms, rendering, sessions
+from backhaul_reference.dashboard import forms, rendering
 from backhaul_reference.dashboard.forms import Form, FormState
-from backhaul_reference.dashboard.sessions import PATH, Session, Sessions
+from backhaul_reference.dashboard.sessions import (
+    LOGIN,
+    PATH,
+    SESSIONS,
+    Session,
+    checked_form,
+)
 from backhaul_reference.platform.context import PLATFORM, Platform
 from backhaul_reference.platform.http import query_params, request_bodies
-from backhaul_reference.platform.http.endpoint import (
-    BODY_DEADLINE_SECONDS,
-    MAX_BODY_BYTES,
-)
 from backhaul_reference.platform.problems import Problem, not_found
 from backhaul_reference.platform.state import products, stores
 from backhaul_reference.platform.state.database import Rows, Window
@@ -29,16 +29,8 @@ from backhaul_reference.platform.state.writer import Tx
 T = TypeVar("T")
 B = TypeVar("B", bound=request_bodies.Body)
 STORE = PATH + "/stores/{store}"
-LOGIN = PATH + "/login"
 UNSHOWN = {403, 408}
 """Statuses for which the form is not shown again: not our form, or no reader."""
-FORM_BYTES = 16 * MAX_BODY_BYTES
-"""Read limit above every field's limit, so that the field shows its own error."""
-UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
-"""Errors that aiohttp raises for undecodable form data."""
-URLENCODED = "application/x-www-form-urlencoded"
-MOST_FIELDS = 5_000
-SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,40 +145,6 @@ async def _answer(
         for sent in context.form.values():
             if isinstance(sent, FileField):
                 sent.file.close()
-
-
-async def checked_form(request: web.Request, token: str) -> Form:
-    """Return the form, after the check that it came from our page."""
-    if request.method != "POST":
-        return MultiDict()
-    sessions.check_origin(request)
-    try:
-        async with asyncio.timeout(BODY_DEADLINE_SECONDS):
-            form = await _form_of(request.clone(client_max_size=FORM_BYTES))
-    except web.HTTPRequestEntityTooLarge:
-        size = f"larger than {FORM_BYTES >> 20} MiB"
-        detail = f"what was sent is {size}, or has too many fields: go back to what you"
-        detail += " typed, and send less"
-        raise Problem(413, "BODY_TOO_LARGE", detail) from None
-    except TimeoutError:
-        raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None
-    except UNREADABLE:
-        raise Problem(400, "INVALID_FORM", "the form cannot be read") from None
-    sessions.check_token(form.get("csrf"), token)
-    return form
-
-
-async def _form_of(request: web.Request) -> Form:
-    """Return the form; undecodable characters become replacement characters."""
-    try:
-        return await request.post()
-    except UNREADABLE:
-        if request.content_type != URLENCODED:
-            raise
-    text = (await request.read()).decode("utf-8", "replace")
-    return MultiDict(
-        parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    )
 
 
 OFFERED = Window(1, 100)

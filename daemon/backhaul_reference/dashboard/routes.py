@@ -1,7 +1,8 @@
-"""The table of dashboard pages and forms."""
+"""The table of dashboard pages and forms, and the pages that need no store."""
 
 import logging
 from collections.abc import Awaitable, Callable
+from importlib import resources
 
 from aiohttp import web
 
@@ -10,7 +11,6 @@ from backhaul_reference.dashboard import (
     collections,
     customers,
     discounts,
-    login,
     menus,
     orders,
     products,
@@ -20,10 +20,46 @@ from backhaul_reference.dashboard import (
     shipping_zones,
     test_controls,
 )
-from backhaul_reference.dashboard.page_context import LOGIN, SESSIONS, serving
-from backhaul_reference.dashboard.sessions import PATH, Sessions
+from backhaul_reference.dashboard.page_context import serving
+from backhaul_reference.dashboard.sessions import (
+    LOGIN,
+    PATH,
+    SESSIONS,
+    Sessions,
+    redirect,
+)
+from backhaul_reference.platform.context import PLATFORM
 from backhaul_reference.platform.http.middleware import template_of
 from backhaul_reference.platform.problems import Problem
+from backhaul_reference.platform.state import stores
+
+ASSETS = {"style.css": "text/css", "htmx.min.js": "text/javascript"}
+
+
+async def show_home(request: web.Request) -> web.Response:
+    if request.app[SESSIONS].find(request) is None:
+        return redirect(LOGIN)
+    found = request.app[PLATFORM].reader.read(stores.every)
+    if not found:
+        problem = Problem(404, "STORE_NOT_FOUND", "there is no store yet")
+        return rendering.error_page(request, problem)
+    return redirect(f"{PATH}/stores/{found[0].subdomain}/orders")
+
+
+async def show_absent(request: web.Request) -> web.Response:
+    problem = Problem(404, "PAGE_NOT_FOUND", "this page does not exist")
+    return rendering.error_page(request, problem)
+
+
+async def show_asset(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name not in ASSETS:
+        raise web.HTTPNotFound
+    file = resources.files("backhaul_reference.dashboard") / "assets" / name
+    return web.Response(
+        body=file.read_bytes(), content_type=ASSETS[name], charset="utf-8"
+    )
+
 
 ROUTES = (
     *orders.ROUTES,
@@ -42,14 +78,14 @@ ROUTES = (
     *test_controls.ROUTES,
 )
 OPEN = (
-    ("GET", "/", login.show_home),
-    ("GET", PATH, login.show_home),
-    ("GET", LOGIN, login.show_login),
-    ("POST", LOGIN, login.log_in),
-    ("POST", PATH + "/logout", login.log_out),
-    ("GET", PATH + "/assets/{name}", login.show_asset),
+    ("GET", "/", show_home),
+    ("GET", PATH, show_home),
+    ("GET", LOGIN, sessions.show_login),
+    ("POST", LOGIN, sessions.log_in),
+    ("POST", PATH + "/logout", sessions.log_out),
+    ("GET", PATH + "/assets/{name}", show_asset),
 )
-ANYTHING_ELSE = ("GET", PATH + "/{rest:.*}", login.show_absent)
+ANYTHING_ELSE = ("GET", PATH + "/{rest:.*}", show_absent)
 log = logging.getLogger(__name__)
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -57,7 +93,7 @@ Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def add_routes(app: web.Application) -> None:
     app[rendering.TEMPLATES] = rendering.environment()
     app[SESSIONS] = Sessions()
-    app[login.THROTTLE] = login.throttle()
+    app[sessions.THROTTLE] = sessions.throttle()
     for method, path, serve in OPEN:
         app.router.add_route(method, path, _guarded(serve))
     for route in ROUTES:
