@@ -54,7 +54,6 @@ from backhaul_reference.platform.clock import (
 from backhaul_reference.platform.context import (
     PLATFORM,
     Platform,
-    Reader,
     TrackingTokens,
 )
 from backhaul_reference.platform.faults import Faults
@@ -84,7 +83,7 @@ from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state import stores
 from backhaul_reference.platform.state.api_keys import KeyUses
-from backhaul_reference.platform.state.database import open_reader, open_writer
+from backhaul_reference.platform.state.database import Reader, open_reader, open_writer
 from backhaul_reference.platform.state.writer import Writer
 from backhaul_reference.platform.v1 import (
     customers,

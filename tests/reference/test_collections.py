@@ -224,7 +224,8 @@ async def test_bad_collections(
 
 async def test_handles_are_unique(shop: Shop) -> None:
     first = await collection(shop)
-    assert (await collection(shop))["handle"] == "summer-1"
+    second = await collection(shop)
+    assert second["handle"] == "summer-1"
     body = {"title": "T", "handle": "summer"}
     reply = await shop.control("POST", f"{ONE}/collections", body)
     assert (reply.status, reply.code) == (409, "HANDLE_TAKEN")
@@ -232,6 +233,7 @@ async def test_handles_are_unique(shop: Shop) -> None:
     path = f"{ONE}/collections/{first['id']}"
     reply = await shop.control("PUT", path, {"handle": "summer-1"})
     assert (reply.status, reply.code) == (409, "HANDLE_TAKEN")
+    assert reply.body["existingId"] == second["id"]
 
 
 async def test_a_collection_keeps_its_type(shop: Shop) -> None:

@@ -73,7 +73,8 @@ async def test_email_and_external_id_belong_to_one(shop: Shop) -> None:
         ({"email": "ravi@example.com"}, "EMAIL_TAKEN"),
         ({"externalId": "ERP-1"}, "DUPLICATE_EXTERNAL_ID"),
     ):
-        assert (await change(shop, other, **values)).code == code
+        reply = await change(shop, other, **values)
+        assert (reply.code, reply.body["existingId"]) == (code, first["id"])
     assert (await shop.v1("GET", f"/customers/{other['id']}")).data == other
     found = await shop.v1("GET", "/customers?externalId=ERP-1")
     assert [one["id"] for one in found.data] == [first["id"]]

@@ -9,10 +9,9 @@ import aiohttp
 import pytest
 
 from backhaul_reference.platform.clock import SystemClock, start_task
-from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.formats import IdSource
-from backhaul_reference.platform.state.database import open_reader, open_writer
+from backhaul_reference.platform.state.database import Reader, open_reader, open_writer
 from backhaul_reference.platform.state.writer import Writer
 from backhaul_reference.platform.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
 from backhaul_reference.platform.webhooks.sender import (

@@ -45,6 +45,25 @@ async def test_handles_skus_and_external_ids_are_unique(shop: Shop) -> None:
         assert reply.body["existingId"] == first["id"]
 
 
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"handle": "lamp"}, "HANDLE_TAKEN"),
+        ({"externalId": "E"}, "DUPLICATE_EXTERNAL_ID"),
+        ({"sku": "A"}, "SKU_TAKEN"),
+    ],
+)
+async def test_a_change_to_a_taken_value_names_who_has_it(
+    shop: Shop, values: dict[str, str], code: str
+) -> None:
+    first = await shop.product(sku="A", externalId="E")
+    second = await shop.product(sku="B")
+    reply = await shop.v1("PUT", f"/products/{second['id']}", values)
+    assert (reply.status, reply.code) == (409, code)
+    assert reply.body["existingId"] == first["id"]
+    assert (await shop.v1("GET", f"/products/{second['id']}")).data == second
+
+
 async def test_put_merges_and_null_clears(shop: Shop) -> None:
     product = await shop.product(vendor="V", description="D")
     before = await shop.sequence()

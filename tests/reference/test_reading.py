@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.platform.context import REVISION
-from backhaul_reference.platform.state.database import Rows, open_writer
+from backhaul_reference.platform.state.database import REVISION, Rows, open_writer
 from backhaul_reference.platform.state.schema import VARIANT_COLUMNS
 from backhaul_reference.platform.state.writer import Tx
 from scenes.reference_shop import Shop, cart, open_shop

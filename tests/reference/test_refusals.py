@@ -2,11 +2,15 @@
 
 import io
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backhaul_reference.platform.state.database import Rows, open_writer
+from backhaul_reference.platform.state.schema import TABLES
+from backhaul_reference.platform.state.writer import TAKEN
 from scenes.reference_shop import Reply, Shop, open_shop
 
 Refused = Callable[[Shop], Awaitable[Reply]]
@@ -203,3 +207,16 @@ async def test_a_failure_of_ours_is_a_problem_too(tmp_path: Path) -> None:
         )
         reply = await shop.v1("GET", "/customers")
         assert (reply.status, reply.code) == (500, "INTERNAL_ERROR")
+
+
+def test_a_value_that_is_refused_as_taken_is_unique(tmp_path: Path) -> None:
+    with closing(open_writer(tmp_path / "state.db")) as connection:
+        rows = Rows(connection)
+        unique = {
+            f"{table}.{column['name']}"
+            for table in TABLES
+            for index in rows.all(f"PRAGMA index_list({table})")
+            if index["unique"]
+            for column in rows.all(f"PRAGMA index_info({index['name']})")
+        }
+    assert TAKEN.keys() <= unique

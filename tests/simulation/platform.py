@@ -17,13 +17,18 @@ from backhaul_reference.control.state_export import snapshot
 from backhaul_reference.fixtures import loader
 from backhaul_reference.fixtures.loader import Identity
 from backhaul_reference.platform import quirks
-from backhaul_reference.platform.context import Platform, Reader, TrackingTokens
+from backhaul_reference.platform.context import Platform, TrackingTokens
 from backhaul_reference.platform.faults import Faults
 from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state import stores, subscriptions
 from backhaul_reference.platform.state.api_keys import KeyUses
-from backhaul_reference.platform.state.database import Row, open_reader, open_writer
+from backhaul_reference.platform.state.database import (
+    Reader,
+    Row,
+    open_reader,
+    open_writer,
+)
 from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_reference.platform.state.writer import Job, Tx, Writer, _notify
 from backhaul_reference.server import public_app

@@ -1,6 +1,5 @@
 """Stores, their settings, keys, webhooks, order steps and mails: operations."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -33,7 +32,7 @@ from backhaul_reference.platform.http.request_bodies import (
 )
 from backhaul_reference.platform.http.responses import data_answer, page_answer
 from backhaul_reference.platform.json_codec import Document
-from backhaul_reference.platform.problems import Flaw, Problem, invalid
+from backhaul_reference.platform.problems import Flaw, invalid
 from backhaul_reference.platform.state import (
     api_keys,
     mail_outbox,
@@ -173,10 +172,7 @@ def _create(
 ) -> Store:
     """Create the store, load its fixture and add a key with every scope."""
     values = {"name": body.subdomain, "quirks": quirks, **body.columns()}
-    try:
-        store = stores.create(tx, values)
-    except sqlite3.IntegrityError as error:
-        raise Problem(409, "SUBDOMAIN_TAKEN", "another store has it") from error
+    store = stores.create(tx, values)
     api_keys.add(tx, store.id, secret, name="first")
     loader.fill(tx, store, tokens)
     stores.change(tx, store.id, body.columns())

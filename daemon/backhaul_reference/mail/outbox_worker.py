@@ -13,10 +13,9 @@ from html import escape
 from backhaul_reference.mail.texts import MailRenderer, MailText
 from backhaul_reference.mail.transports import ComposedMail, SendResult, Transport
 from backhaul_reference.platform.clock import Clock, either
-from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import mail_outbox
-from backhaul_reference.platform.state.database import Row, Rows
+from backhaul_reference.platform.state.database import Reader, Row, Rows
 from backhaul_reference.platform.state.mail_outbox import Sending
 from backhaul_reference.platform.state.writer import Writer
 

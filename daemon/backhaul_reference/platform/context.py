@@ -3,13 +3,12 @@
 import base64
 import hashlib
 import hmac
-import sqlite3
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -19,7 +18,7 @@ from backhaul_reference.platform.formats import IdSource, sha256_hex
 from backhaul_reference.platform.quirks import Quirks
 from backhaul_reference.platform.rate_limits import Limits
 from backhaul_reference.platform.state.api_keys import KeyUses
-from backhaul_reference.platform.state.database import Rows, open_reader
+from backhaul_reference.platform.state.database import Reader, Rows, open_reader
 from backhaul_reference.platform.state.writer import Writer
 
 NOTICE_MS = 365 * 24 * 3600 * 1000
@@ -49,8 +48,6 @@ class Retirement:
 
 
 T = TypeVar("T")
-MAX_KNOWN = 64
-REVISION = "SELECT revision FROM catalogue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,53 +62,6 @@ class TrackingTokens:
 
     def hash_of(self, token: str) -> str:
         return sha256_hex(token)
-
-
-@dataclass(slots=True)
-class Reader:
-    """Reads committed state, each time at one moment."""
-
-    connection: sqlite3.Connection
-    _version: int = -1
-    _known: dict[Hashable, Any] = field(default_factory=dict)
-    _revision: int = -1
-    _pages: dict[Hashable, Any] = field(default_factory=dict)
-
-    def recall(self, key: Hashable, question: Callable[[Rows], T]) -> T:
-        """Like `read`, but cached until something is committed.
-
-        The result must depend only on the state and the key, and must not be
-        it is.
-        """
-        # SQLite changes this number with each commit of another connection.
-        version = self.connection.execute("PRAGMA data_version").fetchone()[0]
-        if version != self._version or len(self._known) >= MAX_KNOWN:
-            self._version, self._known = version, {}
-        if key not in self._known:
-            self._known[key] = self.read(question)
-        known: T = self._known[key]
-        return known
-
-    def recall_page(self, key: Hashable, question: Callable[[Rows], T]) -> T:
-        """Like `recall`, for results that depend only on the catalogue and the key.
-
-        Orders keep the cache valid as long as nothing sells out.
-        """
-        # Asked first: a page may be newer than its revision, and never older.
-        revision = self.recall(REVISION, lambda rows: rows.value(REVISION))
-        if revision != self._revision or len(self._pages) >= MAX_KNOWN:
-            self._revision, self._pages = revision, {}
-        if key not in self._pages:
-            self._pages[key] = self.read(question)
-        known: T = self._pages[key]
-        return known
-
-    def read(self, question: Callable[[Rows], T]) -> T:
-        self.connection.execute("BEGIN")
-        try:
-            return question(Rows(self.connection))
-        finally:
-            self.connection.execute("ROLLBACK")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Collections: products grouped manually or by tag."""
 
-import sqlite3
-
 from backhaul_reference.platform import formats, models
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import Problem, not_found
@@ -143,10 +141,7 @@ def create(tx: Tx, store: Store, values: Document) -> Document:
         "created_ms": at_ms,
         "updated_ms": at_ms,
     }
-    try:
-        tx.insert("collection", columns)
-    except sqlite3.IntegrityError as error:
-        raise _handle_taken(tx, store, columns["handle"]) from error
+    tx.insert("collection", columns)
     collection_members.fill(tx, store.id, columns["id"], values["product_ids"])
     return view(tx, store, columns["id"])
 
@@ -160,7 +155,7 @@ def change(tx: Tx, store: Store, collection_id: str, values: Document) -> Docume
         columns["rules"] = encode_text(values["rules"])
     moved = any(before[name] != value for name, value in columns.items())
     if columns:
-        _update(tx, store, collection_id, columns)
+        tx.update("collection", collection_id, columns)
     if "product_ids" in values:
         moved |= collection_members.fill(
             tx, store.id, collection_id, values["product_ids"]
@@ -183,20 +178,3 @@ def _check_type(before: Row, values: Document) -> None:
         kind = before["type"].lower()
         detail = f"the collection is {kind}"
         raise Problem(409, "COLLECTION_TYPE_MISMATCH", detail)
-
-
-def _update(tx: Tx, store: Store, collection_id: str, columns: Document) -> None:
-    try:
-        tx.update("collection", collection_id, columns)
-    except sqlite3.IntegrityError as error:
-        raise _handle_taken(tx, store, columns["handle"]) from error
-
-
-def _handle_taken(rows: Rows, store: Store, handle: str) -> Problem:
-    existing = rows.value(
-        "SELECT id FROM collection WHERE store_id = ? AND handle = ?",
-        (store.id, handle),
-    )
-    return Problem(
-        409, "HANDLE_TAKEN", "another collection has it", existingId=existing
-    )

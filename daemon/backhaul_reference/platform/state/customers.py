@@ -1,6 +1,5 @@
 """Customers: matched from orders, read, created, merged, deleted."""
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +85,7 @@ def give_back(tx: Tx, customer_id: str | None, total: int) -> None:
     )
 
 
-def find(rows: Rows, store: Store, customer_id: str) -> sqlite3.Row:
+def find(rows: Rows, store: Store, customer_id: str) -> Row:
     row = rows.one(
         "SELECT * FROM customer WHERE id = ? AND store_id = ?", (customer_id, store.id)
     )
@@ -175,10 +174,7 @@ def create(tx: Tx, store: Store, values: Document) -> models.Customer:
     columns = _columns(tx, _merged(BLANK, values), known=[])
     columns |= {"id": customer_id, "store_id": store.id, "version": 1}
     columns |= {"created_ms": at_ms, "updated_ms": at_ms}
-    try:
-        tx.insert("customer", columns)
-    except sqlite3.IntegrityError as error:
-        raise _taken(tx, store, columns, error) from error
+    tx.insert("customer", columns)
     created = view(tx, store, customer_id)
     webhook_outbox.emit(tx, store.id, "customers/create", created)
     return created
@@ -193,10 +189,7 @@ def update(tx: Tx, store: Store, customer_id: str, values: Document) -> models.C
     if changed:
         changed["version"] = row["version"] + 1
         changed["updated_ms"] = tx.tick(store.id)
-        try:
-            tx.update("customer", customer_id, changed)
-        except sqlite3.IntegrityError as error:
-            raise _taken(tx, store, columns, error) from error
+        tx.update("customer", customer_id, changed)
     return view(tx, store, customer_id)
 
 
@@ -283,19 +276,3 @@ def _address(
     names = ADDRESS.keys() & sent.keys()
     changed = {name: sent[name] for name in names}
     return {**before, **changed, "isDefault": is_default}
-
-
-def _taken(
-    tx: Tx, store: Store, columns: Document, error: sqlite3.IntegrityError
-) -> Exception:
-    if "customer.email_key" in str(error):
-        column, code = "email_key", "EMAIL_TAKEN"
-    elif "customer.external_id" in str(error):
-        column, code = "external_id", "DUPLICATE_EXTERNAL_ID"
-    else:
-        return error
-    existing = tx.value(
-        f"SELECT id FROM customer WHERE store_id = ? AND {column} = ?",  # noqa: S608  - one of two literals above
-        (store.id, columns[column]),
-    )
-    return Problem(409, code, "another customer has it", existingId=existing)

@@ -1,15 +1,18 @@
-"""The SQLite database: connections, read queries and pages of rows."""
+"""The SQLite database: connections, read queries, cached reads and pages of rows."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from backhaul_reference.platform.state.schema import migrate
 
 Row = sqlite3.Row
 BATCH = 200
+MAX_KNOWN = 64
+REVISION = "SELECT revision FROM catalogue"
+T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
 
 
@@ -71,6 +74,53 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA busy_timeout = 2000")
     return connection
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads committed state, each time at one moment."""
+
+    connection: sqlite3.Connection
+    _version: int = -1
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+    _revision: int = -1
+    _pages: dict[Hashable, Any] = field(default_factory=dict)
+
+    def recall(self, key: Hashable, question: Callable[[Rows], T]) -> T:
+        """Like `read`, but cached until something is committed.
+
+        The result must depend only on the state and the key; callers must not
+        change it.
+        """
+        # SQLite changes this number with each commit of another connection.
+        version = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version or len(self._known) >= MAX_KNOWN:
+            self._version, self._known = version, {}
+        if key not in self._known:
+            self._known[key] = self.read(question)
+        known: T = self._known[key]
+        return known
+
+    def recall_page(self, key: Hashable, question: Callable[[Rows], T]) -> T:
+        """Like `recall`, for results that depend only on the catalogue and the key.
+
+        Orders keep the cache valid as long as nothing sells out.
+        """
+        # Asked first: a page may be newer than its revision, and never older.
+        revision = self.recall(REVISION, lambda rows: rows.value(REVISION))
+        if revision != self._revision or len(self._pages) >= MAX_KNOWN:
+            self._revision, self._pages = revision, {}
+        if key not in self._pages:
+            self._pages[key] = self.read(question)
+        known: T = self._pages[key]
+        return known
+
+    def read(self, question: Callable[[Rows], T]) -> T:
+        self.connection.execute("BEGIN")
+        try:
+            return question(Rows(self.connection))
+        finally:
+            self.connection.execute("ROLLBACK")
 
 
 @dataclass(frozen=True, slots=True)

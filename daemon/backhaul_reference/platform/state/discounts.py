@@ -1,6 +1,5 @@
 """Discount codes: validity, arithmetic and usage counts."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -239,10 +238,7 @@ def create(tx: Tx, store: Store, values: dict[str, Any]) -> Document:
         "created_ms": now_ms,
         "updated_ms": now_ms,
     }
-    try:
-        tx.insert("discount", columns)
-    except sqlite3.IntegrityError as error:
-        raise _taken(error) from error
+    tx.insert("discount", columns)
     return _checked(tx, store, columns["id"])
 
 
@@ -251,10 +247,7 @@ def change(tx: Tx, store: Store, discount_id: str, values: dict[str, Any]) -> Do
     columns = {**values, "updated_ms": tx.now_ms()}
     if "code" in values:
         columns["code_key"] = key_of(values["code"])
-    try:
-        tx.update("discount", discount_id, columns)
-    except sqlite3.IntegrityError as error:
-        raise _taken(error) from error
+    tx.update("discount", discount_id, columns)
     return _checked(tx, store, discount_id)
 
 
@@ -271,9 +264,3 @@ def delete(tx: Tx, store: Store, discount_id: str) -> Document:
     find(tx, store, discount_id)
     tx.run("DELETE FROM discount WHERE id = ?", (discount_id,))
     return {"id": discount_id, "deleted": True}
-
-
-def _taken(error: sqlite3.IntegrityError) -> Exception:
-    if "discount.code_key" not in str(error):
-        return error
-    return Problem(409, "CODE_TAKEN", "another discount has it")

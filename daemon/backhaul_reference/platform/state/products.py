@@ -1,7 +1,6 @@
 """Products: queries, views, creation, changes, deletion and handles."""
 
 import re
-import sqlite3
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,7 @@ from typing import Any
 
 from backhaul_reference.platform import formats, models, money
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
-from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.problems import not_found
 from backhaul_reference.platform.state import (
     collection_members,
     variants,
@@ -231,7 +230,7 @@ def create(
     columns["published_ms"] = at_ms if merged["status"] == "active" else None
     columns |= {"id": product_id, "store_id": store.id, "search": "", "version": 1}
     columns |= {"created_ms": at_ms, "updated_ms": at_ms}
-    _insert(tx, store, columns)
+    tx.insert("product", columns)
     collection_members.assign(
         tx, store.id, product_id, values.get("collection_ids") or (), at_ms
     )
@@ -254,7 +253,7 @@ def update(
     if values.get("status") == "active" and before["publishedAt"] is None:
         columns["published_ms"] = at_ms
     if columns:
-        _update(tx, store, product_id, columns)
+        tx.update("product", product_id, columns)
     if "variants" in values:
         variants.replace(tx, store, source, product_id, values["variants"], at_ms)
     else:
@@ -301,36 +300,6 @@ def _stored(values: Document) -> Document:
         name: encode_text(value or []) if name in AS_JSON else value
         for name, value in values.items()
     }
-
-
-def _insert(tx: Tx, store: Store, columns: Document) -> None:
-    try:
-        tx.insert("product", columns)
-    except sqlite3.IntegrityError as error:
-        raise _taken(tx, store, columns, error) from error
-
-
-def _update(tx: Tx, store: Store, product_id: str, columns: Document) -> None:
-    try:
-        tx.update("product", product_id, columns)
-    except sqlite3.IntegrityError as error:
-        raise _taken(tx, store, columns, error) from error
-
-
-def _taken(
-    tx: Tx, store: Store, columns: Document, error: sqlite3.IntegrityError
-) -> Exception:
-    if "product.handle" in str(error):
-        column, code = "handle", "HANDLE_TAKEN"
-    elif "product.external_id" in str(error):
-        column, code = "external_id", "DUPLICATE_EXTERNAL_ID"
-    else:
-        return error
-    existing = tx.value(
-        f"SELECT id FROM product WHERE store_id = ? AND {column} = ?",  # noqa: S608  - one of two literals above
-        (store.id, columns[column]),
-    )
-    return Problem(409, code, "another product has it", existingId=existing)
 
 
 def _index_search(tx: Tx, product_id: str) -> None:

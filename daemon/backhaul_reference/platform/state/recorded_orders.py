@@ -1,6 +1,5 @@
 """Orders a back office creates through v1, with prices as sent."""
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,12 +70,7 @@ def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> order_model
         take=sent.stock_behaviour != "BYPASS",
         force=sent.stock_behaviour == "DECREMENT_IGNORING_POLICY",
     )
-    try:
-        placed = order_placement.place(tx, store, draft)
-    except sqlite3.IntegrityError as error:
-        if "orders.external_id" not in str(error):
-            raise
-        raise _duplicate(tx, store, sent) from error
+    placed = order_placement.place(tx, store, draft)
     if sent.send_receipt and draft.contact.email:
         mail_outbox.queue(tx, store.id, "order_placed", placed["id"])
     return placed
@@ -96,19 +90,6 @@ def _columns(tx: Tx, source: Source, sent: SentOrder) -> dict[str, Any]:
         "tags": encode_text(list(sent.tags)),
         "placed_ms": placed_ms,
     }
-
-
-def _duplicate(tx: Tx, store: Store, sent: SentOrder) -> Problem:
-    existing = tx.value(
-        "SELECT id FROM orders WHERE store_id = ? AND external_id = ?",
-        (store.id, sent.external_id),
-    )
-    return Problem(
-        409,
-        "DUPLICATE_EXTERNAL_ID",
-        "another order has this externalId",
-        existingId=existing,
-    )
 
 
 def _contact(tx: Tx, store: Store, contact: Contact) -> Contact:

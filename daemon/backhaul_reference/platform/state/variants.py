@@ -1,6 +1,5 @@
 """Variants: added, replaced, removed; detached from past orders."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,10 +97,7 @@ def _add(
     columns |= {"product_id": product_id, "position": position}
     columns |= {"options": encode_text(values.get("options") or {})}
     columns |= {"created_ms": at_ms, "updated_ms": at_ms, "stock_ms": at_ms}
-    try:
-        tx.insert("variant", columns)
-    except sqlite3.IntegrityError as error:
-        raise _sku_taken(tx, store, values, error) from error
+    tx.insert("variant", columns)
     variant_id: str = columns["id"]
     return variant_id
 
@@ -189,10 +185,7 @@ def _change(
         columns["title"] = _titled(decode_stored(options))
     if all(before[name] == value for name, value in columns.items()):
         return
-    try:
-        tx.update("variant", before["id"], {**columns, "updated_ms": at_ms})
-    except sqlite3.IntegrityError as error:
-        raise _sku_taken(tx, store, values, error) from error
+    tx.update("variant", before["id"], {**columns, "updated_ms": at_ms})
 
 
 def remove(
@@ -220,15 +213,3 @@ def _columns(values: Document) -> Document:
 
 def _titled(options: dict[str, str] | None) -> str:
     return " / ".join((options or {}).values()) or "Default"
-
-
-def _sku_taken(
-    tx: Tx, store: Store, values: Document, error: sqlite3.IntegrityError
-) -> Exception:
-    if "variant.sku" not in str(error):
-        return error
-    existing = tx.value(
-        "SELECT product_id FROM variant WHERE store_id = ? AND sku = ?",
-        (store.id, values.get("sku")),
-    )
-    return Problem(409, "SKU_TAKEN", "another variant has it", existingId=existing)

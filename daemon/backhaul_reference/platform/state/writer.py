@@ -1,4 +1,4 @@
-"""The writer thread: commits queued mutations in batches."""
+"""The transaction of one mutation, and the thread that commits them in batches."""
 
 import asyncio
 import queue
@@ -28,6 +28,31 @@ TICK = """UPDATE counter SET tick = MAX(tick + 1, ?) + ? WHERE store_id = ?
 RETURNING tick"""
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How a value is refused that another row has; `shown` is a column of that row."""
+
+    code: str
+    detail: str
+    shown: str | None = "id"
+
+
+TAKEN = {
+    "store.subdomain": Taken("SUBDOMAIN_TAKEN", "another store has it", None),
+    "product.handle": Taken("HANDLE_TAKEN", "another product has it"),
+    "product.external_id": Taken("DUPLICATE_EXTERNAL_ID", "another product has it"),
+    "variant.sku": Taken("SKU_TAKEN", "another variant has it", "product_id"),
+    "collection.handle": Taken("HANDLE_TAKEN", "another collection has it"),
+    "discount.code_key": Taken("CODE_TAKEN", "another discount has it", None),
+    "customer.email_key": Taken("EMAIL_TAKEN", "another customer has it"),
+    "customer.external_id": Taken("DUPLICATE_EXTERNAL_ID", "another customer has it"),
+    "orders.external_id": Taken(
+        "DUPLICATE_EXTERNAL_ID", "another order has this externalId"
+    ),
+}
+"""The unique columns that clients may set, as SQLite names them in its errors."""
+
+
 class Tx(Rows):
     """The transaction of one mutation."""
 
@@ -42,18 +67,53 @@ class Tx(Rows):
         return self.connection.execute(sql, params).rowcount
 
     def insert(self, table: str, values: dict[str, Any]) -> int:
-        """Insert one row and answer its rowid; names come from our own code only."""
+        """Insert one row and answer its rowid; names come from our own code only.
+
+        Raises the 409 of `TAKEN` if a unique value belongs to another row.
+        """
         names = ",".join(values)
         marks = ",".join("?" * len(values))
         sql = f"INSERT INTO {table}({names}) VALUES({marks})"
-        row_id = self.connection.execute(sql, tuple(values.values())).lastrowid
+        try:
+            row_id = self.connection.execute(sql, tuple(values.values())).lastrowid
+        except sqlite3.IntegrityError as error:
+            self._refuse_taken(error, values)
+            raise
         return row_id or 0
 
     def update(self, table: str, row_id: str, values: dict[str, Any]) -> None:
-        """Update one row by id; names come from our own code only."""
+        """Update one row by id; names come from our own code only.
+
+        Raises the 409 of `TAKEN` if a unique value belongs to another row.
+        """
         names = ",".join(f"{name}=?" for name in values)
         sql = f"UPDATE {table} SET {names} WHERE id=?"  # noqa: S608  - names are literals of this package
-        self.connection.execute(sql, (*values.values(), row_id))
+        try:
+            self.connection.execute(sql, (*values.values(), row_id))
+        except sqlite3.IntegrityError as error:
+            self._refuse_taken(error, values, row_id)
+            raise
+
+    def _refuse_taken(
+        self, error: sqlite3.IntegrityError, values: dict[str, Any], row_id: str = ""
+    ) -> None:
+        """Raise the problem of a taken value; do nothing about any other error."""
+        unique = error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE
+        name = next((one for one in TAKEN if one in str(error)), None)
+        if not unique or name is None:
+            return
+        taken, (table, column) = TAKEN[name], name.split(".")
+        if taken.shown is None:
+            raise Problem(409, taken.code, taken.detail) from error
+        store_id = values.get("store_id") or self.value(
+            f"SELECT store_id FROM {table} WHERE id = ?",  # noqa: S608  - a table of TAKEN
+            (row_id,),
+        )
+        existing = self.value(
+            f"SELECT {taken.shown} FROM {table} WHERE store_id = ? AND {column} = ?",  # noqa: S608  - names of TAKEN
+            (store_id, values[column]),
+        )
+        raise Problem(409, taken.code, taken.detail, existingId=existing) from error
 
     def now_ms(self) -> int:
         return self.ids.clock.now_ms()

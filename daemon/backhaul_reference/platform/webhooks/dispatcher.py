@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from backhaul_reference.platform.clock import Clock, either, start_task
-from backhaul_reference.platform.context import Reader
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import subscriptions, webhook_outbox
-from backhaul_reference.platform.state.database import Row
+from backhaul_reference.platform.state.database import Reader, Row
 from backhaul_reference.platform.state.writer import Writer
 from backhaul_reference.platform.webhooks.sender import Sender
 
