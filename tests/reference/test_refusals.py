@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_reference.platform.state.database import Rows, open_writer
 from backhaul_reference.platform.state.schema import TABLES
-from backhaul_reference.platform.state.writer import TAKEN
+from backhaul_reference.platform.state.unique_values import TAKEN
 from scenes.reference_shop import Reply, Shop, open_shop
 
 Refused = Callable[[Shop], Awaitable[Reply]]

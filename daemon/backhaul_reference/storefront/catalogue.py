@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 from yarl import URL
 
+from backhaul_reference.platform import models
 from backhaul_reference.platform.http import query_params
 from backhaul_reference.platform.http.endpoint import Call, Endpoint
 from backhaul_reference.platform.http.responses import (
@@ -16,7 +17,6 @@ from backhaul_reference.platform.http.responses import (
     raw_answer,
 )
 from backhaul_reference.platform.state import (
-    collection_members,
     collections,
     menus,
     products,
@@ -50,7 +50,7 @@ def _products(rows: Rows, call: Call, url: URL) -> Page:
         collection = collections.visible(rows, call.store, collection_id)
         if collection is None:
             return page_of(url, Listing([], 0), window)
-        within = collection_members.clause(collection)
+        within = collections.clause(collection)
     found = products.visible_page(rows, call.store, filters, window, within)
     return page_of(url, found, window)
 
@@ -78,7 +78,12 @@ async def get_collection(call: Call) -> web.Response:
     handle = call.path("handle")
 
     def find(rows: Rows) -> bytes:
-        return data_body(collections.visible_with_products(rows, call.store, handle))
+        row = collections.visible_by_handle(rows, call.store, handle)
+        shown = models.CollectionWithProducts(
+            collection=collections.storefront_view(rows, row),
+            products=products.in_collection(rows, call.store, row),
+        )
+        return data_body(shown)
 
     return raw_answer(_recall(call, find))
 

@@ -1,7 +1,5 @@
-"""Products: queries, views, creation, changes, deletion and handles."""
+"""Products: queries, views, creation, changes and deletion."""
 
-import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +8,7 @@ from backhaul_reference.platform import formats, models, money
 from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
 from backhaul_reference.platform.problems import not_found
 from backhaul_reference.platform.state import (
-    collection_members,
+    collections,
     variants,
     webhook_outbox,
 )
@@ -25,8 +23,10 @@ from backhaul_reference.platform.state.database import (
 )
 from backhaul_reference.platform.state.inventory import Source
 from backhaul_reference.platform.state.stores import Store
+from backhaul_reference.platform.state.unique_values import free_handle
 from backhaul_reference.platform.state.writer import Tx
 
+BATCH = 500
 VARIANTS = (
     "SELECT * FROM variant WHERE product_id IN ({}) ORDER BY product_id, position"
 )
@@ -46,12 +46,24 @@ def storefront_views(
     return [_shared(store, row, variants[row["id"]]) for row in found]
 
 
+def in_collection(rows: Rows, store: Store, collection: Row) -> list[models.Product]:
+    """Return the active products of a collection, newest first."""
+    belongs = collections.clause(collection)
+    found = rows.all(
+        "SELECT * FROM product WHERE store_id = ? AND status = 'active'"  # noqa: S608  - clauses are constants
+        f" AND {belongs.sql} ORDER BY created_ms DESC, id DESC",
+        (store.id, *belongs.params),
+    )
+    batches = [found[start : start + BATCH] for start in range(0, len(found), BATCH)]
+    return [view for batch in batches for view in storefront_views(rows, store, batch)]
+
+
 def v1_views(
     rows: Rows, store: Store, found: Sequence[Row]
 ) -> list[models.CatalogueProduct]:
     product_ids = [row["id"] for row in found]
     variants = variants_of(rows, product_ids)
-    listed = collection_members.listed_of(rows, product_ids)
+    listed = collections.listed_of(rows, product_ids)
     return [_v1(store, row, variants[row["id"]], listed[row["id"]]) for row in found]
 
 
@@ -126,26 +138,6 @@ def _v1_variant(store: Store, row: Row) -> models.CatalogueVariant:
     }
 
 
-LONGEST_STEM = 200
-
-
-def free(tx: Tx, table: str, store_id: str, title: str) -> str:
-    """Return a free handle made from the title, with a number if it is taken."""
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
-    stem = "-".join(re.findall(r"[a-z0-9]+", plain.lower()))
-    stem = stem[:LONGEST_STEM].strip("-") or table
-    taken = {
-        row["handle"]
-        for row in tx.all(
-            f"SELECT handle FROM {table} WHERE store_id = ?"  # noqa: S608  - table is a literal of this package
-            " AND (handle = ? OR handle GLOB ?)",
-            (store_id, stem, f"{stem}-[0-9]*"),
-        )
-    }
-    numbered = (f"{stem}-{n}" for n in range(1, len(taken) + 2))
-    return next(name for name in (stem, *numbered) if name not in taken)
-
-
 AS_JSON = ("tags", "images", "options")
 EMPTY: Document = {"tags": [], "images": [], "options": []}
 COLUMNS = (
@@ -201,11 +193,11 @@ def visible_view(
     if row is None:
         raise not_found("PRODUCT")
     shown = storefront_views(rows, store, [row])[0]
-    collections = [
+    held_by = [
         models.CollectionName(id=one["id"], handle=one["handle"], title=one["title"])
-        for one in collection_members.published_of(rows, row)
+        for one in collections.published_of(rows, row)
     ]
-    return {**shown, "collections": collections}
+    return {**shown, "collections": held_by}
 
 
 def _row(rows: Rows, store: Store, product_id: str) -> Row:
@@ -223,7 +215,9 @@ def create(
     """Create a product with its variants; opening stock is logged."""
     at_ms = tx.tick(store.id)
     product_id = tx.ids.new("prod")
-    handle = values.get("handle") or free(tx, "product", store.id, values["title"])
+    handle = values.get("handle") or free_handle(
+        tx, "product", store.id, values["title"]
+    )
     known = {name: values[name] for name in COLUMNS if name in values}
     merged = {"status": "active", **EMPTY, **known, "handle": handle}
     columns: Document = _stored(merged)
@@ -231,7 +225,7 @@ def create(
     columns |= {"id": product_id, "store_id": store.id, "search": "", "version": 1}
     columns |= {"created_ms": at_ms, "updated_ms": at_ms}
     tx.insert("product", columns)
-    collection_members.assign(
+    collections.assign(
         tx, store.id, product_id, values.get("collection_ids") or (), at_ms
     )
     variants.add_all(
@@ -259,7 +253,7 @@ def update(
     else:
         variants.change_only(tx, store, product_id, values, at_ms)
     if "collection_ids" in values:
-        collection_members.assign(
+        collections.assign(
             tx, store.id, product_id, values["collection_ids"] or (), at_ms
         )
     after = view(tx, store, product_id)
@@ -280,7 +274,7 @@ def delete(tx: Tx, store: Store, source: Source, product_id: str) -> models.Dele
     last = view(tx, store, product_id)
     at_ms = tx.tick(store.id)
     variants.unlink_product(tx, store.id, product_id)
-    collection_members.remove_product(tx, product_id, at_ms)
+    collections.remove_product(tx, product_id, at_ms)
     variants.remove(tx, store, source, last["variants"], at_ms)
     tx.run("DELETE FROM product WHERE id = ?", (product_id,))
     data: models.DeletedProduct = {

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from backhaul_reference.platform.formats import IdSource
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state.database import Params, Rows
+from backhaul_reference.platform.state.unique_values import refusal_of
 
 T = TypeVar("T")
 ROUND_LIMIT = 256
@@ -26,31 +27,6 @@ STORAGE_FAILURES = {
 
 TICK = """UPDATE counter SET tick = MAX(tick + 1, ?) + ? WHERE store_id = ?
 RETURNING tick"""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """How a value is refused that another row has; `shown` is a column of that row."""
-
-    code: str
-    detail: str
-    shown: str | None = "id"
-
-
-TAKEN = {
-    "store.subdomain": Taken("SUBDOMAIN_TAKEN", "another store has it", None),
-    "product.handle": Taken("HANDLE_TAKEN", "another product has it"),
-    "product.external_id": Taken("DUPLICATE_EXTERNAL_ID", "another product has it"),
-    "variant.sku": Taken("SKU_TAKEN", "another variant has it", "product_id"),
-    "collection.handle": Taken("HANDLE_TAKEN", "another collection has it"),
-    "discount.code_key": Taken("CODE_TAKEN", "another discount has it", None),
-    "customer.email_key": Taken("EMAIL_TAKEN", "another customer has it"),
-    "customer.external_id": Taken("DUPLICATE_EXTERNAL_ID", "another customer has it"),
-    "orders.external_id": Taken(
-        "DUPLICATE_EXTERNAL_ID", "another order has this externalId"
-    ),
-}
-"""The unique columns that clients may set, as SQLite names them in its errors."""
 
 
 class Tx(Rows):
@@ -69,7 +45,7 @@ class Tx(Rows):
     def insert(self, table: str, values: dict[str, Any]) -> int:
         """Insert one row and answer its rowid; names come from our own code only.
 
-        Raises the 409 of `TAKEN` if a unique value belongs to another row.
+        Raises a 409 if another row has a value that must be unique.
         """
         names = ",".join(values)
         marks = ",".join("?" * len(values))
@@ -84,7 +60,7 @@ class Tx(Rows):
     def update(self, table: str, row_id: str, values: dict[str, Any]) -> None:
         """Update one row by id; names come from our own code only.
 
-        Raises the 409 of `TAKEN` if a unique value belongs to another row.
+        Raises a 409 if another row has a value that must be unique.
         """
         names = ",".join(f"{name}=?" for name in values)
         sql = f"UPDATE {table} SET {names} WHERE id=?"  # noqa: S608  - names are literals of this package
@@ -97,23 +73,10 @@ class Tx(Rows):
     def _refuse_taken(
         self, error: sqlite3.IntegrityError, values: dict[str, Any], row_id: str = ""
     ) -> None:
-        """Raise the problem of a taken value; do nothing about any other error."""
-        unique = error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE
-        name = next((one for one in TAKEN if one in str(error)), None)
-        if not unique or name is None:
-            return
-        taken, (table, column) = TAKEN[name], name.split(".")
-        if taken.shown is None:
-            raise Problem(409, taken.code, taken.detail) from error
-        store_id = values.get("store_id") or self.value(
-            f"SELECT store_id FROM {table} WHERE id = ?",  # noqa: S608  - a table of TAKEN
-            (row_id,),
-        )
-        existing = self.value(
-            f"SELECT {taken.shown} FROM {table} WHERE store_id = ? AND {column} = ?",  # noqa: S608  - names of TAKEN
-            (store_id, values[column]),
-        )
-        raise Problem(409, taken.code, taken.detail, existingId=existing) from error
+        if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+            refusal = refusal_of(self, str(error), values, row_id)
+            if refusal is not None:
+                raise refusal from error
 
     def now_ms(self) -> int:
         return self.ids.clock.now_ms()
