@@ -109,3 +109,19 @@ async def test_orders_cannot_name_what_the_other_has(strangers: Strangers) -> No
         same = {"title": "Lamp", "price": "1.00", member: value}
         assert (await shop.v1("POST", "/products", same, key=key)).status == 201
         await shop.control("POST", "/stores/other/reset")
+
+
+async def test_a_taken_value_names_who_has_it_in_the_same_store(
+    strangers: Strangers,
+) -> None:
+    body = {"title": "Lamp", "price": "1.00", "sku": "A", "handle": "same"}
+    ask, key = strangers.shop.v1, strangers.key
+    theirs = {**body, "sku": "B"}
+    await ask("POST", "/products", theirs)
+    first = (await ask("POST", "/products", body, key=key)).data
+    second = (await ask("POST", "/products", {**theirs, "handle": "b"}, key=key)).data
+    for method, path in (("POST", "/products"), ("PUT", f"/products/{second['id']}")):
+        taken = await ask(
+            method, path, {**theirs, "handle": "same", "sku": "C"}, key=key
+        )
+        assert (taken.code, taken.body["existingId"]) == ("HANDLE_TAKEN", first["id"])
