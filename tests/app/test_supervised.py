@@ -13,7 +13,7 @@ import pytest
 from backhaul.app.systemd import ServiceManager
 from backhaul.errors import Busy, ConfigurationError
 from backhaul.store.sqlite.database import append_batch
-from backhaul.store.sqlite.writer import Writer
+from backhaul.store.sqlite.engine import Writer
 from scenes.clock import VirtualClock
 from scenes.databases import locked
 from scenes.service_manager import OURS, handing, kept_socket, manager

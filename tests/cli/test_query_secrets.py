@@ -16,7 +16,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.customer_erasure import CustomerTrace
 from backhaul.store.operations import Role
-from backhaul.store.sqlite.sql_guard import WITHHELD
+from backhaul.store.sqlite.sql_console import WITHHELD
 from scenes.daemon import in_process
 from scenes.databases import started_store
 from scenes.mirror_files import fill, lone_office, orders

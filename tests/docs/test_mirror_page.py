@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at, open_store
-from backhaul.store.sql.read_models.tables import PUBLISHED
+from backhaul.store.sql.read_models.database_reads import PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.store.records import NewRecord
-from backhaul.store.sqlite.engine import SqliteEngine
+from backhaul.store.sqlite.engine import SqliteEngine, Writer
 from backhaul.store.sqlite.full_text import SqliteErasure
-from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none
 from scenes.damaged_rows import leave_behind

@@ -15,9 +15,8 @@ from backhaul.platform import personal_data
 from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.inbox import Arrival
 from backhaul.store.records import NewRecord
-from backhaul.store.sqlite.engine import SqliteEngine
+from backhaul.store.sqlite.engine import SqliteEngine, Writer
 from backhaul.store.sqlite.full_text import SqliteErasure
-from backhaul.store.sqlite.writer import Writer
 from scenes import payloads
 from scenes.customers import (
     EMAIL,

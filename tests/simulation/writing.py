@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.store.sql.round_writer import _Signal
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.writer import Writer
+from backhaul.store.sqlite.engine import Writer
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
-    from backhaul.store.sqlite.writer import AppendBatch, Connect
+    from backhaul.store.sqlite.engine import AppendBatch, Connect
 
 ROUND_SECONDS = 0.002
 

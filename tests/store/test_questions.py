@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at
-from backhaul.store.sql.read_models.tables import PUBLISHED
+from backhaul.store.sql.read_models.database_reads import PUBLISHED
 from backhaul.store.sqlite.opening import open_store
 from scenes.databases import rows
 

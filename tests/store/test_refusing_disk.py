@@ -14,8 +14,7 @@ from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.sql.inbox.fold import SqlInbox
 from backhaul.store.sqlite.database import append_batch
-from backhaul.store.sqlite.engine import SqliteEngine
-from backhaul.store.sqlite.writer import Writer
+from backhaul.store.sqlite.engine import SqliteEngine, Writer
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.databases import count, locked, rows, started_store
 from scenes.payloads import arrival, envelope, order

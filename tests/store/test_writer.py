@@ -12,7 +12,7 @@ import pytest
 from backhaul.errors import Busy
 from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import append_batch
-from backhaul.store.sqlite.writer import Writer
+from backhaul.store.sqlite.engine import Writer
 from scenes.databases import count, locked, rows, started_store
 from scenes.payloads import arrival
 from scenes.waiting import HANG_SECONDS

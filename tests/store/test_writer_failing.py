@@ -11,7 +11,7 @@ import pytest
 from backhaul.errors import Busy, WriterFailed
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.database import append_batch
-from backhaul.store.sqlite.writer import Writer
+from backhaul.store.sqlite.engine import Writer
 from scenes.databases import count, started_store
 from scenes.payloads import arrival
 from scenes.waiting import HANG_SECONDS

@@ -13,18 +13,17 @@ from backhaul.store.sql.commands.repository import SqlCommands
 from backhaul.store.sql.commands.uncertain import SqlUncertainCommands
 from backhaul.store.sql.deliveries.repository import SqlDeliveries
 from backhaul.store.sql.inbox.fold import SqlInbox
-from backhaul.store.sql.inbox.quarantine_actions import SqlQuarantine
+from backhaul.store.sql.inbox.quarantine import SqlQuarantine
 from backhaul.store.sql.inbox.refetch_queue import SqlRefetchQueue
 from backhaul.store.sql.inbox.reprocess import SqlReprocessing
 from backhaul.store.sql.mirror.sync_progress import SqlMirror, SqlPasses
-from backhaul.store.sql.operations import alert_conditions
-from backhaul.store.sql.operations.alert_conditions import SqlAlertConditions
-from backhaul.store.sql.operations.alerts import SqlAlerts
+from backhaul.store.sql.operations import alerts
+from backhaul.store.sql.operations.alerts import SqlAlertConditions, SqlAlerts
 from backhaul.store.sql.operations.gauges import SqlGauges, SqlMetricSamples
 from backhaul.store.sql.operations.job_runs import SqlJobRuns
 from backhaul.store.sql.operations.kv import SqlKeyValues
+from backhaul.store.sql.operations.operators import SqlUsers
 from backhaul.store.sql.operations.retention import SqlRetention
-from backhaul.store.sql.operations.users import SqlUsers
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
 from backhaul.store.sql.read_models.reader import SqlReader
 from backhaul.store.sql.records.repository import SqlRecords
@@ -102,7 +101,7 @@ class SqlStore(Store):
 
     async def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
         return await self._writer.urgent(
-            lambda connection: alert_conditions.of_other_stores(connection, stores)
+            lambda connection: alerts.of_other_stores(connection, stores)
         )
 
     def heartbeat(self) -> asyncio.Future[None]:

@@ -18,10 +18,10 @@ from backhaul.store.postgres.ownership import known_members
 from backhaul.store.read_models import FILE, SqlConsole
 from backhaul.store.sql.inbox.export import SqlInboxExport
 from backhaul.store.sql.mirror.compare_mirrors import differences
-from backhaul.store.sql.operations.alert_conditions import of_other_stores
-from backhaul.store.sql.read_models import single_facts
+from backhaul.store.sql.operations.alerts import of_other_stores
+from backhaul.store.sql.read_models import database_reads
+from backhaul.store.sql.read_models.database_reads import SqlTables
 from backhaul.store.sql.read_models.reader import SqlReader
-from backhaul.store.sql.read_models.tables import SqlTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -157,17 +157,17 @@ class PostgresDatabase(Database):
 
     def applied_kinds(self, store: str) -> set[str]:
         with self.connection() as connection:
-            return single_facts.applied_kinds(connection, store)
+            return database_reads.applied_kinds(connection, store)
 
     def last_event(self) -> int:
         with self.connection() as connection:
-            return single_facts.last_event(connection)
+            return database_reads.last_event(connection)
 
     def find_test_webhook(
         self, after: int, store: str, names: Sequence[str]
     ) -> StoredWebhook | None:
         with self.connection() as connection:
-            found = single_facts.find_test_webhook(connection, after, store, names)
+            found = database_reads.find_test_webhook(connection, after, store, names)
         return None if found is None else StoredWebhook(*found)
 
     def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:

@@ -10,9 +10,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.core.identity import digest_of
 from backhaul.store.sql_store import SqlStore
 from backhaul.store.sqlite import connections, full_text
-from backhaul.store.sqlite.engine import SqliteEngine
+from backhaul.store.sqlite.engine import SqliteEngine, Writer
 from backhaul.store.sqlite.full_text import SqliteErasure, SqliteSearchIndex
-from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.sql.round_writer import Row
-    from backhaul.store.sqlite.writer import Connect, MakeWriter
+    from backhaul.store.sqlite.engine import Connect, MakeWriter
 
 
 _COLUMNS = "store, kind, topic, received_at, headers, body, digest"

@@ -10,7 +10,7 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
-from backhaul.store.sql.read_models import single_facts
+from backhaul.store.sql.read_models import database_reads
 from backhaul.store.sqlite import connections, file_backup, file_replacement
 
 if TYPE_CHECKING:
@@ -137,21 +137,21 @@ class SqliteDatabase(Database):
 
     def applied_kinds(self, store: str) -> set[str]:
         with self._looking(), file_backup.open_read_only(self._path) as connection:
-            return single_facts.applied_kinds(connection, store)
+            return database_reads.applied_kinds(connection, store)
 
     def last_event(self) -> int:
         with self._looking(), file_backup.open_read_only(self._path) as connection:
-            return single_facts.last_event(connection)
+            return database_reads.last_event(connection)
 
     def find_test_webhook(
         self, after: int, store: str, names: Sequence[str]
     ) -> StoredWebhook | None:
         with self._looking(), file_backup.open_read_only(self._path) as connection:
-            found = single_facts.find_test_webhook(connection, after, store, names)
+            found = database_reads.find_test_webhook(connection, after, store, names)
         return None if found is None else StoredWebhook(*found)
 
     def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-        from backhaul.store.sql.operations.alert_conditions import of_other_stores
+        from backhaul.store.sql.operations.alerts import of_other_stores
 
         try:
             if not self._path.is_file():

@@ -18,15 +18,15 @@ from backhaul.store.sqlite import (
     file_replacement,
 )
 from backhaul.store.sqlite.database import SqliteStore
+from backhaul.store.sqlite.engine import Writer
 from backhaul.store.sqlite.migrations import BEFORE_RELEASE, migrations
-from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.store.sqlite.writer import MakeWriter
+    from backhaul.store.sqlite.engine import MakeWriter
 
 BEFORE = ".before-"
 """Stands between the database's name and the first migration, in an upgrade's copy."""

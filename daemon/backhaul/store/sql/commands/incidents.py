@@ -21,7 +21,7 @@ from backhaul.store.sql.dialect import document_of, hint
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.mirror.rows import KEYS, part_of_key
 from backhaul.store.sql.mirror.shipped_units import out_by_line
-from backhaul.store.sql.operations.audit_log import add_entry
+from backhaul.store.sql.operations.operators import add_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from backhaul.store.sql.commands import planning
 from backhaul.store.sql.commands.rows import columns, to_command
 from backhaul.store.sql.commands.transitions import apply_transition
 from backhaul.store.sql.family import Family, write
-from backhaul.store.sql.operations.audit_log import ADD_DECISION
+from backhaul.store.sql.operations.operators import ADD_DECISION
 from backhaul.store.sql.stock_targets import adjustments, rows
 from backhaul.store.sql.stock_targets.rows import KIND
 

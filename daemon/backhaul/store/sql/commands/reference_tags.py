@@ -35,7 +35,7 @@ from backhaul.store.sql.dialect import (
     same,
 )
 from backhaul.store.sql.family import Family, write
-from backhaul.store.sql.stock_targets import clock_changes, late_adjustments
+from backhaul.store.sql.stock_targets import late_adjustments, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +162,7 @@ class SqlHistoryTags(Family):
     ) -> None:
         values = self._times(store, longest_seconds) | {"seconds": -round(seconds, 3)}
         connection.execute(_SHIFT, values)
-        clock_changes.shift(connection, values)
+        rows.shift_times(connection, values)
 
     @write
     def catch_up(
@@ -170,7 +170,7 @@ class SqlHistoryTags(Family):
     ) -> None:
         values = self._times(store, longest_seconds)
         connection.execute(_CATCH_UP, values)
-        clock_changes.catch_up(connection, values)
+        rows.limit_waits(connection, values)
 
     def _times(self, store: str, longest_seconds: float) -> dict[str, object]:
         now = from_text(self._now())

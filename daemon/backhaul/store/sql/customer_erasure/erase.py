@@ -13,7 +13,7 @@ from backhaul.store.sql.dialect import document_of, has
 from backhaul.store.sql.family import Family, background, read, write
 from backhaul.store.sql.mirror.rows import document_text
 from backhaul.store.sql.mirror.search_index import index_objects
-from backhaul.store.sql.operations.audit_log import add_entry
+from backhaul.store.sql.operations.operators import add_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -17,7 +17,7 @@ from backhaul.store.sql.dialect import document_of, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetch
 from backhaul.store.sql.mirror.rows import NEWEST, document_text
-from backhaul.store.sql.operations.audit_log import add_entry
+from backhaul.store.sql.operations.operators import add_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backhaul.store.inbox import CONFIRMING, ReprocessReport, StoredEvent
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
-from backhaul.store.sql.inbox import quarantine_rows
+from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to, outcome_values
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _update(
 ) -> None:
     key = str(event.id)
     if outcome.state == "quarantined":
-        quarantine_rows.add(
+        quarantine.add(
             connection,
             "event",
             event.store,

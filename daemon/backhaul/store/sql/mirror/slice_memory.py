@@ -2,26 +2,237 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import json
+from msgspec import Struct, json
 
 from backhaul.store.sql.commands import incidents
 from backhaul.store.sql.commands.echoes import ShownEffects
-from backhaul.store.sql.dialect import elements
+from backhaul.store.sql.dialect import elements, is_damaged
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetches
-from backhaul.store.sql.mirror.levels import ProductHeads, SliceLevels
-from backhaul.store.sql.mirror.parts import SliceParts, parts
-from backhaul.store.sql.mirror.rows import VERSION, SliceRows, table
+from backhaul.store.sql.mirror.rows import (
+    KEYS,
+    VERSION,
+    Changes,
+    SliceRows,
+    Table,
+    Values,
+    key_is,
+    part_of_key,
+    read_by_keys,
+    table,
+)
 from backhaul.store.sql.mirror.stock_ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from backhaul.core.resources import Order, StockChange
     from backhaul.store.inbox import Concerned
     from backhaul.store.sql.family import Connection
     from backhaul.store.sql.mirror.rows import Key
+
+
+class Parts(Struct, frozen=True):
+    """A table of parts, with the statements that concern all parts of a parent.
+
+    A part's id is unique only within its parent. A part that moves to another parent
+    belongs to both for a while, and a platform may number the parts of each parent from
+    one.
+    """
+
+    table: Table
+    select: str
+    delete_all: str
+
+
+def parts(name: str, parent: str, columns: str) -> Parts:
+    """Return a table with these columns besides `store`, its parent's id and `id`."""
+    of_part = table(name, columns, f"store, {parent}, id")
+    shown = ", ".join(f"t.{column}" for column in (*of_part.key, *of_part.columns))
+    of_parent = key_is("t", ("store", parent))
+    return Parts(
+        of_part,
+        f"SELECT {shown} FROM {KEYS} {name} t ON {of_parent}",  # noqa: S608 - constants
+        f"DELETE FROM {name} WHERE store = ? AND {parent} = ?",  # noqa: S608 - constants
+    )
+
+
+class SliceParts:
+    """The parts of the objects that a slice changes."""
+
+    def __init__(self, connection: Connection, parts_: Parts) -> None:
+        self._connection = connection
+        self._parts = parts_
+        self._stored: dict[Key, Mapping[str, Values]] = {}
+        self._changed: dict[Key, Mapping[str, Values]] = {}
+
+    def put_all(
+        self, parent: Key, rows: Mapping[str, Values], *, is_new: bool = False
+    ) -> None:
+        """Replace all parts of an object, from their ids to their columns.
+
+        The table has no parts of an object that `is_new`.
+        """
+        if is_new:
+            self._stored.setdefault(parent, {})
+        if rows or self.known(parent) != {}:
+            self._changed[parent] = rows
+
+    def known(self, parent: Key) -> Mapping[str, Values] | None:
+        """Return the parts of an object, None if the slice has not read them."""
+        changed = self._changed.get(parent)
+        return self._stored.get(parent) if changed is None else changed
+
+    def flush(self) -> None:
+        """Write the parts that differ from the stored ones."""
+        if not self._changed:
+            return
+        self._load(self._changed)
+        changes = Changes(self._parts.table)
+        for parent, rows in self._changed.items():
+            stored = self._stored[parent]
+            self._stored[parent] = rows
+            if any(map(is_damaged, stored)):
+                # No statement finds such a part by its id, and it would stay beside
+                # the new ones.
+                self._connection.execute(self._parts.delete_all, parent)
+                stored = {}
+            if not stored:
+                changes.new += [(*parent, id_, *row) for id_, row in rows.items()]
+                continue
+            for id_ in stored.keys() - rows.keys():
+                changes.add((*parent, id_), stored[id_], None)
+            for id_, row in rows.items():
+                changes.add((*parent, id_), stored.get(id_), row)
+        changes.write(self._connection)
+        self._changed = {}
+
+    def _load(self, parents: Iterable[Key]) -> None:
+        missing = [parent for parent in parents if parent not in self._stored]
+        if not missing:
+            return
+        stored: dict[Key, dict[str, Values]] = {parent: {} for parent in missing}
+        found = read_by_keys(self._connection, self._parts.select, missing)
+        for store, parent, id_, *row in found:
+            stored[store, parent][id_] = tuple(row)
+        self._stored |= stored
+
+
+_LEVELS = table(
+    "inventory_levels", f"product_id, stock, {VERSION}", "store, variant_id"
+)
+_OF_PRODUCTS = f"""
+    SELECT {", ".join(f"t.{column}" for column in _LEVELS.key + _LEVELS.columns)}
+    FROM {KEYS} inventory_levels t ON {key_is("t", ("store", "product_id"))}
+"""  # noqa: S608 - constants
+_DELETE_OF_PRODUCT = """
+    DELETE FROM inventory_levels WHERE store = :store AND product_id = :product
+"""
+_HEADS = f"""
+    SELECT p.store, p.id, {part_of_key(2)}, p.updated_at, p.deleted_at,
+           EXISTS (SELECT 1 FROM variants v WHERE v.store = p.store
+                   AND v.product_id = p.id AND v.id = {part_of_key(2)})
+    FROM {KEYS} products p ON {key_is("p", ("store", "id"))}
+"""  # noqa: S608 - constants
+
+
+class SliceLevels(SliceRows):
+    """The stock levels that a slice has read or changed, by store and variant."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, _LEVELS)
+        self._products: dict[Key, dict[Key, None]] = {}
+        self._whole: set[Key] = set()
+
+    def load_products(self, products: Iterable[Key]) -> None:
+        """Read all levels of these products."""
+        missing = dict.fromkeys(one for one in products if one not in self._whole)
+        if not missing:
+            return
+        self._whole.update(missing)
+        for store, variant, *row in read_by_keys(
+            self._connection, _OF_PRODUCTS, missing
+        ):
+            if (store, variant) not in self._stored:
+                self._keep((store, variant), tuple(row))
+
+    def _keep(self, key: Key, row: Values) -> None:
+        super()._keep(key, row)
+        self._products.setdefault((key[0], row[0]), {})[key] = None
+
+    def put(self, key: Key, row: Values | None) -> None:
+        super().put(key, row)
+        if row is not None:
+            self._products.setdefault((key[0], row[0]), {})[key] = None
+
+    def of_product(self, product: Key) -> Iterator[tuple[Key, Values]]:
+        """Yield the levels of a product, with their keys."""
+        self.load_products((product,))
+        for key in [*self._products.get(product, ())]:
+            row = self.get(key)
+            if row is not None and row[0] == product[1]:
+                yield key, row
+
+    def flush(self) -> None:
+        for key, row in [*self._changed.items()]:
+            if row is None and any(map(is_damaged, key)):
+                self._delete_damaged(key)
+        super().flush()
+
+    def _delete_damaged(self, damaged: Key) -> None:
+        """Delete a level that no statement finds by its variant's id.
+
+        It is deleted with all levels of its product; the others are written again.
+        """
+        old = self._stored[damaged]
+        if old is None:
+            return
+        product = old[0]
+        values = {"store": damaged[0], "product": product}
+        self._connection.execute(_DELETE_OF_PRODUCT, values)
+        for key, row in self._stored.items():
+            if row is not None and key[0] == damaged[0] and row[0] == product:
+                self._stored[key] = None
+                self._changed.setdefault(key, row)
+
+
+Head: TypeAlias = "tuple[str, str | None, bool]"
+"""A product's `updated_at` and `deleted_at`, and whether it has a variant."""
+
+
+class ProductHeads:
+    """What a stock level's event needs of its product, without the product's document.
+
+    The key is the store, the product's id and the variant's id.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stored: dict[Key, Head | None] = {}
+
+    def load(self, keys: Iterable[Key]) -> None:
+        """Read what was not read yet."""
+        missing = dict.fromkeys(key for key in keys if key not in self._stored)
+        if not missing:
+            return
+        self._stored |= missing
+        for (
+            store,
+            product,
+            variant,
+            updated_at,
+            deleted_at,
+            has_variant,
+        ) in read_by_keys(self._connection, _HEADS, missing):
+            head = updated_at, deleted_at, bool(has_variant)
+            self._stored[store, product, variant] = head
+
+    def get(self, key: Key) -> Head | None:
+        """Return the stored state of a product, None if there is no such product."""
+        self.load((key,))
+        return self._stored[key]
+
 
 _ADD_DIGEST = """
     INSERT INTO delivery_digests (digest, id) VALUES (?, ?)

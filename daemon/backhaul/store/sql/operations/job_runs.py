@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import from_text
 from backhaul.store.operations import JobState, Trigger
 from backhaul.store.sql.family import Family, background, write
-from backhaul.store.sql.operations.audit_log import add_entry
+from backhaul.store.sql.operations.operators import add_entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import Family, background, write
-from backhaul.store.sql.operations.audit_log import add_entry
+from backhaul.store.sql.operations.operators import add_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

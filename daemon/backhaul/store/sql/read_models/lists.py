@@ -28,7 +28,7 @@ from backhaul.store.read_records import (
 )
 from backhaul.store.sql.commands import incidents, queries
 from backhaul.store.sql.commands.queries import NO_END
-from backhaul.store.sql.inbox import quarantine_actions, quarantine_rows
+from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv
@@ -191,7 +191,7 @@ class SqlLists:
     def quarantine(
         self, limit: int, before: int | None = None
     ) -> list[ListedQuarantine]:
-        rows = quarantine_rows.list_open(self._connection, limit, before)
+        rows = quarantine.list_open(self._connection, limit, before)
         return [ListedQuarantine(**row) for row in rows]
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:
@@ -201,10 +201,10 @@ class SqlLists:
         found = QuarantineDetail(*rows[0])
         if found.source != "record":
             return found
-        return replace(found, raw=quarantine_rows.text_of(found.raw))
+        return replace(found, raw=quarantine.text_of(found.raw))
 
     def can_correct(self, id_: int) -> bool:
-        return quarantine_actions.may_correct(self._connection, id_)
+        return quarantine.may_correct(self._connection, id_)
 
     def deliveries(
         self, instance: str | None, state: str | None, limit: int

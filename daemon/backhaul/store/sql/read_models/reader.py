@@ -20,11 +20,11 @@ from backhaul.store.read_records import (
     TimelineEntry,
 )
 from backhaul.store.sql.dialect import epoch
-from backhaul.store.sql.inbox import quarantine_rows, unreadable_orders
+from backhaul.store.sql.inbox import quarantine, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
-from backhaul.store.sql.operations import alert_conditions, kv
+from backhaul.store.sql.operations import alerts, kv
 from backhaul.store.sql.read_models import timeline
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import unused_of_order
@@ -142,7 +142,7 @@ class SqlReader(SqlLists, Reader):
         rows = self._rows(timeline.FIND[kind], values)
         if rows:
             return [_object(row, timeline.FACTS[kind]) for row in rows]
-        others = quarantine_rows.objects_named(self._connection, kind, name)
+        others = quarantine.objects_named(self._connection, kind, name)
         if not others and kind == "order":
             others = unused_of_order.orders_named(self._connection, name)
         return [
@@ -199,7 +199,7 @@ class SqlReader(SqlLists, Reader):
         hits = self._search(self._connection, text, kind, limit, skip)
         if hits or skip:
             return list(hits)
-        rows = quarantine_rows.search(self._connection, text, kind)[:limit]
+        rows = quarantine.search(self._connection, text, kind)[:limit]
         return [SearchHit(**row) for row in rows]
 
     def unindexed(self) -> int:
@@ -213,13 +213,11 @@ class SqlReader(SqlLists, Reader):
             unreadable_orders=unreadable_orders.list_all(self._connection),
             incidents=self.incidents(),
             unknown_statuses=payment_states.unknown_statuses(self._connection),
-            unknown_topics=alert_conditions.unknown_topics(
-                self._connection, self._hour_ago
-            ),
+            unknown_topics=alerts.unknown_topics(self._connection, self._hour_ago),
         )
 
     def conditions(self, instances: Iterable[str]) -> AlertConditions:
-        return alert_conditions.conditions(self._connection, instances, self._hour_ago)
+        return alerts.conditions(self._connection, instances, self._hour_ago)
 
     def overview(self, stores: Iterable[str], instances: Iterable[str]) -> Overview:
         behind = {store: rest for store, *rest in self._rows(_TO_FOLD)}

@@ -20,7 +20,7 @@ from backhaul.store.sql.records.content import (
     digest_of,
     is_spelled_otherwise,
 )
-from backhaul.store.sql.records.matching import quarantine
+from backhaul.store.sql.records.matching import quarantine_record
 
 if TYPE_CHECKING:
     from backhaul.store.records import NewRecord
@@ -110,7 +110,7 @@ class Acceptance:
         record = record._replace(id=id_)
         record_parts(self._connection, self._instance, id_, payload)
         if new.payload is None:
-            quarantine(self._connection, record, new.raw, new.reason, self._now)
+            quarantine_record(self._connection, record, new.raw, new.reason, self._now)
             return RecordOutcome(record, "quarantined", new.reason)
         return self._matching.match(record)
 
@@ -181,7 +181,7 @@ class Acceptance:
         other = record._replace(key=f"{record.key}~{digest_of(record.payload)}")
         if self._add(other, new, "quarantined", reason) is None:
             return RecordOutcome(record, "duplicate", reason)
-        quarantine(self._connection, other, new.raw, reason, self._now)
+        quarantine_record(self._connection, other, new.raw, reason, self._now)
         return RecordOutcome(record, "conflict", reason)
 
 

@@ -11,7 +11,7 @@ from backhaul.store.matching import NewTarget
 from backhaul.store.records import Known, Matched, RecordOutcome, Tracked, Unmatched
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.dialect import document_of, is_damaged
-from backhaul.store.sql.inbox import quarantine_rows
+from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.parcel_tracking import track
 from backhaul.store.sql.stock_targets.count_coalescing import (
@@ -128,7 +128,7 @@ class Matching:
         (raw,) = connection.execute(
             "SELECT raw FROM records WHERE id = :id", {"id": record.id}
         ).fetchone()
-        quarantine(connection, record, raw, reason, self.now)
+        quarantine_record(connection, record, raw, reason, self.now)
         return RecordOutcome(record, "quarantined", reason)
 
     def _note_question(self, record: WaitingRecord) -> None:
@@ -152,9 +152,9 @@ class Matching:
         self._connection.execute(_CONCLUDE, {**values, "id": record.id})
 
 
-def quarantine(
+def quarantine_record(
     connection: Connection, record: WaitingRecord, raw: str, reason: str, now: str
 ) -> None:
     """Put a record into the quarantine."""
     name, key, locator = record.instance, record.key, record.locator
-    quarantine_rows.add(connection, "record", name, key, raw, reason, locator, now)
+    quarantine.add(connection, "record", name, key, raw, reason, locator, now)

@@ -10,7 +10,7 @@ from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import QuarantinedRow
 from backhaul.store.sql.dialect import as_bytes, is_damaged
 from backhaul.store.sql.family import Family, background, write
-from backhaul.store.sql.inbox.quarantine_rows import text_of
+from backhaul.store.sql.inbox.quarantine import text_of
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.records.acceptance import Acceptance
 from backhaul.store.sql.records.matching import Matching

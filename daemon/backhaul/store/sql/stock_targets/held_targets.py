@@ -16,7 +16,7 @@ from backhaul.store.commands import restored_mark
 from backhaul.store.operations import HeldTargets
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.operations import kv
-from backhaul.store.sql.operations.audit_log import ADD_DECISION
+from backhaul.store.sql.operations.operators import ADD_DECISION
 from backhaul.store.sql.stock_targets import rows
 
 if TYPE_CHECKING:

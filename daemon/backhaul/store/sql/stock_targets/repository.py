@@ -21,7 +21,7 @@ from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.operations import kv
-from backhaul.store.sql.operations.audit_log import add_entry
+from backhaul.store.sql.operations.operators import add_entry
 from backhaul.store.sql.stock_targets import (
     adjustments,
     held_targets,

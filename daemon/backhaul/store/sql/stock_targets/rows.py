@@ -1,4 +1,4 @@
-"""Rows of stock targets: how they are added and read, and the function that moves them.
+"""Rows of stock targets: added, read, moved, and corrected when the clock goes back.
 
 The view `commands_and_targets` shows them beside the commands, by the same numbers and
 with the states of commands.
@@ -23,13 +23,14 @@ from backhaul.core.lifecycle import (
 )
 from backhaul.core.stock import Count
 from backhaul.core.stock_decision import Target
-from backhaul.store.sql.dialect import document_of
+from backhaul.store.sql.dialect import document_of, greatest, later, least
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from backhaul.store.matching import NewTarget
     from backhaul.store.sql.family import Connection
+
 
 KIND = "target"
 """The kind under which lists show a stock target beside commands."""
@@ -160,3 +161,45 @@ def transition(
 def _update(names: tuple[str, ...]) -> str:
     changes = ", ".join(f"{name} = :{name}" for name in names)
     return f"UPDATE stock_targets SET {changes} WHERE id = :target"  # noqa: S608 - constants
+
+
+_SHIFT = f"""
+    UPDATE stock_targets SET created_at = {least("created_at", ":now")},
+      due_at = {greatest(":now", later("due_at", ":seconds"))}
+    WHERE store = :store AND state IN ('waiting', 'adjusting', 'held')
+"""  # noqa: S608 - constants
+_CATCH_UP = f"""
+    UPDATE stock_targets SET created_at = {least("created_at", ":now")}, due_at = :now
+    WHERE store = :store AND state IN ('waiting', 'adjusting', 'held')
+      AND (created_at > :now OR due_at > :longest)
+"""  # noqa: S608 - constants
+# Finding such counts among many takes long. At a start, the newest rows show whether
+# there can be any.
+_IS_AHEAD = """
+    SELECT 1 FROM (SELECT created_at FROM stock_targets ORDER BY seq DESC LIMIT 1000) n
+    WHERE n.created_at > :now LIMIT 1
+"""
+# A count applied while the clock was ahead would be newer than every count until then,
+# and include every command until then. It is dated just before now, so that a count of
+# this very millisecond is newer.
+_COUNTED_AHEAD = """
+    UPDATE stock_targets SET as_of = :just_before
+    WHERE store = :store AND as_of > :now AND state = 'applied'
+"""
+
+
+def shift_times(connection: Connection, values: Mapping[str, object]) -> None:
+    """Move the times of open targets by `seconds`, as the clock went back.
+
+    `values` are also `store`, `now`, and `just_before` it.
+    """
+    connection.execute(_SHIFT, values)
+    connection.execute(_COUNTED_AHEAD, values)
+
+
+def limit_waits(connection: Connection, values: Mapping[str, object]) -> None:
+    """Limit the waits of open targets to the time `longest`, as `shift_times`."""
+    is_ahead = connection.execute(_IS_AHEAD, values).fetchone()
+    connection.execute(_CATCH_UP, values)
+    if is_ahead:
+        connection.execute(_COUNTED_AHEAD, values)

@@ -1,20 +1,30 @@
-"""The dashboard's users; each change and its audit entry are one transaction."""
+"""Operators: the dashboard's users, and the audit log of what operators did."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import ROLES, AuditEntry, Role, User
 from backhaul.store.sql.family import Family, read, write
-from backhaul.store.sql.operations.audit_log import add_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backhaul.store.sql.family import Connection
 
+
+_ADD = """
+    INSERT INTO audit (at, who, action, detail) VALUES (:at, :who, :action, :detail)
+"""
+# A decision also names its command or stock target, as lists show it.
+ADD_DECISION = """
+    INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
+    VALUES (:at, :who, :action, :detail, :command, :before, :after)
+"""
 _USER = "SELECT name, role, secret, epoch, created_at, last_login_at FROM users"
 
 LOGIN = "users login"
@@ -135,3 +145,8 @@ def _admins(connection: Connection) -> int:
 def _user(row: tuple[Any, ...]) -> User:
     name, role, *rest = row
     return User(name, ROLES[role], *rest)
+
+
+def add_entry(connection: Connection, now: str, entry: AuditEntry) -> None:
+    """Add an entry in the transaction of the change that it records."""
+    connection.execute(_ADD, {"at": now, **asdict(entry)})

@@ -1,0 +1,425 @@
+"""The quarantine: its rows, the events in it, and what operators do with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from backhaul.core import strict_json
+from backhaul.core.identity import command_id
+from backhaul.errors import BackhaulError, Unusable
+from backhaul.store.inbox import QuarantinedRow
+from backhaul.store.matching import NewCommand
+from backhaul.store.operations import AuditEntry
+from backhaul.store.sql.commands.planning import plan
+from backhaul.store.sql.dialect import document_of, member
+from backhaul.store.sql.family import Family, write
+from backhaul.store.sql.inbox import unreadable_orders
+from backhaul.store.sql.mirror.lookup import MirrorReader
+from backhaul.store.sql.operations.operators import add_entry
+from backhaul.store.sql.records.acceptance import KEPT_BY_CONNECTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from backhaul.store.mirror import OrderSummary
+    from backhaul.store.sql.family import Connection
+
+
+Row: TypeAlias = dict[str, Any]
+
+MOST = 10_000
+"""The events of each state that one question scans, the newest first."""
+_ADD = """
+    INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
+    VALUES (:source, :name, :key, :raw, :reason, :locator, :now)
+    ON CONFLICT (source, name, key) DO UPDATE SET
+        state = 'open', raw = excluded.raw, reason = excluded.reason,
+        locator = excluded.locator, at = excluded.at, reported = 0
+    WHERE quarantine.state = 'retried'
+"""
+# Only the key of an event is a number.
+_EVENT_ID = "CASE WHEN q.source = 'event' THEN CAST(q.key AS BIGINT) END"
+_QUARANTINED = f"""
+    SELECT q.id AS row, q.name AS store, q.raw, o.id AS event, o.kind, o.object_id,
+           o.topic, o.detail
+    FROM quarantine q JOIN event_outcomes o ON o.id = {_EVENT_ID}
+    WHERE q.source = 'event' AND o.state = 'quarantined'
+    ORDER BY q.id DESC LIMIT :most
+"""  # noqa: S608 - constants
+_UNHANDLED = """
+    SELECT NULL AS row, i.store, i.body AS raw, o.id AS event, o.kind, o.object_id,
+           o.topic, o.detail
+    FROM event_outcomes o JOIN inbox i ON i.id = o.id
+    WHERE o.state = 'unhandled' ORDER BY o.id DESC LIMIT :most
+"""
+_OPEN = f"""
+    SELECT q.id, q.at, q.source, q.name, q.locator, q.reason, o.kind, o.object_id,
+           CASE WHEN o.object_id IS NOT NULL THEN q.raw END AS raw,
+           (SELECT name FROM orders WHERE store = q.name AND id = o.object_id
+            AND o.kind = 'order') AS mirrored,
+           coalesce('order ' || {member("r.payload", "$.record.order")},
+                    'sku ' || {member("r.payload", "$.record.sku")}) AS named
+    FROM quarantine q
+    LEFT JOIN event_outcomes o ON o.id = {_EVENT_ID}
+    LEFT JOIN records r
+      ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
+    WHERE q.state = 'open' AND q.id < coalesce(:before, 9223372036854775807)
+    ORDER BY q.id DESC LIMIT :most
+"""  # noqa: S608 - constants
+_NAMES = ("name", "number", "externalId", "handle", "title", "email")
+_KINDS: Mapping[str, str] = {"product": "product", "level": "product"}
+"""The kind of object by which people search for a kind of event."""
+_FAMILIES: Mapping[str, str] = {
+    "orders": "order",
+    "products": "product",
+    "inventory": "product",
+    "customers": "customer",
+}
+"""The kind of object by the first part of a topic, if no object could be read."""
+
+
+def add(
+    connection: Connection,
+    source: str,
+    name: str,
+    key: str,
+    raw: str | bytes,
+    reason: str,
+    locator: str,
+    now: str,
+) -> None:
+    """Quarantine a row; reopen a row that was retried."""
+    connection.execute(
+        _ADD,
+        {
+            "source": source,
+            "name": name,
+            "key": key,
+            "raw": raw,
+            "reason": reason,
+            "locator": locator,
+            "now": now,
+        },
+    )
+
+
+def text_of(raw: str | bytes) -> str:
+    """Return the text of a record's row; SQLite has it as text, and others as bytes."""
+    return raw.decode() if isinstance(raw, bytes) else raw
+
+
+def list_open(connection: Connection, limit: int, before: int | None) -> list[Row]:
+    """Return open rows of the quarantine, the newest first.
+
+    `about` is the kind and name of the object: an event's own, or the order or SKU that
+    a record names. It is empty if the object is unknown.
+    """
+    values = {"most": limit, "before": before}
+    return [_with_about(dict(row)) for row in connection.execute(_OPEN, values)]
+
+
+def _with_about(row: Row) -> Row:
+    kind, id_, raw = row.pop("kind"), row.pop("object_id"), row.pop("raw")
+    name = row.pop("mirrored") or (_name(_data(raw), id_) if raw else id_)
+    named = row.pop("named") or ""
+    return row | {"about": f"{kind} {name}" if id_ else named}
+
+
+def objects_named(connection: Connection, kind: str, name: str) -> list[Row]:
+    """Return the objects of that name that only unusable events name.
+
+    `mirrored` says which event that is. An event whose object could not be read has the
+    name as its `id`.
+    """
+    wanted = {name.casefold(), name.removeprefix("#").casefold()}
+    found: dict[tuple[str, str], Row] = {}
+    for event in _events(connection):
+        texts = {text.casefold() for text in event.texts}
+        # An event without a kind may be about any kind of object.
+        if event.kind in {kind, None} and wanted & texts:
+            id_ = event.object_id or event.own_id or name
+            shown = {
+                "name": _name(event.data, id_),
+                "store": event.store,
+                "id": id_,
+                "mirrored": f"no: {event.reason}",
+            }
+            found.setdefault((event.store, id_), shown)
+    return list(found.values())
+
+
+def search(connection: Connection, text: str, kind: str | None) -> list[Row]:
+    """Return the objects with all these words that unusable events name."""
+    words = [word.removeprefix("#").casefold() for word in text.split()]
+    rows: dict[tuple[str | None, str, str], Row] = {}
+    for event in _events(connection):
+        id_ = event.object_id
+        texts = " ".join(event.texts).casefold().replace("#", "").split()
+        if (
+            words
+            and id_
+            and (kind is None or event.kind == kind)
+            and all(word in texts for word in words)
+        ):
+            shown = {
+                "kind": event.kind,
+                "store": event.store,
+                "id": id_,
+                "title": _name(event.data, id_),
+                "found": event.reason,
+            }
+            rows.setdefault((event.kind, event.store, id_), shown)
+    return list(rows.values())
+
+
+class _Event(NamedTuple):
+    """An unusable event; `row` is its row of the quarantine, if it has one."""
+
+    row: int | None
+    store: str
+    data: Mapping[str, Any]
+    id: int
+    kind: str | None
+    object_id: str | None
+    detail: str | None
+
+    @property
+    def reason(self) -> str:
+        if self.row is None:
+            return (
+                f"event {self.id}: {self.detail}; see: backhaul events show {self.id}"
+            )
+        return (
+            f"event {self.id} could not be read; see: backhaul quarantine show"
+            f" {self.row}"
+        )
+
+    @property
+    def own_id(self) -> str | None:
+        id_ = self.data.get("id")
+        return id_ if isinstance(id_, str) and id_ else None
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts by which a person may search for the object."""
+        named = [self.data.get(member) for member in _NAMES]
+        texts = [str(text) for text in named if isinstance(text, str | int)]
+        own = [id_ for id_ in (self.object_id, self.own_id) if id_]
+        return [*own, *texts, *(text.removeprefix("#") for text in texts)]
+
+
+def _events(connection: Connection) -> Iterator[_Event]:
+    for query in (_QUARANTINED, _UNHANDLED):
+        for found in connection.execute(query, {"most": MOST}):
+            row, store, raw, id_, kind, object_id, topic, detail = found
+            kind = kind or _FAMILIES.get(topic.partition("/")[0])
+            kind = _KINDS.get(kind or "", kind)
+            yield _Event(row, store, _data(raw), id_, kind, object_id, detail)
+
+
+def _name(data: Mapping[str, Any], id_: str) -> str:
+    """Return the name that an object has in its own data; an order's is its number."""
+    number = data.get("number")
+    name = data.get("name") or (f"#{number}" if number else data.get("title"))
+    return str(name) if isinstance(name, str | int) and name else id_
+
+
+def _data(raw: bytes | str) -> Mapping[str, Any]:
+    """Return the object inside a webhook; it is empty if the body is not JSON."""
+    try:
+        document = strict_json.decode_object(
+            raw.encode() if isinstance(raw, str) else raw
+        )
+    except Unusable:
+        return {}
+    inner = document.get("data")
+    return inner if isinstance(inner, dict) else document
+
+
+_ROW = """
+    SELECT q.id, q.source, q.name, q.key, q.locator, q.state, q.reason,
+           coalesce(r.payload, 'null') AS payload, r.command_id,
+           coalesce(r.store, '') AS store
+    FROM quarantine q
+    LEFT JOIN records r ON r.instance = q.name AND r.key = q.key
+    WHERE q.id = :id
+"""
+_RETRY = """
+    UPDATE records SET state = :state, reason = '',
+           payload = coalesce(:payload, payload), decided = 1, received_at = :now,
+           retry_at = :now
+    WHERE instance = :name AND key = :key
+"""
+_CORRECT = """
+    UPDATE records SET state = 'accepted', reason = :reason, command_id = :command
+    WHERE instance = :name AND key = :key
+"""
+_DROP = "UPDATE records SET state = 'dropped' WHERE instance = :name AND key = :key"
+_CLOSE = "UPDATE quarantine SET state = :state WHERE id = :id"
+_EVENT = "event"
+_MAY_RETRY = frozenset({"open", "dropped"})
+_MAY_DROP = frozenset({"open"})
+"""The states in which a row may be retried or dropped."""
+
+
+class SqlQuarantine(Family):
+    """Every method is one transaction."""
+
+    @write
+    def find(self, connection: Connection, id_: int) -> QuarantinedRow:
+        return _find(connection, id_, _MAY_RETRY)
+
+    @write
+    def retry(
+        self,
+        connection: Connection,
+        id_: int,
+        payload: bytes | None,
+        who: str,
+        reason: str,
+    ) -> str:
+        now = self._now()
+        row = _find(connection, id_, _MAY_RETRY)
+        edited = payload.decode() if payload else None
+        kept = edited or row.payload
+        if kept == "null":
+            raise BackhaulError(
+                f"Backhaul could not read row {id_} as a record, so a retry without"
+                f" changes fails again. Edit the row: backhaul quarantine edit {id_}"
+                " --kind KIND --set NAME=VALUE"
+            )
+        by_connector = kept == KEPT_BY_CONNECTOR.decode()
+        state = "approved" if by_connector else "waiting"
+        values = _key(row) | {"state": state, "payload": edited, "now": now}
+        connection.execute(_RETRY, values)
+        _close(connection, row, "retried")
+        verb = "edit" if payload else "retry"
+        _add_entry(connection, row, AuditEntry(who, verb, reason), now)
+        return state
+
+    @write
+    def correct(self, connection: Connection, id_: int, who: str, reason: str) -> str:
+        now = self._now()
+        row = _find(connection, id_, _MAY_RETRY)
+        command = _correction(connection, row)
+        cause = f"row {id_} of the quarantine, corrected by {who}"
+        plan(connection, row.store, row.name, command, cause, now)
+        values = {"reason": "only its number is sent", "command": command.id}
+        connection.execute(_CORRECT, _key(row) | values)
+        _close(connection, row, "retried")
+        _add_entry(connection, row, AuditEntry(who, "correct", reason), now)
+        return command.id
+
+    @write
+    def drop(self, connection: Connection, id_: int, who: str, reason: str) -> None:
+        now = self._now()
+        row = _find(connection, id_, _MAY_DROP, events=True)
+        if row.source == _EVENT:
+            unreadable_orders.discard(connection, int(row.key), now)
+        connection.execute(_DROP, _key(row))
+        _close(connection, row, "dropped")
+        _add_entry(connection, row, AuditEntry(who, "drop", reason), now)
+
+
+def may_correct(connection: Connection, id_: int) -> bool:
+    """Return True if the number of a quarantined row can be sent to the store."""
+    try:
+        _correction(connection, _row(connection, id_))
+    except BackhaulError:
+        return False
+    return True
+
+
+def _correction(connection: Connection, row: QuarantinedRow) -> NewCommand:
+    """Return the command that sends the number of a quarantined row to the store.
+
+    Raises BackhaulError unless the row is a shipment with a number, and its order is
+    shipped completely.
+    """
+    document = document_of(row.payload)
+    record = document.get("record") or {}
+    number = record.get("tracking_number")
+    if document.get("kind") != "fulfill" or not number:
+        raise BackhaulError(
+            f"row {row.id} is not a shipment with a tracking number, so nothing can be"
+            " sent"
+        )
+    order = _order(connection, row, str(record["order"]))
+    _require_number_only(connection, row.store, order, number)
+    asked = {
+        "tracking_company": record.get("tracking_company"),
+        "tracking_number": number,
+        "lines": [],
+        "number_only": True,
+    }
+    identity = command_id(row.store, row.name, f"{row.key}:number", "fulfill")
+    return NewCommand(identity, "fulfill", order.id, f"order:{order.id}", asked)
+
+
+def _order(connection: Connection, row: QuarantinedRow, name: str) -> OrderSummary:
+    mirror = MirrorReader(connection)
+    orders = mirror.orders_named(row.store, name)
+    if len(orders) != 1:
+        found = "is not known" if not orders else "could be any of several orders"
+        raise BackhaulError(f"order {name!r} of row {row.id} {found}")
+    return orders[0]
+
+
+def _require_number_only(
+    connection: Connection, store: str, order: OrderSummary, number: str
+) -> None:
+    """Raise BackhaulError if more than the number is missing in the store."""
+    if order.cancelled:
+        raise BackhaulError(
+            f"order {order.name} is cancelled; no number is sent for it"
+        )
+    mirror = MirrorReader(connection)
+    parcels = mirror.parcels_of(store, order.id)
+    if number in {parcel.number for parcel in parcels}:
+        raise BackhaulError(f"order {order.name} already shows the number {number}")
+    if open_ := mirror.open_units(store, order.id):
+        raise BackhaulError(
+            f"order {order.name} still has {open_} open units in the store, and the"
+            " number alone would ship all of them. To ship the row's units, retry"
+            " the row. To change only the number, use the store's dashboard"
+        )
+
+
+def _row(connection: Connection, id_: int) -> QuarantinedRow:
+    found = connection.execute(_ROW, {"id": id_}).fetchone()
+    if found is None:
+        raise BackhaulError(f"there is no row {id_}; see: backhaul quarantine list")
+    return QuarantinedRow(*found)
+
+
+def _find(
+    connection: Connection, id_: int, states: frozenset[str], *, events: bool = False
+) -> QuarantinedRow:
+    """Return a row that is in one of the states. Raises BackhaulError."""
+    row = _row(connection, id_)
+    if row.source != "record" and not (events and row.source == _EVENT):
+        raise BackhaulError(
+            f"row {id_} is an event; correct the cause, then reprocess it: "
+            "backhaul events reprocess --state quarantined"
+        )
+    if row.state not in states or row.command_id is not None:
+        raise BackhaulError(f"row {id_} is now {row.state}; nothing was changed")
+    return row
+
+
+def _key(row: QuarantinedRow) -> dict[str, str]:
+    """Return the key of the record that the row became."""
+    return {"name": row.name, "key": row.key}
+
+
+def _close(connection: Connection, row: QuarantinedRow, state: str) -> None:
+    connection.execute(_CLOSE, {"id": row.id, "state": state})
+
+
+def _add_entry(
+    connection: Connection, row: QuarantinedRow, entry: AuditEntry, now: str
+) -> None:
+    """Add an audit entry whose action and detail name the row."""
+    detail = f"row {row.id} ({row.name} {row.locator or row.key}): {entry.detail}"
+    entry = AuditEntry(entry.who, f"quarantine {entry.action}", detail)
+    add_entry(connection, now, entry)
