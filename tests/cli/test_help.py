@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from click import unstyle
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from backhaul.cli.root import app
 from docs import man_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT: Any = get_command(app)
 COMMANDS = dict(man_page.leaves(ROOT))
@@ -21,6 +27,12 @@ OLD_WORDS = {
     "secrets drop": "secrets revoke",
     "connectors settle": "connectors resolve",
 }
+
+
+NARROW = "78"
+"""The columns of a terminal that shows every help text as it is written."""
+PASSED_ON = "reference"
+"""Another program prints the help of this command."""
 
 
 def found(path: str) -> Any:
@@ -56,3 +68,29 @@ def test_an_old_word_is_a_hidden_alias(old: str, new: str) -> None:
     assert found(old).callback.__wrapped__ is found(new).callback.__wrapped__
     assert new in COMMANDS
     assert old not in COMMANDS
+
+
+def all_words(command: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of a command or group, and of all below, also of hidden ones."""
+    yield path
+    for word, below in getattr(command, "commands", {}).items():
+        yield from all_words(below, f"{path} {word}".strip())
+
+
+def written_lines(command: Any) -> list[str]:
+    """Return the lines of a help text that are shown as they are written.
+
+    The lines of the first paragraph are joined.
+    """
+    paragraphs = cleandoc(command.help or "").split("\n\n")[1:]
+    texts = [*paragraphs, command.epilog or ""]
+    return [line.strip() for text in texts for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("path", [p for p in all_words(ROOT) if p != PASSED_ON])
+def test_a_narrow_terminal_wraps_no_line_of_a_help_text(path: str) -> None:
+    typed = [*path.split(), "--help"]
+    done = CliRunner().invoke(app, typed, env={"COLUMNS": NARROW})
+    assert done.exit_code == 0
+    shown = {line.strip() for line in unstyle(done.output).splitlines()}
+    assert [line for line in written_lines(found(path)) if line not in shown] == []

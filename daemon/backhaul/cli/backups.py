@@ -23,8 +23,8 @@ def backup(
 ) -> None:
     """Back up the database to a file; the daemon can run at the same time.
 
-    Backhaul checks the copy. It also writes a manifest (size and checksum) beside the
-    copy; `backhaul restore` compares the backup with its manifest.
+    Backhaul checks the copy. It also writes a manifest (size and checksum)
+    beside the copy; `backhaul restore` compares the backup with its manifest.
     """
     opened = database_at(context.settings(config).place)
     if out.exists():
@@ -52,8 +52,8 @@ def restore(
 ) -> None:
     """Replace the database with a backup; stop the daemon first.
 
-    Backhaul checks the backup before it changes anything. The previous database stays
-    in the same folder, under another name.
+    Backhaul checks the backup before it changes anything. The previous database
+    stays in the same folder, under another name.
     """
     clock = SystemClock()
     if drill:

@@ -163,9 +163,10 @@ def resolve_command(
 ) -> None:
     """Check the outcome of an uncertain or parked command, or mark it as applied.
 
-    Backhaul checks the platform immediately. It repeats the check after the times in
-    `push.check_after`. If the last check finds no effect, Backhaul sends the command
-    again. With `push.on_absent = "park"` Backhaul parks the command instead.
+    Backhaul checks the platform immediately. It repeats the check after the
+    times in `push.check_after`. If the last check finds no effect, Backhaul
+    sends the command again. With `push.on_absent = "park"` Backhaul parks the
+    command instead.
     """
     if applied and reason is None:
         raise typer.BadParameter("--applied needs --reason")
@@ -277,8 +278,8 @@ COLUMNS = ("id", "at", "store", "command_id", "says")
 def list_incidents(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the open incidents, the oldest first.
 
-    In most incidents, a parcel left although its order was cancelled or refunded, or a
-    cancellation restocked units that had shipped. Times are UTC.
+    In most incidents, a parcel left although its order was cancelled or
+    refunded, or a cancellation restocked units that had shipped. Times are UTC.
     """
     with reader(config) as known:
         rows = known.incidents()
@@ -322,9 +323,9 @@ def resume_targets(
 ) -> None:
     """Allow the stock counts of a store again, after Backhaul stopped applying them.
 
-    Backhaul stops stock counts when the adjustment of one variant also changes another
-    variant; the log then shows `target.stopped`. Correct the cause first. Otherwise the
-    next adjustment stops the stock counts again.
+    Backhaul stops stock counts when the adjustment of one variant also changes
+    another variant; the log then shows `target.stopped`. Correct the cause
+    first. Otherwise the next adjustment stops the stock counts again.
     """
     stores = context.settings(config).stores
     if store not in stores:
@@ -367,10 +368,10 @@ def release_targets(
 ) -> None:
     """Apply stock counts that are on hold since the database was restored.
 
-    Release a count only if the back office has no newer count of the SKU; otherwise
-    submit the newer count, which replaces the count on hold. Backhaul then takes all
-    stock movements since the count as sales or received goods. It parks a count that it
-    still cannot explain.
+    Release a count only if the back office has no newer count of the SKU;
+    otherwise submit the newer count, which replaces the count on hold. Backhaul
+    then takes all stock movements since the count as sales or received goods.
+    It parks a count that it still cannot explain.
     """
     wanted = HeldFilter(store, connection, sku)
     if everything == (wanted != HeldFilter()):

@@ -175,8 +175,8 @@ def resolve_delivery(
 ) -> None:
     """Resolve a parked delivery, or park a delivery that is not finished.
 
-    Caution: if the back office already received the delivery, `--as resend` sends it a
-    second time.
+    Caution: if the back office already received the delivery, `--as resend`
+    sends it a second time.
     """
     asked = {
         "delivery": delivery,

@@ -61,9 +61,10 @@ def erase_customer(
 ) -> None:
     """Erase a customer's names, addresses and notes; amounts and stock stay.
 
-    You cannot undo this, so the command shows the customer and asks for confirmation.
-    Backhaul also erases the personal data in later events about the customer. Nothing
-    changes on the platform or in backups: erase the customer there as well.
+    You cannot undo this, so the command shows the customer and asks for
+    confirmation. Backhaul also erases the personal data in later events about
+    the customer. Nothing changes on the platform or in backups: erase the
+    customer there as well.
     """
     settings = context.settings(config)
     name = context.one_store(settings, store)

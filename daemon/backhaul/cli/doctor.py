@@ -52,7 +52,8 @@ def doctor(
 ) -> None:
     """Run health checks, and suggest a fix for each failure or warning.
 
-    The checks change nothing and send no command. The exit code is 1 if a check failed.
+    The checks change nothing and send no command. The exit code is 1 if a check
+    failed.
     """
     if trust_host_key is not None:
         asyncio.run(_show_host_key(config, trust_host_key, as_json))
@@ -225,7 +226,8 @@ def support_bundle(
 ) -> None:
     """Create a diagnostics archive that holds no secrets and no personal data.
 
-    The command first runs the checks of `backhaul doctor`, which take some time.
+    The command first runs the checks of `backhaul doctor`, which take some
+    time.
     """
     # Imported on use, as in `doctor`.
     from backhaul.doctor import bundle

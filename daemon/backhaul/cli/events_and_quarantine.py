@@ -111,8 +111,9 @@ def reprocess(
 ) -> None:
     """Fold stored events again, after an upgrade or a corrected setting.
 
-    If the mirror already contains an event, folding the event again changes nothing. A
-    quarantined event leaves the quarantine if Backhaul can fold it now.
+    If the mirror already contains an event, folding the event again changes
+    nothing. A quarantined event leaves the quarantine if Backhaul can fold it
+    now.
     """
     selection = Selection(tuple(ids or ()), state, since)
     if everything == (selection != Selection()):
@@ -182,9 +183,9 @@ def correct(
 ) -> None:
     """Send a shipment's tracking number for an order that is already fulfilled.
 
-    Backhaul plans a fulfill command that adds the tracking number and ships no units.
-    If the store does not accept a second tracking number for a fulfilled order, this
-    fulfill command becomes `rejected`, with that reason.
+    Backhaul plans a fulfill command that adds the tracking number and ships no
+    units. If the store does not accept a second tracking number for a fulfilled
+    order, this fulfill command becomes `rejected`, with that reason.
     """
     _change("correct", row, reason or "the number was corrected", config, as_json)
 

@@ -90,8 +90,9 @@ def pause_job(
 ) -> None:
     """Pause a job until an operator resumes it; a restart does not resume it.
 
-    While a push job is paused, Backhaul sends no command of its kind and no retry.
-    `backhaul jobs run` sends the commands that are planned at that moment.
+    While a push job is paused, Backhaul sends no command of its kind and no
+    retry. `backhaul jobs run` sends the commands that are planned at that
+    moment.
     """
     _change("pause", name, store, config, as_json)
 

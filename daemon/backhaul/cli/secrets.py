@@ -29,7 +29,7 @@ secrets = typer.Typer(no_args_is_help=True, help="Webhook signing secrets.")
 def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the webhook secrets; show when each secret last signed a webhook.
 
-    A fingerprint is the beginning of the secret's SHA-256 hash. To compute the hash:
+    A fingerprint is the beginning of the secret's SHA-256 hash. To compute it:
     printf %s "$SECRET" | sha256sum
     """
     with reader(config) as known:

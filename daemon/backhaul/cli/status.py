@@ -298,7 +298,8 @@ PARKED_SHOWN = 3
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show health, waiting work and suggested next commands on one screen.
 
-    On a terminal, long lists are shortened. A file or a pipe gets the complete lists.
+    On a terminal, long lists are shortened. A file or a pipe gets the complete
+    lists.
     """
     settings = context.settings(config)
     live, silence = ask(settings)

@@ -119,9 +119,9 @@ def replay(
 ) -> None:
     """Replay a capture: compare its result with the mirror, or send it to a URL.
 
-    Without --to, Backhaul folds the events into a temporary mirror, and shows the
-    differences between the temporary mirror and your mirror. With --to, Backhaul sends
-    the webhooks to that URL.
+    Without --to, Backhaul folds the events into a temporary mirror, and shows
+    the differences between the temporary mirror and your mirror. With --to,
+    Backhaul sends the webhooks to that URL.
     """
     from backhaul.cli import capture_and_replay  # see above
     from backhaul.traffic.capture_files import NetworkFaults
@@ -173,9 +173,9 @@ def trigger(
 ) -> None:
     """Send a signed sample event to a receiver, as the platform would.
 
-    Caution: without --to, the running daemon receives the sample and treats it as a
-    real event. The sample order then appears in the mirror, and connectors receive it.
-    To test whether webhooks arrive, use `backhaul doctor` instead.
+    Caution: without --to, the running daemon receives the sample and treats it
+    as a real event. The sample order then appears in the mirror, and connectors
+    receive it. To test whether webhooks arrive, use `backhaul doctor` instead.
     """
     from backhaul.cli import capture_and_replay  # see above
 
