@@ -13,8 +13,8 @@ from backhaul.core.stock import Policy, ProductStock
 from backhaul.core.stock_decision import StockReading
 from backhaul.store.commands import Decision
 from backhaul.store.records import NewRecord
-from backhaul.store.testing.contract import MovableClock
-from backhaul.store.testing.held_targets import hold
+from backhaul.store.testing.scenes import TestClock
+from backhaul.store.testing.target_scenes import hold
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
@@ -133,7 +133,7 @@ def held() -> Iterator[Office]:
 
 
 async def _hold(office: Office) -> None:
-    clock = MovableClock()
+    clock = TestClock()
     path = office.database
     async with started_store(path, clock) as store:
         await hold(store, clock.advance)

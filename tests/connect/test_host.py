@@ -11,8 +11,8 @@ import pytest
 from backhaul.connect.host import REPORTED_AT_ONCE
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
-from backhaul.store.testing.contract import MovableClock
-from backhaul.store.testing.held_targets import hold
+from backhaul.store.testing.scenes import TestClock
+from backhaul.store.testing.target_scenes import hold
 from backhaul_sdk import (
     Bad,
     Batch,
@@ -387,7 +387,7 @@ async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
             return f"stock from the beginning, else {cursor}"
 
     asked: list[str | None] = []
-    clock, desk = MovableClock(), Lists("erp")
+    clock, desk = TestClock(), Lists("erp")
     async with started_store(database, clock) as store:
         host = host_of(desk, store)
         desk.waiting.append(Batch(records=[], cursor="7"))

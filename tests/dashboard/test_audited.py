@@ -12,7 +12,7 @@ import pytest
 
 from backhaul.admin import routes
 from backhaul.store.records import NewRecord, Unmatched
-from backhaul.store.testing.held_targets import hold
+from backhaul.store.testing.target_scenes import hold
 from scenes import payloads
 from scenes.damaged_rows import insert_incident, lose, overwrite, refused_rows
 from scenes.dashboard import PASSWORD

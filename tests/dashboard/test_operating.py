@@ -17,7 +17,7 @@ from backhaul.store.operations import AuditEntry, JobRun, Trigger
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.read_models.lists import SCANNED
 from backhaul.store.stock_targets import HeldFilter
-from backhaul.store.testing.held_targets import hold
+from backhaul.store.testing.target_scenes import hold
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
 from scenes.damaged_rows import insert_many, lose, overwrite

@@ -12,7 +12,7 @@ from backhaul.ingest.topics import decode_event
 from backhaul.platform.client import StoreFacts
 from backhaul.runtime.signals import SharedSignals
 from backhaul.store.inbox import Selection
-from backhaul.store.testing.scenes import without_decoding
+from backhaul.store.testing.event_scenes import without_decoding
 from scenes import payloads
 from scenes.captures import captured
 from scenes.databases import append, count, dump, fold_all, states, take

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import Cause
-from backhaul.store.commands import Check, Transition
+from backhaul.store.commands import Check, TaggedAdjustment, Transition
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
-from backhaul.store.inbox import Arrival, Decoded, Folded
+from backhaul.store.inbox import Folded
 from backhaul.store.operations import (
     Alert,
     AuditEntry,
@@ -26,23 +26,32 @@ from backhaul.store.testing.command_scenes import (
     ADJUSTMENT,
     at,
     claimed,
+    counts,
     plan,
     resolve,
     sent,
 )
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import show_customer
+from backhaul.store.testing.delivery_scenes import end
+from backhaul.store.testing.event_scenes import (
+    UNREADABLE,
+    arrive,
+    hold_order,
+    release_order,
+)
+from backhaul.store.testing.mirror_scenes import show_customer, show_order
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.store import Store
     from backhaul.store.operations import AlertChanges, AlertConditions
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 DISK = Alert("disk", "the disk is full", "free space")
 API = Alert("api", "the platform refuses", "check the key")
 MAIL = frozenset({"mail"})
+HOUR = 3_600.0
 BACKUP = ("backup", "")
 BOOKS = Subscriber(
     instance="books",
@@ -64,7 +73,7 @@ async def reported(store: Store, *alerts: Alert) -> AlertChanges:
     return changes
 
 
-class AlertsConformance(FamilyTests):
+class AlertsConformance(StoreConformance):
     """Tests of `Store.alerts`."""
 
     async def test_a_problem_is_reported_until_the_channel_has_reported_it(
@@ -94,7 +103,7 @@ class AlertsConformance(FamilyTests):
         assert not await compare(store)
 
     async def test_a_problem_that_returns_begins_again(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         first = await reported(store, DISK)
         await reported(store)
@@ -116,7 +125,7 @@ class AlertsConformance(FamilyTests):
         assert list((await compare(store, changed)).begun) == [changed]
 
     async def test_the_oldest_problem_comes_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await compare(store, DISK)
         clock.advance(1)
@@ -138,11 +147,21 @@ class AlertsConformance(FamilyTests):
 
 
 async def conditions(store: Store, *instances: str) -> AlertConditions:
-    """Return what may raise an alert."""
-    return await store.alert_conditions.current(instances)
+    """Return the alert conditions, which operators are shown the same."""
+    found = await store.alert_conditions.current(instances)
+    assert await store.read(lambda reader: reader.conditions(instances)) == found
+    return found
 
 
-class AlertConditionsConformance(FamilyTests):
+async def fold_unhandled(
+    store: Store, clock: TestClock, topic: str, detail: str = "no such topic"
+) -> None:
+    """Append an event, and fold it as one of an unknown topic."""
+    folded = Folded("unhandled", topic, detail=detail)
+    await arrive(store, folded=folded, at=at(clock))
+
+
+class AlertConditionsConformance(StoreConformance):
     """Tests of `Store.alert_conditions`."""
 
     async def test_parked_commands_are_listed_the_oldest_first(
@@ -186,7 +205,7 @@ class AlertConditionsConformance(FamilyTests):
         assert list((await conditions(store)).repeated) == []
 
     async def test_an_attempt_that_a_stop_cut_off_is_inconclusive_too(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         repeated = await plan(store)
         cut_off = Transition((Cause.UNKNOWN,), "the daemon stopped")
@@ -213,7 +232,7 @@ class AlertConditionsConformance(FamilyTests):
         assert (found.id, found.detail) == (first.id, "adj_2, adj_3")
 
     async def test_the_last_record_of_each_connection_is_known(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await plan(store, instance="courier")
         clock.advance(60)
@@ -233,7 +252,7 @@ class AlertConditionsConformance(FamilyTests):
         assert (await conditions(store)).quarantined == 2
 
     async def test_the_backup_state_is_that_of_the_last_runs(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         assert (await conditions(store)).backup is None
         await store.job_runs.register({BACKUP: "every 1d"})
@@ -245,7 +264,7 @@ class AlertConditionsConformance(FamilyTests):
         assert await backup(store) == BackupState("ended", made, None)
 
     async def test_a_backup_of_a_clock_that_was_ahead_hides_no_later_one(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.job_runs.register({BACKUP: "every 1d"})
         clock.set_by(86_400)
@@ -256,7 +275,7 @@ class AlertConditionsConformance(FamilyTests):
         assert await backup(store) == BackupState("ended", made, None)
 
     async def test_a_failed_backup_has_failed_until_the_next_one_ends(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.job_runs.register({BACKUP: "every 1d"})
         since = at(clock)
@@ -266,7 +285,7 @@ class AlertConditionsConformance(FamilyTests):
         assert await backup(store) == BackupState("ended", since, began)
 
     async def test_the_last_webhook_of_another_store_is_known(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         for other in ("sto_2", "sto_3"):
             clock.advance(60)
@@ -275,7 +294,7 @@ class AlertConditionsConformance(FamilyTests):
         assert found == {"main": f"{at(clock)} sto_3"}
 
     async def test_deliveries_that_are_parked_or_wait_are_known(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.deliveries.subscribe(BOOKS)
         await store.deliveries.subscribe(replace(BOOKS, instance="idle"))
@@ -307,13 +326,103 @@ class AlertConditionsConformance(FamilyTests):
         found = (await conditions(store)).counts_stopped
         assert found == {"main": "the counts are wrong"}
 
+    async def test_unknown_topics_of_the_last_hour_are_counted(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await fold_unhandled(store, clock, "orders/old")
+        clock.advance(HOUR + 1)
+        for topic in ("carts/a", "carts/b", "carts/b", "carts/c"):
+            await fold_unhandled(store, clock, topic)
+        await fold_unhandled(store, clock, "orders/create", "belongs to store sto_2")
+        await show_order(store, "ord_1")
+        found = (await conditions(store)).unknown_topics
+        assert list(found.items()) == [("carts/b", 2), ("carts/a", 1), ("carts/c", 1)]
+        assert (await counts(store)).unknown_topics == found
+
+    async def test_orders_that_wait_for_a_refetch_are_known(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        clock.advance(60)
+        await show_order(store, "ord_1")
+        seconds = [f"2026-03-01T12:00:0{second}.000Z" for second in range(10)]
+        event = await hold_order(store, at=seconds[9], state="folded")
+        await hold_order(store, "ord_2", "other", at=seconds[9])
+        for kind in ("fulfill", "cancel"):
+            await plan(store, kind, "ord_1")
+        first, second = (await conditions(store)).unreadable
+        assert (first.store, first.order_id, first.name) == ("main", "ord_1", "#1001")
+        assert (first.event, first.reason, first.commands) == (event, UNREADABLE, 2)
+        assert first.row is None
+        assert (second.order_id, second.name, second.commands) == ("ord_2", "ord_2", 0)
+        assert (await counts(store)).unreadable_orders == [first, second]
+
+        await release_order(store, began=seconds[8])
+        assert (await conditions(store)).unreadable == [first, second]
+        await release_order(store, began=seconds[9])
+        assert (await conditions(store)).unreadable == [second]
+
+    async def test_surplus_effects_from_before_a_restore_are_known(
+        self, store: Store
+    ) -> None:
+        old, once = "a" * 32, "b" * 32
+        for command, effect in ((old, "adj_2"), (once, "adj_9"), (old, "adj_1")):
+            tagged = [TaggedAdjustment(command, effect, ())]
+            await store.tags.record_tags("main", tagged, adopt=True)
+        (found,) = (await conditions(store)).doubled
+        assert (found.id, found.store, found.detail) == (old, "main", "adj_1, adj_2")
+        await plan(store, "adjust", "prod_1", id_=old)
+        (found,) = (await conditions(store)).doubled
+        assert (found.id, found.target) == (old, "prod_1")
+
+    async def test_evidence_that_only_mentions_surplus_effects_shows_none(
+        self, store: Store
+    ) -> None:
+        for number, evidence in enumerate(({"note": '"doubled"'}, {"doubled": []})):
+            change = {"evidence": evidence}
+            target = f"ord_{number}"
+            await sent(store, Cause.CONFIRMED, change=change, target=target)
+        assert (await conditions(store)).doubled == []
+
+    async def test_a_delivery_that_is_under_way_waits_too(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(BOOKS)
+        began = at(clock)
+        for id_ in ("cus_1", "cus_2"):
+            await show_customer(store, id_, "a@b.example")
+            await store.deliveries.fan_out(BOOKS, 1.0)
+            clock.advance(60)
+        sent_ = await store.deliveries.claim(BOOKS)
+        assert sent_ is not None
+        assert (await conditions(store)).deliveries_since == {"books": began}
+        await end(store, sent_, Cause.UNKNOWN)
+        assert (await conditions(store)).deliveries_since == {"books": began}
+        await end(store, sent_, Cause.PROVED_APPLIED)
+        since = {"books": at(clock, -60)}
+        assert (await conditions(store)).deliveries_since == since
+
+    async def test_open_incidents_are_a_condition(self, store: Store) -> None:
+        crossed = {"kind": "cancelled", "says": "order #1001 was cancelled"}
+        for target in ("ord_1", "ord_2"):
+            change = {"evidence": {"crossed": crossed}}
+            await sent(store, Cause.CONFIRMED, change=change, target=target)
+        first, second = (await conditions(store)).incidents
+        assert (first.store, first.text) == ("main", "order #1001 was cancelled")
+        assert first.id < second.id
+        assert [each.id for each in (await counts(store)).incidents] == [
+            first.id,
+            second.id,
+        ]
+        await store.incidents.resolve(first.id, "ann", "stopped")
+        assert (await conditions(store)).incidents == [second]
+
 
 async def backup(store: Store) -> BackupState | None:
     """Return the state of the backup job."""
     return (await conditions(store)).backup
 
 
-async def backed_up(store: Store, clock: MovableClock, *, failed: bool) -> str:
+async def backed_up(store: Store, clock: TestClock, *, failed: bool) -> str:
     """Let an hour pass and a backup end; return when it began."""
     clock.advance(3_600)
     began = at(clock)
@@ -322,8 +431,7 @@ async def backed_up(store: Store, clock: MovableClock, *, failed: bool) -> str:
     return began
 
 
-async def receive_foreign(store: Store, clock: MovableClock, other: str) -> None:
+async def receive_foreign(store: Store, clock: TestClock, other: str) -> None:
     """Receive a webhook of another store."""
-    await store.inbox.append(Arrival("main", "delivery", "", at(clock), b"{}", b"{}"))
     folded = Folded("unhandled", "orders/create", foreign_store=other)
-    await store.inbox.fold(lambda _: Decoded(lambda _: folded), 1.0)
+    await arrive(store, folded=folded, at=at(clock))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.store.commands import UncertainCommand
     from backhaul.store.matching import Command, MatchReader
     from backhaul.store.operations import AuditEntry
-    from backhaul.store.read_records import CommandDetail, ListedAuditEntry
+    from backhaul.store.read_records import CommandDetail, Counts, ListedAuditEntry
 
 ALWAYS = "9999"
 ALL_KINDS: Mapping[str, str] = dict.fromkeys(("cancel", "fulfill", "adjust"), ALWAYS)
@@ -109,6 +109,19 @@ async def sent(
     return command
 
 
+async def adjusted(
+    store: Store,
+    effect: str,
+    instance: str = "books",
+    target: str = "prod_1",
+    **planned: Any,
+) -> Command:
+    """Apply an adjustment of a connection that has this effect."""
+    change = {"effect_id": effect}
+    how = {"target": target, "payload": ADJUSTMENT, "instance": instance, **planned}
+    return await sent(store, Cause.CONFIRMED, change=change, kind="adjust", **how)
+
+
 async def uncertain(
     store: Store, due_at: str | None = None, **planned: Any
 ) -> UncertainCommand:
@@ -136,6 +149,11 @@ async def count_commands(store: Store, **wanted: str) -> int:
     """Count commands by state, store or kind."""
     wish = CommandFilter(**wanted)
     return await store.read(lambda reader: reader.count_commands(wish))
+
+
+async def counts(store: Store) -> Counts:
+    """Return the backlog, and what needs an operator."""
+    return await store.read(lambda reader: reader.counts())
 
 
 async def audit_entries(store: Store) -> list[ListedAuditEntry]:

@@ -1,4 +1,4 @@
-"""Tests of commands: ordering keys, send windows, holds, and each transition."""
+"""Tests of commands: ordering keys, send windows, transitions, and decisions."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.lifecycle import Cause, State
-from backhaul.errors import AlreadyRunning
-from backhaul.store.commands import Sendable, Transition
+from backhaul.errors import AlreadyRunning, BackhaulError
+from backhaul.store.commands import (
+    RESTOCK_UNSHIPPED,
+    Check,
+    Decision,
+    Sendable,
+    Transition,
+)
 from backhaul.store.testing.command_scenes import (
     ALL_KINDS,
     ALWAYS,
     at,
+    audit_entries,
     claimed,
     claimed_ids,
     count_commands,
@@ -23,14 +30,16 @@ from backhaul.store.testing.command_scenes import (
     resolve,
     sent,
     state_of,
+    uncertain,
 )
-from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_order
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.matching import Command, MatchReader
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
+
 
 BLOCKING = [
     (None, State.SENDING, True),
@@ -42,11 +51,11 @@ BLOCKING = [
 DRY_RUNS = [("*",), ("courier",)]
 
 
-class CommandsConformance(FamilyTests):
+class CommandsConformance(StoreConformance):
     """Tests of `Store.commands`."""
 
     async def test_claim_commits_the_request_and_the_attempt(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         id_ = await plan(store, "fulfill", "ord_1")
         (command,) = await claimed(store)
@@ -80,7 +89,7 @@ class CommandsConformance(FamilyTests):
             await resolve(store, command, Cause.CONFIRMED)
 
     async def test_a_retry_is_not_overtaken(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         command = await sent(store, Cause.NOT_SENT, change={"due_at": at(clock, 60)})
         await plan(store)
@@ -114,7 +123,7 @@ class CommandsConformance(FamilyTests):
         assert await claimed_ids(store, name="other") == [other]
 
     async def test_a_command_on_hold_waits_for_its_order_and_blocks_nothing(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         held = await sent(store, Cause.NOT_SENT, change={"held": True})
         assert (await detail(store, held.id)).hold_reason
@@ -137,7 +146,7 @@ class CommandsConformance(FamilyTests):
         assert await claimed_ids(store) == [command.id]
 
     async def test_a_send_window_releases_what_was_planned_by_then(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         before = await plan(store)
         opened = at(clock)
@@ -203,9 +212,7 @@ class CommandsConformance(FamilyTests):
         assert (await detail(store, id_)).wanted == {"n": 2}
         assert (await store.decisions.find(id_)).payload == {"n": 2}
 
-    async def test_each_attempt_is_kept(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_each_attempt_is_kept(self, store: Store, clock: TestClock) -> None:
         id_ = await plan(store)
         for number in (1, 2):
             (command,) = await claimed(store)
@@ -242,7 +249,7 @@ class CommandsConformance(FamilyTests):
         assert (shown.state, shown.attempts[0].finished_at) == ("sending", None)
 
     async def test_an_interrupted_command_becomes_uncertain(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         sending = [await plan(store, target=f"ord_{n}") for n in range(2)]
         assert len(await claimed(store)) == len(sending)
@@ -258,7 +265,7 @@ class CommandsConformance(FamilyTests):
         assert await store.commands.mark_interrupted_uncertain(change) == []
 
     async def test_next_due_is_the_first_time_after_another(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         assert await store.commands.next_due("main", at(clock)) is None
         for target, seconds in (("ord_1", 5), ("ord_2", 3), ("ord_3", 9)):
@@ -270,7 +277,7 @@ class CommandsConformance(FamilyTests):
         assert await store.commands.next_due("other", at(clock)) is None
 
     async def test_next_due_leaves_out_what_is_not_planned(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sent(store, Cause.UNKNOWN, change={"due_at": at(clock, 5)})
         assert await store.commands.next_due("main", at(clock)) is None
@@ -341,3 +348,126 @@ class CommandsConformance(FamilyTests):
         assert await store.commands.release_dry_run("main", ()) == 1
         assert len(await claimed(store)) == 1
         assert await claimed(store, name="other") == []
+
+
+BEFORE: dict[State, tuple[Cause, ...]] = {
+    State.SENDING: (),
+    State.UNCERTAIN: (Cause.UNKNOWN,),
+    State.PARKED: (Cause.UNDECIDABLE,),
+    State.APPLIED: (Cause.CONFIRMED,),
+    State.REJECTED: (Cause.REFUSED,),
+    State.SUPERSEDED: (Cause.REPLACED,),
+}
+DECIDED = [
+    (State.UNCERTAIN, "park", State.PARKED),
+    (State.UNCERTAIN, "settle", State.UNCERTAIN),
+    (State.PARKED, "settle", State.UNCERTAIN),
+    (State.PARKED, "settle --applied", State.APPLIED),
+    (State.PARKED, "resend", State.PLANNED),
+    (State.PARKED, "drop", State.REJECTED),
+    (State.REJECTED, "resend", State.PLANNED),
+]
+VERBS = ("settle", "settle --applied", "park", "resend", "drop")
+IMPOSSIBLE = [
+    (state, verb)
+    for state in BEFORE
+    for verb in VERBS
+    if (state, verb) not in {(before, verb) for before, verb, _ in DECIDED}
+]
+
+
+async def decide(
+    store: Store, command: str, verb: str, shown: State | None = None
+) -> Command:
+    """Let an operator decide."""
+    decision = Decision(command, verb, "ann", "seen")
+    return await store.decisions.decide(decision, shown)
+
+
+class DecisionsConformance(StoreConformance):
+    """Tests of `Store.decisions`."""
+
+    @pytest.mark.parametrize(("before", "verb", "after"), DECIDED)
+    async def test_a_decision_moves_a_command(
+        self, before: State, verb: str, after: State, store: Store, clock: TestClock
+    ) -> None:
+        command = await sent(store, *BEFORE[before])
+        clock.advance(1)
+        moved = await decide(store, command.id, verb, before)
+        assert (moved.id, moved.state) == (command.id, after)
+        shown = await detail(store, command.id)
+        assert (shown.state, shown.reason) == (after, f"{verb} by ann: seen")
+        (entry,) = shown.by_hand
+        assert (entry.at, entry.who) == (at(clock), "ann")
+        assert (entry.action, entry.reason) == (f"commands {verb}", "seen")
+        assert (entry.state_before, entry.state_after) == (before, after)
+        assert len(await audit_entries(store)) == 1
+
+    async def test_a_planned_command_can_be_parked(self, store: Store) -> None:
+        id_ = await plan(store)
+        assert (await decide(store, id_, "park")).state is State.PARKED
+        assert await claimed(store) == []
+
+    @pytest.mark.parametrize(("before", "verb"), IMPOSSIBLE)
+    async def test_an_impossible_decision_changes_nothing(
+        self, before: State, verb: str, store: Store
+    ) -> None:
+        command = await sent(store, *BEFORE[before])
+        with pytest.raises(BackhaulError, match="is not possible"):
+            await decide(store, command.id, verb)
+        assert await state_of(store, command.id) == before
+        assert await audit_entries(store) == []
+
+    async def test_a_decision_about_an_outdated_state_changes_nothing(
+        self, store: Store
+    ) -> None:
+        command = await sent(store, Cause.UNDECIDABLE)
+        with pytest.raises(BackhaulError, match="was rejected when you opened it"):
+            await decide(store, command.id, "resend", State.REJECTED)
+        assert await state_of(store, command.id) == "parked"
+        assert await audit_entries(store) == []
+
+    async def test_an_unknown_command_cannot_be_decided(self, store: Store) -> None:
+        await plan(store)
+        for work in (store.decisions.find("f" * 31), decide(store, "f" * 31, "park")):
+            with pytest.raises(BackhaulError, match="there is no command"):
+                await work
+
+    async def test_a_command_that_was_not_sent_cannot_be_checked(
+        self, store: Store
+    ) -> None:
+        id_ = await plan(store)
+        await decide(store, id_, "park")
+        with pytest.raises(BackhaulError, match="was not sent"):
+            await decide(store, id_, "settle")
+        assert await state_of(store, id_) == "parked"
+
+    async def test_a_resent_command_is_sent_at_once_and_its_failures_restart(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        change = {"counts_as_failure": True, "due_at": at(clock, 60)}
+        command = await sent(store, Cause.UNDECIDABLE, change=change)
+        await decide(store, command.id, "resend")
+        (again,) = await claimed(store)
+        assert (again.id, again.failures, again.attempts) == (command.id, 0, 1)
+
+    async def test_an_operator_who_asks_starts_all_checks_again(
+        self, store: Store
+    ) -> None:
+        doubt = await uncertain(store)
+        found = Check("2026-03-01T12:00:00.000Z", "absent", "why")
+        change = Transition((Cause.UNKNOWN,), "not there yet")
+        await store.uncertain.record_check(doubt, found, change)
+        await decide(store, doubt.command.id, "settle")
+        (again,) = await store.uncertain.due("main", 9)
+        assert again.checks == 0
+
+    async def test_a_cancellation_can_be_resent_to_restock_only_what_has_not_shipped(
+        self, store: Store
+    ) -> None:
+        payload = {"restock": True}
+        command = await sent(store, Cause.UNDECIDABLE, kind="cancel", payload=payload)
+        moved = await decide(store, command.id, RESTOCK_UNSHIPPED)
+        assert moved.payload == {"restock": False, "restock_unshipped": True}
+        (again,) = await claimed(store)
+        assert again.payload == moved.payload

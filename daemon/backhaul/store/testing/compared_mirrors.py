@@ -21,9 +21,9 @@ from backhaul.core.resources import (
     StockMove,
 )
 from backhaul.store import database_at
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import NOON, order, product_of, version
-from backhaul.store.testing.transactions import in_fold
+from backhaul.store.testing.event_scenes import NOON, in_fold
+from backhaul.store.testing.mirror_scenes import order, product_of, version
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 Change: TypeAlias = "Callable[[MirrorWriter], object]"
 LATER = "2026-03-01T12:30:00.000Z"
@@ -170,11 +170,11 @@ CHANGES: dict[str, tuple[Change, list[tuple[Any, ...]]]] = {
 """A change of the left mirror, and the differences that it makes."""
 
 
-class ComparedMirrorsConformance(FamilyTests):
+class ComparedMirrorsConformance(StoreConformance):
     """Tests of `Database.differences`."""
 
     @pytest.fixture
-    async def copy(self, store: Store, clock: MovableClock, tmp_path: Path) -> Path:
+    async def copy(self, store: Store, clock: TestClock, tmp_path: Path) -> Path:
         """Fill the mirror; return a copy of the database."""
         await in_fold(store, lambda m, _: write_all(m, version(0, b"first")))
         target = tmp_path / "copy.db"

@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.identity import address_digest
 from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Check, MentionedCustomer, Transition
-from backhaul.store.inbox import Arrival, Folded
+from backhaul.store.inbox import Folded
 from backhaul.store.read_models import SearchText
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import (
@@ -23,16 +23,20 @@ from backhaul.store.testing.command_scenes import (
     sent,
     uncertain,
 )
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import NOON, show_customer, show_order
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.event_scenes import (
+    arrive,
+    event_detail,
+    fold_with,
+    quarantined,
+)
+from backhaul.store.testing.mirror_scenes import show_customer, show_order
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.customer_erasure import CustomerTrace
     from backhaul.store.inbox import MirrorWriter, StoredEvent
-    from backhaul.store.read_records import EventDetail, QuarantineDetail
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 EMAIL = "asha@example.com"
 PERSON = {"id": "cus_1", "name": "Asha", "email": EMAIL}
@@ -69,11 +73,6 @@ async def trace(store: Store, name: str, *emails: str) -> CustomerTrace:
     return found
 
 
-async def arrive(store: Store, body: bytes, name: str = "main") -> int:
-    """Append an event."""
-    return await store.inbox.append(Arrival(name, "delivery", "", NOON, b"{}", body))
-
-
 async def redact_rows(store: Store, table: str, slice_seconds: float = 1.0) -> int:
     """Redact the rows of a table, slice by slice; return how many were changed."""
     changed, last = 0, 0
@@ -86,7 +85,7 @@ async def redact_rows(store: Store, table: str, slice_seconds: float = 1.0) -> i
         changed, last = changed + rows.changed, rows.last
 
 
-class ErasureConformance(FamilyTests):
+class ErasureConformance(StoreConformance):
     """Tests of `Store.erasure`."""
 
     async def test_a_customer_is_found_by_id_or_email(self, store: Store) -> None:
@@ -140,7 +139,7 @@ class ErasureConformance(FamilyTests):
         assert await store.erasure.nearest("main", "nobody") == {}
 
     async def test_an_erased_customer_is_known_to_the_fold(
-        self, store: Store, clock: MovableClock, open_store: OpenStore
+        self, store: Store, clock: TestClock, open_store: OpenStore
     ) -> None:
         assert await is_erased(store, "main", "cus_1", None) == (False, False)
         await show_customer(store, "cus_1", EMAIL)
@@ -188,7 +187,7 @@ class ErasureConformance(FamilyTests):
             assert (EMAIL.encode() in (attempt.response or b"")) is is_left
 
     async def test_what_a_check_read_is_redacted(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1", customer=PERSON)
         doubt = await uncertain(store)
@@ -205,7 +204,7 @@ class ErasureConformance(FamilyTests):
         assert json.loads(second.read or "")["body"] == "nobody"
 
     async def test_a_response_after_the_erasure_is_stored_without_the_customer(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_customer(store, "cus_1", EMAIL)
         await store.erasure.register("main", await trace(store, "cus_1"), [DIGEST])
@@ -237,7 +236,7 @@ class ErasureConformance(FamilyTests):
         assert (await trace(store, "b@b.example")).customer_id == "cus_2"
 
     async def test_events_are_redacted_in_slices(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         about = [await arrive(store, ABOUT) for _ in range(3)]
         other = await arrive(store, ABOUT, name="other")
@@ -245,11 +244,11 @@ class ErasureConformance(FamilyTests):
         assert await redact_rows(store, "inbox", 0.0) == 3
         assert await redact_rows(store, "inbox") == 0
         for event in about:
-            shown = await read_event(store, event)
+            shown = await event_detail(store, event)
             assert EMAIL.encode() not in shown.body
             assert (shown.erased_at, shown.erased_by) == (at(clock), "forget")
         for event in (other, plain):
-            shown = await read_event(store, event)
+            shown = await event_detail(store, event)
             assert shown.erased_at is None
 
     async def test_a_redacted_event_has_no_digest_of_its_old_body(
@@ -282,7 +281,7 @@ class ErasureConformance(FamilyTests):
         assert await redact_rows(store, "quarantine") == 1
         shown = {}
         for row in await store.read(lambda reader: reader.quarantine(9)):
-            found = await read_row(store, row.id)
+            found = await quarantined(store, row.id)
             shown[row.name] = EMAIL in str(found.raw)
         assert shown == {"courier": False, "books": True}
 
@@ -303,20 +302,6 @@ class ErasureConformance(FamilyTests):
         assert not await store.erasure.holds(["quincunx"])
         assert await store.kv.get("word") == ""
         assert await store.erasure.file_bytes() > 0
-
-
-async def read_event(store: Store, id_: int) -> EventDetail:
-    """Return one event."""
-    found = await store.read(lambda reader: reader.event(id_))
-    assert found is not None
-    return found
-
-
-async def read_row(store: Store, id_: int) -> QuarantineDetail:
-    """Return one row of the quarantine."""
-    found = await store.read(lambda reader: reader.quarantined(id_))
-    assert found is not None
-    return found
 
 
 async def document(store: Store, name: str) -> str:

@@ -7,31 +7,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from backhaul.core.lifecycle import Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.testing.command_scenes import (
     ADJUSTMENT,
+    adjusted,
     at,
     audit_entries,
     in_brief,
     resolve,
     sent,
 )
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.delivery_scenes import (
+    DONE,
+    NOW,
+    claim,
+    end,
+    fan_out,
+    listed,
+    take,
+)
 from backhaul.store.testing.mirror_scenes import (
     show_customer,
+    show_gone,
     show_level,
     show_order,
     show_product,
 )
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
-    from backhaul.store.deliveries import Outgoing
-    from backhaul.store.read_records import ListedDelivery
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 ALL = Subscriber(
     instance="books",
@@ -52,7 +62,7 @@ ORDERS = Subscriber(instance="orders", store="main", topics=frozenset({"order.pl
 STOCK = Subscriber(
     instance="stock", store="main", topics=frozenset({"stock.changed"}), begin="all"
 )
-DONE = DeliveryOutcome(cause=Cause.CONFIRMED, reason="taken", reference="R1")
+TAKEN = replace(DONE, reference="R1")
 DECIDED = [
     (Cause.UNDECIDABLE, "resend", State.PLANNED),
     (Cause.UNDECIDABLE, "applied", State.APPLIED),
@@ -61,40 +71,12 @@ DECIDED = [
 ]
 
 
-async def fan_out(store: Store, subscriber: Subscriber = ALL) -> None:
-    """Turn all changes into deliveries of a connection."""
-    while await store.deliveries.fan_out(subscriber, 1.0):
-        pass
-
-
-async def listed(store: Store, instance: str = "books") -> list[ListedDelivery]:
-    """Return the deliveries of a connection, the oldest first."""
-    found = await store.read(lambda reader: reader.deliveries(instance, None, 99))
-    return sorted(found, key=lambda delivery: delivery.seq)
-
-
 async def topics(store: Store, instance: str = "books") -> list[tuple[str, str]]:
     """Return the topic and object of each delivery of a connection."""
     return [(each.topic, each.object_id) for each in await listed(store, instance)]
 
 
-async def next_of(store: Store, subscriber: Subscriber = ALL) -> Outgoing:
-    """Claim the next delivery, which must be there."""
-    found = await store.deliveries.claim(subscriber)
-    assert found is not None
-    return found
-
-
-async def take(store: Store, subscriber: Subscriber = ALL) -> list[str]:
-    """Claim and confirm every delivery that is due; return their topics."""
-    taken = []
-    while (found := await store.deliveries.claim(subscriber)) is not None:
-        await store.deliveries.record_outcome(subscriber.instance, found, DONE)
-        taken.append(found.topic)
-    return taken
-
-
-class DeliveriesConformance(FamilyTests):
+class DeliveriesConformance(StoreConformance):
     """Tests of `Store.deliveries`."""
 
     async def test_each_change_is_one_delivery(self, store: Store) -> None:
@@ -104,9 +86,9 @@ class DeliveriesConformance(FamilyTests):
         await show_product(store)
         await show_customer(store, "cus_1", "a@b.example")
         for _ in range(2):
-            await fan_out(store)
+            await fan_out(store, ALL)
         await show_order(store, "ord_1", 1)
-        await fan_out(store)
+        await fan_out(store, ALL)
         assert await topics(store) == [
             ("order.placed", "ord_1"),
             ("product.updated", "prod_1"),
@@ -119,7 +101,7 @@ class DeliveriesConformance(FamilyTests):
     ) -> None:
         await store.deliveries.subscribe(ALL)
         await show_customer(store, "cus_1", "a@b.example")
-        await fan_out(store)
+        await fan_out(store, ALL)
         again = await open_store()
         await again.deliveries.subscribe(ALL)
         await show_customer(again, "cus_2", "b@b.example")
@@ -140,7 +122,7 @@ class DeliveriesConformance(FamilyTests):
             await show_customer(store, f"cus_{number}", "a@b.example")
         assert await store.deliveries.fan_out(ALL, 0.0)
         assert len(await listed(store)) == 1
-        await fan_out(store)
+        await fan_out(store, ALL)
         assert len(await listed(store)) == 3
 
     async def test_a_new_connection_gets_nothing_about_old_orders(
@@ -151,7 +133,7 @@ class DeliveriesConformance(FamilyTests):
         await show_order(store, "ord_1", 1)
         await show_order(store, "ord_2")
         await fan_out(store, ORDERS)
-        claimed = await next_of(store, ORDERS)
+        claimed = await claim(store, ORDERS)
         assert claimed.object_id == "ord_2"
         assert await store.deliveries.claim(ORDERS) is None
 
@@ -160,7 +142,7 @@ class DeliveriesConformance(FamilyTests):
     ) -> None:
         await show_order(store, "ord_1")
         await store.deliveries.subscribe(ALL)
-        await fan_out(store)
+        await fan_out(store, ALL)
         assert await topics(store) == [("order.placed", "ord_1")]
 
     async def test_an_order_is_released_when_the_connection_wants_it(
@@ -183,11 +165,11 @@ class DeliveriesConformance(FamilyTests):
     async def test_a_cancelled_order_is_reported_once(self, store: Store) -> None:
         await store.deliveries.subscribe(ALL)
         await show_order(store, "ord_1")
-        await fan_out(store)
+        await fan_out(store, ALL)
         for second in (5, 6):
             gone = "2026-03-01T12:00:05.000Z"
             await show_order(store, "ord_1", second, cancelled_at=gone)
-            await fan_out(store)
+            await fan_out(store, ALL)
         assert [topic for topic, _ in await topics(store)] == [
             "order.placed",
             "order.cancelled",
@@ -195,13 +177,14 @@ class DeliveriesConformance(FamilyTests):
         ]
 
     async def test_a_claim_commits_and_has_the_document_of_now(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.deliveries.subscribe(ALL)
         await show_order(store, "ord_1")
-        await fan_out(store)
+        await fan_out(store, ALL)
         await show_order(store, "ord_1", 9)
-        claimed = await next_of(store)
+        claimed = await store.deliveries.claim(ALL)
+        assert claimed is not None
         assert (claimed.topic, claimed.object_id) == ("order.placed", "ord_1")
         assert claimed.document["updatedAt"] == "2026-03-01T12:00:09.000Z"
         assert (claimed.store, claimed.attempts) == ("main", 0)
@@ -211,56 +194,54 @@ class DeliveriesConformance(FamilyTests):
         assert await store.deliveries.claim(ALL) is None
 
     async def test_deliveries_of_an_object_keep_their_order(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.deliveries.subscribe(ALL)
         await show_customer(store, "cus_1", "a@b.example")
         await show_customer(store, "cus_2", "b@b.example")
         await show_customer(store, "cus_1", "c@b.example")
-        await fan_out(store)
+        await fan_out(store, ALL)
         later = DeliveryOutcome(
             cause=Cause.NOT_SENT, reason="busy", due_at=at(clock, 60), failures=1
         )
-        first = await next_of(store)
+        first = await claim(store, ALL)
         assert await store.deliveries.record_outcome("books", first, later)
-        assert (await next_of(store)).object_id == "cus_2"
+        assert (await claim(store, ALL)).object_id == "cus_2"
         assert await store.deliveries.claim(ALL) is None
         clock.advance(60)
-        again = await next_of(store)
+        again = await claim(store, ALL)
         assert (again.seq, again.failures, again.attempts) == (first.seq, 1, 1)
 
     async def test_a_parked_delivery_blocks_its_object(self, store: Store) -> None:
         await store.deliveries.subscribe(ALL)
         for _ in range(2):
             await show_customer(store, "cus_1", "a@b.example")
-        await fan_out(store)
+        await fan_out(store, ALL)
         outcome = DeliveryOutcome(cause=Cause.UNDECIDABLE, reason="refused")
-        first = await next_of(store)
+        first = await claim(store, ALL)
         await store.deliveries.record_outcome("books", first, outcome)
         assert await store.deliveries.claim(ALL) is None
         await store.deliveries.decide(first.seq, "drop", "ann", "seen")
-        assert (await next_of(store)).seq > first.seq
+        assert (await claim(store, ALL)).seq > first.seq
 
-    async def test_an_outcome_is_recorded(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_an_outcome_is_recorded(self, store: Store, clock: TestClock) -> None:
         await store.deliveries.subscribe(ALL)
         await show_customer(store, "cus_1", "a@b.example")
-        await fan_out(store)
+        await fan_out(store, ALL)
         assert await store.deliveries.has_open("books")
-        await store.deliveries.record_outcome("books", await next_of(store), DONE)
+        await store.deliveries.record_outcome("books", await claim(store, ALL), TAKEN)
         (shown,) = await listed(store)
         assert (shown.state, shown.reason) == ("applied", "taken")
         assert (shown.reference, shown.settled_at) == ("R1", at(clock))
         assert not await store.deliveries.has_open("books")
 
     async def test_an_uncertain_delivery_waits_for_its_check(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.deliveries.subscribe(ALL)
         await show_customer(store, "cus_1", "a@b.example")
-        await fan_out(store)
-        claimed = await next_of(store)
+        await fan_out(store, ALL)
+        claimed = await claim(store, ALL)
         doubt = DeliveryOutcome(
             cause=Cause.UNKNOWN, reason="no answer", due_at=at(clock, 9), checks=1
         )
@@ -275,7 +256,7 @@ class DeliveriesConformance(FamilyTests):
         assert await store.deliveries.claim(ALL) is None
         absent = DeliveryOutcome(cause=Cause.PROVED_ABSENT, reason="not there")
         assert await store.deliveries.record_outcome("books", found, absent)
-        assert (await next_of(store)).seq == claimed.seq
+        assert (await claim(store, ALL)).seq == claimed.seq
 
     async def test_an_interrupted_delivery_is_uncertain_after_the_next_start(
         self, store: Store
@@ -283,8 +264,8 @@ class DeliveriesConformance(FamilyTests):
         await store.deliveries.subscribe(ALL)
         await store.deliveries.subscribe(STOCK)
         await show_customer(store, "cus_1", "a@b.example")
-        await fan_out(store)
-        claimed = await next_of(store)
+        await fan_out(store, ALL)
+        claimed = await claim(store, ALL)
         await store.deliveries.subscribe(STOCK)
         assert await store.deliveries.next_uncertain("books") is None
         await store.deliveries.subscribe(ALL)
@@ -293,15 +274,15 @@ class DeliveriesConformance(FamilyTests):
         assert found.seq == claimed.seq
 
     async def test_a_start_after_the_clock_went_back_delays_nothing(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.deliveries.subscribe(ALL)
         await show_customer(store, "cus_1", "a@b.example")
-        await fan_out(store)
+        await fan_out(store, ALL)
         clock.set_by(-3600)
         assert await store.deliveries.claim(ALL) is None
         await store.deliveries.subscribe(ALL)
-        assert (await next_of(store)).object_id == "cus_1"
+        assert (await claim(store, ALL)).object_id == "cus_1"
 
     @pytest.mark.parametrize(("cause", "verb", "state"), DECIDED)
     async def test_an_operator_decides(
@@ -331,7 +312,7 @@ class DeliveriesConformance(FamilyTests):
         found = await store.deliveries.next_uncertain("books")
         assert found is not None
         await store.deliveries.decide(found.seq, "park", "ann", "seen")
-        assert not await store.deliveries.record_outcome("books", found, DONE)
+        assert not await store.deliveries.record_outcome("books", found, TAKEN)
         assert (await listed(store))[0].state == "parked"
 
     async def test_the_echo_of_a_command_is_withheld_from_its_connection(
@@ -340,13 +321,13 @@ class DeliveriesConformance(FamilyTests):
         for subscriber in (ALL, STOCK):
             await store.deliveries.subscribe(subscriber)
         await show_product(store)
-        await fan_out(store)
+        await fan_out(store, ALL)
         await adjusted(store, "adj_1", instance="books")
         await show_level(store, 3, 1, adjustment="adj_1", delta=-2)
         for subscriber in (ALL, STOCK):
             await fan_out(store, subscriber)
-        assert await take(store) == ["product.updated"]
-        assert await take(store, STOCK) == ["stock.changed"]
+        assert await take(store, ALL) == [("product.updated", "prod_1")]
+        assert await take(store, STOCK) == [("stock.changed", "var_1")]
         assert (await listed(store))[-1].state == "superseded"
 
     async def test_a_change_waits_until_it_is_known_whether_it_is_an_echo(
@@ -365,7 +346,7 @@ class DeliveriesConformance(FamilyTests):
         await fan_out(store, STOCK)
         assert await store.deliveries.claim(STOCK) is None
         await resolve(store, command, Cause.CONFIRMED, effect_id="adj_2")
-        assert await take(store, STOCK) == ["stock.changed"]
+        assert await take(store, STOCK) == [("stock.changed", "var_1")]
 
     async def test_a_level_that_was_delivered_is_not_delivered_again(
         self, store: Store
@@ -375,28 +356,91 @@ class DeliveriesConformance(FamilyTests):
             await show_level(store, stock, second)
             await fan_out(store, STOCK)
             found = await take(store, STOCK)
-            assert found == ([] if second == 1 else ["stock.changed"])
+            assert found == ([] if second == 1 else [("stock.changed", "var_1")])
+
+
+class DeliveryOutcomesConformance(StoreConformance):
+    """Tests of attempts and checks of a delivery that do not resolve it."""
+
+    async def test_a_delivery_that_is_not_resolved_has_no_time_of_its_end(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        for cause in (Cause.NOT_SENT, Cause.UNKNOWN):
+            clock.advance(60)
+            found = await claim(store)
+            await end(store, found, cause)
+            (shown,) = await listed(store)
+            assert (shown.settled_at, shown.sent_at) == (None, at(clock))
+        assert (shown.state, shown.attempts) == ("uncertain", 2)
+
+    async def test_a_reference_is_kept_until_there_is_another(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        found = await claim(store)
+        for cause, reference, expected in (
+            (Cause.UNKNOWN, "R1", "R1"),
+            (Cause.UNKNOWN, None, "R1"),
+            (Cause.PROVED_APPLIED, "R2", "R2"),
+        ):
+            outcome = DeliveryOutcome(cause=cause, reason="x", reference=reference)
+            assert await store.deliveries.record_outcome("books", found, outcome)
+            (shown,) = await listed(store)
+            assert shown.reference == expected
+
+    async def test_the_check_that_is_longest_due_comes_first(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        for id_, seconds in (("ord_1", 5), ("ord_2", 3), ("ord_3", 4)):
+            await show_order(store, id_)
+            due_at = at(clock, seconds)
+            doubt = replace(DONE, cause=Cause.UNKNOWN, due_at=due_at)
+            found = await claim(store)
+            assert found.object_id == id_
+            await store.deliveries.record_outcome("books", found, doubt)
+        clock.advance(60)
+        for id_ in ("ord_2", "ord_3", "ord_1"):
+            due = await store.deliveries.next_uncertain("books")
+            assert due is not None
+            assert due.object_id == id_
+            await end(store, due, Cause.PROVED_APPLIED)
+        assert await store.deliveries.next_uncertain("books") is None
+
+    async def test_a_start_after_the_clock_went_back_delays_no_check(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        doubt = replace(DONE, cause=Cause.UNKNOWN, due_at=at(clock))
+        found = await claim(store)
+        await store.deliveries.record_outcome("books", found, doubt)
+        clock.set_by(-1_800)
+        assert await store.deliveries.next_uncertain("books") is None
+        await store.deliveries.subscribe(NOW)
+        assert await store.deliveries.next_uncertain("books") is not None
+
+    async def test_an_uncertain_delivery_of_an_object_that_is_gone_can_be_checked(
+        self, store: Store
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        await end(store, await claim(store), Cause.UNKNOWN)
+        await show_gone(store, "order", "ord_1")
+        found = await store.deliveries.next_uncertain("books")
+        assert found is not None
+        assert found.document == {"id": "ord_1"}
 
 
 async def ended(store: Store, cause: Cause) -> int:
     """Let one delivery end by a cause; return its number."""
     await store.deliveries.subscribe(ALL)
     await show_customer(store, "cus_1", "a@b.example")
-    await fan_out(store)
-    claimed = await next_of(store)
+    await fan_out(store, ALL)
+    claimed = await claim(store, ALL)
     outcome = DeliveryOutcome(cause=cause, reason="why")
     assert await store.deliveries.record_outcome("books", claimed, outcome)
     return claimed.seq
-
-
-async def adjusted(store: Store, effect: str, instance: str) -> None:
-    """Apply an adjustment of a connection that has this effect."""
-    await sent(
-        store,
-        Cause.CONFIRMED,
-        change={"effect_id": effect},
-        kind="adjust",
-        target="prod_1",
-        payload=ADJUSTMENT,
-        instance=instance,
-    )

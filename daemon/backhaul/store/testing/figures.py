@@ -1,4 +1,4 @@
-"""Tests of the figures of status and dashboard, and of the rest of the conditions."""
+"""Tests of the figures of status and dashboard, of gauges, and of samples."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.resources import Deletion
-from backhaul.store.commands import Decision, TaggedAdjustment
+from backhaul.store.commands import Decision
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.inbox import Arrival, Folded
-from backhaul.store.mirror import UnknownStatus
+from backhaul.store.operations import MetricSample
 from backhaul.store.read_records import (
     ConfirmationTimes,
     ConnectionFigures,
     StoreFigures,
 )
 from backhaul.store.records import NewRecord, Unmatched
-from backhaul.store.testing.command_scenes import ADJUSTMENT, at, plan, sent
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.command_scenes import (
+    ADJUSTMENT,
+    adjusted,
+    at,
+    counts,
+    plan,
+    sent,
+)
+from backhaul.store.testing.event_scenes import arrive, fold_with
 from backhaul.store.testing.mirror_scenes import (
     show,
     show_customer,
@@ -30,15 +38,17 @@ from backhaul.store.testing.mirror_scenes import (
     show_product,
     version,
 )
-from backhaul.store.testing.stock_targets import count
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.scenes import StoreConformance
+from backhaul.store.testing.target_scenes import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.store import Store
-    from backhaul.store.inbox import MirrorWriter
-    from backhaul.store.operations import AlertConditions
-    from backhaul.store.read_records import Counts, Overview
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.operations import AlertConditions, Gauge
+    from backhaul.store.read_records import Overview
+    from backhaul.store.testing.scenes import TestClock
+
 
 HOUR = 3_600.0
 PAID = Subscriber(
@@ -49,11 +59,6 @@ PAID = Subscriber(
     release_when="paid",
 )
 CUSTOMERS = replace(PAID, topics=frozenset({"customer.updated"}))
-
-
-async def counts(store: Store) -> Counts:
-    """Return the backlog, and what needs an operator."""
-    return await store.read(lambda reader: reader.counts())
 
 
 async def conditions(store: Store) -> AlertConditions:
@@ -68,52 +73,12 @@ async def overview(store: Store, *instances: str) -> Overview:
     return await store.read(lambda r: r.overview(["main", "other"], instances))
 
 
-async def receive(
-    store: Store, clock: MovableClock, name: str = "main", kind: str = "delivery"
-) -> None:
-    """Append an event that is not folded."""
-    await store.inbox.append(Arrival(name, kind, "", at(clock), b"{}", b"{}"))
-
-
-async def fold_unhandled(
-    store: Store, clock: MovableClock, topic: str, detail: str = "no such topic"
-) -> None:
-    """Append an event, and fold it as one of an unknown topic."""
-    await receive(store, clock)
-    folded = Folded("unhandled", topic, detail=detail)
-    await fold_with(store, lambda *_: folded)
-
-
-async def hold(store: Store, order_id: str, name: str = "main") -> int:
-    """Let an unreadable event hold the commands of an order; return its id."""
-
-    def write(mirror: MirrorWriter, event: int) -> None:
-        mirror.hold_order(name, order_id, event, "no JSON", version(9, b"").updated_at)
-
-    return await show(store, "order", order_id, write, name=name)
-
-
-async def release(store: Store, order_id: str, *, began: int) -> None:
-    """Let a read of an order that began so many seconds after noon show it."""
-
-    def write(mirror: MirrorWriter, event: int) -> None:
-        at_ = version(began, b"").updated_at
-        mirror.release_order("main", order_id, event, at_)
-
-    await show(store, "order", order_id, write)
-
-
-async def echoed(
-    store: Store, clock: MovableClock, seconds: float, number: int
-) -> None:
+async def echoed(store: Store, clock: TestClock, seconds: float, number: int) -> None:
     """Let a command's effect be reported so many seconds after it was sent."""
-    effect = {"effect_id": f"adj_{number}"}
-    place = {"kind": "adjust", "target": f"prod_{number}", "payload": ADJUSTMENT}
-    await sent(store, Cause.CONFIRMED, change=effect, **place)
+    effect, product = f"adj_{number}", f"prod_{number}"
+    await adjusted(store, effect, target=product)
     clock.set_by(seconds)
-    await show_level(
-        store, 7, adjustment=f"adj_{number}", delta=-2, product=f"prod_{number}"
-    )
+    await show_level(store, 7, adjustment=effect, delta=-2, product=product)
     clock.set_by(-seconds)
 
 
@@ -122,7 +87,7 @@ async def confirmations(store: Store) -> ConfirmationTimes:
     return await store.read(lambda reader: reader.confirmations())
 
 
-class FiguresConformance(FamilyTests):
+class FiguresConformance(StoreConformance):
     """Tests of the figures of `Reader`, and of conditions that the mirror shows."""
 
     async def test_an_empty_store_has_no_backlog(self, store: Store) -> None:
@@ -135,9 +100,7 @@ class FiguresConformance(FamilyTests):
             lambda r: r.overview(["other", "main"], [])
         )
 
-    async def test_the_backlog_is_counted(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_the_backlog_is_counted(self, store: Store, clock: TestClock) -> None:
         for id_ in ("ord_1", "ord_2", "ord_2"):
             await show_order(store, id_)
         for id_ in ("prod_1", "prod_2"):
@@ -152,7 +115,7 @@ class FiguresConformance(FamilyTests):
         )
         clock.advance(60)
         for name in ("main", "other"):
-            await receive(store, clock, name)
+            await arrive(store, name=name, at=at(clock))
             await store.refetch_queue.enqueue(name, "order", "ord_1", "a conflict")
         rows = [NewRecord(f"row-{n}", b"null", "", "", "") for n in range(3)]
         bad = NewRecord("bad", None, "a;b", "no order", "")
@@ -179,27 +142,27 @@ class FiguresConformance(FamilyTests):
         }
 
     async def test_each_store_has_its_last_webhook_and_its_backlog(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
-        await receive(store, clock)
+        await arrive(store, at=at(clock))
         await fold_with(store, lambda *_: Folded("folded", ""))
         clock.advance(60)
-        await receive(store, clock)
+        await arrive(store, at=at(clock))
         oldest = at(clock)
         clock.advance(60)
-        await receive(store, clock)
+        await arrive(store, at=at(clock))
         webhook = at(clock)
         clock.advance(60)
-        await receive(store, clock, kind="read")
+        await arrive(store, kind="read", at=at(clock))
         assert (await overview(store)).stores == {
             "main": StoreFigures(webhook, 3, oldest),
             "other": StoreFigures(None, 0, None),
         }
 
     async def test_the_last_use_of_a_secret_shows_the_last_webhook(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
-        await receive(store, clock)
+        await arrive(store, at=at(clock))
         await store.webhook_secrets.set_known("main", ["f1"], "settings")
         await store.webhook_secrets.record_uses({("main", "f1"): at(clock, 60)})
         found = (await overview(store)).stores
@@ -207,7 +170,7 @@ class FiguresConformance(FamilyTests):
         assert found["other"].last_webhook_at is None
 
     async def test_each_connection_has_its_last_record_and_what_needs_an_operator(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await plan(store)
         clock.advance(60)
@@ -232,7 +195,7 @@ class FiguresConformance(FamilyTests):
         }
 
     async def test_the_oldest_planned_command_is_not_on_hold(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         assert (await overview(store)).oldest_planned_at is None
         await sent(store, Cause.NOT_SENT, change={"held": True})
@@ -245,7 +208,7 @@ class FiguresConformance(FamilyTests):
         assert (await overview(store)).oldest_planned_at == expected
 
     async def test_confirmation_times_are_those_of_the_last_hour(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         assert await confirmations(store) == ConfirmationTimes(0)
         await echoed(store, clock, 300.0, 99)
@@ -257,98 +220,15 @@ class FiguresConformance(FamilyTests):
         assert await confirmations(store) == ConfirmationTimes(4, 3.25, 5.0)
 
     async def test_an_effect_of_nobody_confirms_nothing(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sent(store, kind="adjust", target="prod_1", payload=ADJUSTMENT)
         clock.advance(5)
         await show_level(store, 7, adjustment="adj_1", delta=-2)
         assert await confirmations(store) == ConfirmationTimes(0)
 
-    async def test_unknown_topics_of_the_last_hour_are_counted(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        await fold_unhandled(store, clock, "orders/old")
-        clock.advance(HOUR + 1)
-        for topic in ("carts/a", "carts/b", "carts/b", "carts/c"):
-            await fold_unhandled(store, clock, topic)
-        await fold_unhandled(store, clock, "orders/create", "belongs to store sto_2")
-        await show_order(store, "ord_1")
-        found = (await conditions(store)).unknown_topics
-        assert list(found.items()) == [("carts/b", 2), ("carts/a", 1), ("carts/c", 1)]
-        assert (await counts(store)).unknown_topics == found
-
-    async def test_an_unknown_payment_status_that_holds_an_order_back_is_known(
-        self, store: Store
-    ) -> None:
-        await show_order(store, "ord_1", financial_status="ON_HOLD")
-        assert (await conditions(store)).unknown_statuses == []
-        await store.deliveries.subscribe(PAID)
-        for id_, status in (
-            ("ord_2", "ON_HOLD"),
-            ("ord_3", "AUTHORIZED"),
-            ("ord_4", "paid "),
-            ("ord_5", "PENDING"),
-        ):
-            await show_order(store, id_, financial_status=status)
-        await show_order(
-            store, "ord_6", financial_status="ODD", fulfillment_status="FULFILLED"
-        )
-        await show_order(store, "ord_7", financial_status="ODD", cancelled_at="x")
-        await show_order(store, "ord_8", financial_status="ODD", name="other")
-        found = (await conditions(store)).unknown_statuses
-        assert found == [
-            UnknownStatus("main", "AUTHORIZED", 1, "#1003"),
-            UnknownStatus("main", "ON_HOLD", 2, "#1001"),
-        ]
-        assert (await counts(store)).unknown_statuses == found
-        await store.deliveries.retire([])
-        assert (await conditions(store)).unknown_statuses == []
-
-    async def test_orders_that_wait_for_a_refetch_are_known(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        clock.advance(60)
-        await show_order(store, "ord_1")
-        event = await hold(store, "ord_1")
-        await hold(store, "ord_2", "other")
-        for kind in ("fulfill", "cancel"):
-            await plan(store, kind, "ord_1")
-        first, second = (await conditions(store)).unreadable
-        assert (first.store, first.order_id, first.name) == ("main", "ord_1", "#1001")
-        assert (first.event, first.reason, first.commands) == (event, "no JSON", 2)
-        assert first.row is None
-        assert (second.order_id, second.name, second.commands) == ("ord_2", "ord_2", 0)
-        assert (await counts(store)).unreadable_orders == [first, second]
-
-        await release(store, "ord_1", began=8)
-        assert (await conditions(store)).unreadable == [first, second]
-        await release(store, "ord_1", began=9)
-        assert (await conditions(store)).unreadable == [second]
-
-    async def test_surplus_effects_from_before_a_restore_are_known(
-        self, store: Store
-    ) -> None:
-        old, once = "a" * 32, "b" * 32
-        for command, effect in ((old, "adj_2"), (once, "adj_9"), (old, "adj_1")):
-            tagged = [TaggedAdjustment(command, effect, ())]
-            await store.tags.record_tags("main", tagged, adopt=True)
-        (found,) = (await conditions(store)).doubled
-        assert (found.id, found.store, found.detail) == (old, "main", "adj_1, adj_2")
-        await plan(store, "adjust", "prod_1", id_=old)
-        (found,) = (await conditions(store)).doubled
-        assert (found.id, found.target) == (old, "prod_1")
-
-    async def test_evidence_that_only_mentions_surplus_effects_shows_none(
-        self, store: Store
-    ) -> None:
-        for number, evidence in enumerate(({"note": '"doubled"'}, {"doubled": []})):
-            change = {"evidence": evidence}
-            target = f"ord_{number}"
-            await sent(store, Cause.CONFIRMED, change=change, target=target)
-        assert (await conditions(store)).doubled == []
-
     async def test_stock_targets_are_counted_among_the_commands(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await count(store, 5, 10)
         began = at(clock)
@@ -379,37 +259,136 @@ class FiguresConformance(FamilyTests):
             ("other",): 0,
         }
 
-    async def test_a_delivery_that_is_under_way_waits_too(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        await store.deliveries.subscribe(CUSTOMERS)
-        began = at(clock)
-        for id_ in ("cus_1", "cus_2"):
-            await show_customer(store, id_, "a@b.example")
-            await store.deliveries.fan_out(CUSTOMERS, 1.0)
-            clock.advance(60)
-        sent_ = await store.deliveries.claim(CUSTOMERS)
-        assert sent_ is not None
-        assert (await conditions(store)).deliveries_since == {"books": began}
-        unknown = DeliveryOutcome(cause=Cause.UNKNOWN, reason="no answer")
-        await store.deliveries.record_outcome("books", sent_, unknown)
-        assert (await conditions(store)).deliveries_since == {"books": began}
-        found = DeliveryOutcome(cause=Cause.PROVED_APPLIED, reason="there")
-        await store.deliveries.record_outcome("books", sent_, found)
-        since = {"books": at(clock, -60)}
-        assert (await conditions(store)).deliveries_since == since
 
-    async def test_open_incidents_are_a_condition(self, store: Store) -> None:
-        crossed = {"kind": "cancelled", "says": "order #1001 was cancelled"}
-        for target in ("ord_1", "ord_2"):
-            change = {"evidence": {"crossed": crossed}}
-            await sent(store, Cause.CONFIRMED, change=change, target=target)
-        first, second = (await conditions(store)).incidents
-        assert (first.store, first.text) == ("main", "order #1001 was cancelled")
-        assert first.id < second.id
-        assert [each.id for each in (await counts(store)).incidents] == [
-            first.id,
-            second.id,
-        ]
-        await store.incidents.resolve(first.id, "ann", "stopped")
-        assert (await conditions(store)).incidents == [second]
+OVER_ALL_PASSES = {"drift_rows", "unrepaired_rows", "first_read_timestamp_seconds"}
+
+
+def values(gauges: Sequence[Gauge], name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of one gauge by its labels, in hundredths of a second."""
+    return {labels: round(value, 2) for found, value, labels in gauges if found == name}
+
+
+async def current(store: Store, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of one gauge now."""
+    return values(await store.gauges.current(["courier"]), name)
+
+
+class GaugesConformance(StoreConformance):
+    """Tests of `Store.gauges`."""
+
+    async def test_commands_are_counted_by_store_kind_and_state(
+        self, store: Store
+    ) -> None:
+        await sent(store, Cause.UNKNOWN, target="ord_1")
+        await sent(store, Cause.UNDECIDABLE, target="ord_2")
+        await sent(store, Cause.CONFIRMED, target="ord_3")
+        await sent(store, Cause.UNKNOWN, target="ord_4", name="other")
+        for target in ("ord_5", "ord_6"):
+            await plan(store, "cancel", target)
+        assert await current(store, "commands_open") == {
+            ("main", "fulfill", "uncertain"): 1,
+            ("main", "fulfill", "parked"): 1,
+            ("other", "fulfill", "uncertain"): 1,
+            ("main", "cancel", "planned"): 2,
+        }
+
+    async def test_the_age_of_the_oldest_planned_command_leaves_out_those_on_hold(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await sent(store, Cause.NOT_SENT, change={"held": True})
+        clock.advance(10)
+        await plan(store, target="ord_2")
+        clock.advance(5)
+        await plan(store, target="ord_3")
+        found = await current(store, "oldest_command_planned_seconds")
+        assert found == {("main",): 5}
+
+    async def test_events_that_wait_are_counted(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await show_order(store, "ord_1")
+        clock.advance(10)
+        assert await current(store, "events_waiting") == {(): 0}
+        assert await current(store, "oldest_event_waiting_seconds") == {(): 0}
+        for _ in range(2):
+            event = Arrival("main", "delivery", "", at(clock), b"{}", b"{}")
+            await store.inbox.append(event)
+            clock.advance(3)
+        assert await current(store, "events_waiting") == {(): 2}
+        assert await current(store, "oldest_event_waiting_seconds") == {(): 6}
+        last = from_text(at(clock, -3)).timestamp()
+        assert await current(store, "last_webhook_timestamp_seconds") == {(): last}
+
+    async def test_records_are_counted_by_connection(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        records = [NewRecord(f"key-{n}", b"null", "", "", "") for n in range(2)]
+        records.append(NewRecord("bad", None, "a;b", "no order", ""))
+        for instance in ("courier", "books"):
+            await store.records.accept(
+                instance, "main", records, None, lambda *_: Unmatched("", final=False)
+            )
+            records.pop()
+        waiting = {("courier",): 2, ("books",): 2}
+        assert await current(store, "records_waiting") == waiting
+        assert await current(store, "quarantine_rows") == {("courier",): 1}
+        (row,) = await store.read(lambda reader: reader.quarantine(9))
+        await store.quarantine.drop(row.id, "ann", "seen")
+        assert await current(store, "quarantine_rows") == {}
+        last = from_text(at(clock)).timestamp()
+        found = await current(store, "last_record_timestamp_seconds")
+        assert found == {("courier",): last}
+
+    async def test_objects_to_refetch_are_counted(self, store: Store) -> None:
+        for name, object_id in (("main", "1"), ("main", "2"), ("other", "1")):
+            await store.refetch_queue.enqueue(name, "order", object_id, "a conflict")
+        found = await current(store, "objects_in_doubt")
+        assert found == {("main",): 2, ("other",): 1}
+
+    async def test_the_size_of_the_database_is_known(self, store: Store) -> None:
+        found = await current(store, "database_bytes")
+        assert sum(found.values()) > 0
+
+    async def test_what_waits_is_the_same_without_the_passes(
+        self, store: Store
+    ) -> None:
+        await plan(store)
+        pass_ = await store.passes.begin("main", "full", "orders")
+        assert pass_.pass_id
+        waiting = await store.gauges.waiting()
+        assert values(waiting, "commands_open") == {("main", "fulfill", "planned"): 1}
+        assert not OVER_ALL_PASSES & {name for name, _, _ in waiting}
+        assert ("main", "missed") in await current(store, "drift_rows")
+
+
+def sample(minute: int) -> MetricSample:
+    """Return the sample of a minute."""
+    return MetricSample(
+        f"2026-03-01T12:{minute:02}:00.000Z", 1, 2, 3, 0.5, None, 4, 5, minute
+    )
+
+
+class MetricSamplesConformance(StoreConformance):
+    """Tests of `Store.metric_samples`."""
+
+    async def test_samples_are_kept_until_they_are_too_old(self, store: Store) -> None:
+        for minute in (1, 3, 2):
+            await store.metric_samples.add(sample(minute), sample(1).at)
+        first = [sample(minute) for minute in (1, 2, 3)]
+        assert await samples(store, "") == first
+        assert await samples(store, sample(2).at) == first[1:]
+        await store.metric_samples.add(sample(4), sample(3).at)
+        assert await samples(store, "") == [sample(3), sample(4)]
+
+    async def test_the_rows_of_the_mirror_are_counted(self, store: Store) -> None:
+        before = await store.metric_samples.count_mirrored()
+        for id_ in ("ord_1", "ord_2", "ord_2"):
+            await show_order(store, id_)
+        after = await store.metric_samples.count_mirrored()
+        assert after["orders"] - before["orders"] == 2
+        assert after["customers"] == before["customers"]
+
+
+async def samples(store: Store, since: str) -> list[MetricSample]:
+    """Return the samples since a time."""
+    return await store.read(lambda reader: reader.samples(since))

@@ -16,14 +16,14 @@ from backhaul.store.testing.command_scenes import (
     in_brief,
     plan,
 )
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store import Store
     from backhaul.store.operations import JobKey, JobState
     from backhaul.store.read_records import JobStatus, ListedRun
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 POLL: JobKey = ("poll", "main")
 OTHER: JobKey = ("poll", "other")
@@ -53,18 +53,18 @@ def run(clock: Clock, key: JobKey = POLL, kind: str | None = None) -> JobRun:
     return JobRun(key, Trigger.SCHEDULE, at(clock, -1), at(clock), kind)
 
 
-class JobRunsConformance(FamilyTests):
+class JobRunsConformance(StoreConformance):
     """Tests of `Store.job_runs`."""
 
     async def test_a_new_job_has_missed_no_run(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         state = await register(store)
         assert (state.since, state.due_at, state.started_at) == (at(clock), None, None)
         assert (state.paused_at, state.interrupted) == (None, False)
 
     async def test_only_a_changed_plan_begins_again(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         first = await register(store)
         clock.advance(60)
@@ -77,7 +77,7 @@ class JobRunsConformance(FamilyTests):
         assert (await job(store, OTHER)).since == at(clock, -60)
 
     async def test_a_run_is_recorded_from_its_begin_to_its_end(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await register(store)
         began = at(clock)
@@ -97,7 +97,7 @@ class JobRunsConformance(FamilyTests):
         assert (await job(store, OTHER)).started_at is None
 
     async def test_only_a_run_that_began_by_then_ends(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await register(store)
         await store.job_runs.begin(run(clock, OTHER))
@@ -112,7 +112,7 @@ class JobRunsConformance(FamilyTests):
         assert (await job(store)).outcome == "failed"
 
     async def test_a_run_that_the_start_of_the_daemon_interrupted_is_known(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await register(store)
         await store.job_runs.begin(run(clock))
@@ -126,7 +126,7 @@ class JobRunsConformance(FamilyTests):
         assert not (await register(store)).interrupted
 
     async def test_a_finished_run_is_recorded_at_once(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await register(store)
         await store.job_runs.record(run(clock), at(clock, 2), "nothing to do")
@@ -135,7 +135,7 @@ class JobRunsConformance(FamilyTests):
         assert found.detail == (await job(store)).detail == "nothing to do"
 
     async def test_an_operators_run_has_an_audit_entry(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await register(store)
         started = replace(run(clock), trigger=Trigger.OPERATOR)
@@ -145,7 +145,7 @@ class JobRunsConformance(FamilyTests):
         assert (await runs(store))[0].trigger == "person"
 
     async def test_a_send_window_counts_the_commands_that_it_releases(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.job_runs.register({PUSH: "at 9"})
         for target in ("ord_1", "ord_2"):
@@ -167,7 +167,7 @@ class JobRunsConformance(FamilyTests):
         assert len(await runs(store)) == 2
 
     async def test_an_idle_send_window_gets_no_row(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.job_runs.register({PUSH: "every 1s"})
         began = at(clock)
@@ -184,7 +184,7 @@ class JobRunsConformance(FamilyTests):
         assert len(await runs(store)) == 1
 
     async def test_a_pause_lasts_over_a_start(
-        self, store: Store, clock: MovableClock, open_store: OpenStore
+        self, store: Store, clock: TestClock, open_store: OpenStore
     ) -> None:
         await register(store)
         clock.advance(5)
@@ -200,7 +200,7 @@ class JobRunsConformance(FamilyTests):
         assert (await job(store)).paused_at == at(clock)
 
     async def test_a_resumed_job_makes_up_for_nothing(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         since = (await register(store)).since
         await store.job_runs.pause([POLL], ENTRY)

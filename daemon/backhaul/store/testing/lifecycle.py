@@ -14,16 +14,16 @@ from backhaul.errors import Busy
 from backhaul.store.inbox import Arrival
 from backhaul.store.operations import OrphanedWork
 from backhaul.store.testing.command_scenes import at, plan, sent
-from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_order
-from backhaul.store.testing.stock_targets import count
+from backhaul.store.testing.scenes import StoreConformance
+from backhaul.store.testing.target_scenes import count
 
 if TYPE_CHECKING:
     from backhaul.store import Store
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 
-class LifecycleConformance(FamilyTests):
+class LifecycleConformance(StoreConformance):
     """Tests of `Store`, and of `Store.kv`."""
 
     async def test_a_second_start_changes_nothing(self, store: Store) -> None:
@@ -35,7 +35,7 @@ class LifecycleConformance(FamilyTests):
             await store.kv.get("word")
 
     async def test_a_stopped_store_is_busy(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.stop()
         await store.stop()
@@ -55,7 +55,7 @@ class LifecycleConformance(FamilyTests):
             assert await store.kv.get("number") == str(number)
 
     async def test_stop_finishes_what_was_accepted(
-        self, store: Store, clock: MovableClock, open_store: OpenStore
+        self, store: Store, clock: TestClock, open_store: OpenStore
     ) -> None:
         event = Arrival("main", "delivery", "", at(clock), b"{}", b"{}")
         accepted = [store.inbox.append(event) for _ in range(9)]
@@ -98,7 +98,7 @@ class LifecycleConformance(FamilyTests):
         assert found == ["two", "three", None]
 
     async def test_orphaned_work_is_that_of_other_stores(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await plan(store)
         await show_order(store, "ord_1", name="old")

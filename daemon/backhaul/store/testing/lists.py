@@ -12,9 +12,10 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.operations import AuditEntry, JobRun, Trigger
+from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import NewRecord, Unmatched
-from backhaul.store.testing.command_scenes import at, plan
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.command_scenes import at, claimed_ids, detail, plan, sent
+from backhaul.store.testing.event_scenes import HEADERS, arrive
 from backhaul.store.testing.mirror_scenes import (
     show,
     show_customer,
@@ -22,17 +23,20 @@ from backhaul.store.testing.mirror_scenes import (
     show_order,
     show_product,
 )
-from backhaul.store.testing.stock_targets import count
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.scenes import StoreConformance
+from backhaul.store.testing.target_scenes import count
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter
     from backhaul.store.read_records import (
         ChangedObject,
+        CommandDetail,
         ListedEvent,
+        ListedTarget,
     )
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
+
 
 MANY = 6_000
 ORDERS = frozenset({"order.placed"})
@@ -46,20 +50,15 @@ BOOKS = Subscriber(
 
 async def receive(
     store: Store,
-    clock: MovableClock,
+    clock: TestClock,
     state: str = "folded",
     topic: str = "orders/updated",
     about: tuple[str, str] | None = None,
-    name: str = "main",
 ) -> int:
     """Append an event that folds to a state, and may be about an object."""
-    event = await store.inbox.append(
-        Arrival(name, "delivery", topic, at(clock), b'{"a":1}', b"body")
-    )
     kind, id_ = about or (None, None)
     folded = Folded(state, topic, "evt_1", kind, id_, "why")
-    await fold_with(store, lambda *_: folded)
-    return event
+    return await arrive(store, folded=folded, topic=topic, at=at(clock))
 
 
 async def events(
@@ -92,11 +91,11 @@ async def changes_before(
     return rows, await store.read(lambda reader: reader.not_searched(before))
 
 
-class EventListsConformance(FamilyTests):
+class EventListsConformance(StoreConformance):
     """Tests of the lists of events, changes and the quarantine."""
 
     async def test_events_are_listed_page_by_page_the_newest_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         ids = [await receive(store, clock) for _ in range(5)]
         assert await event_ids(store, limit=2) == [ids[4], ids[3]]
@@ -105,7 +104,7 @@ class EventListsConformance(FamilyTests):
         assert await event_ids(store, before=ids[0]) == []
 
     async def test_events_are_filtered_by_state_and_topic(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         folded = await receive(store, clock)
         paid = await receive(store, clock, topic="orders/paid")
@@ -121,7 +120,7 @@ class EventListsConformance(FamilyTests):
         assert await event_ids(store) == [waiting, stale, paid, folded]
 
     async def test_an_event_is_listed_with_its_object(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1")
         await show_product(store, "prod_1")
@@ -136,12 +135,12 @@ class EventListsConformance(FamilyTests):
         assert (order.state, order.detail) == ("folded", "why")
 
     async def test_one_event_is_shown_as_it_arrived(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         id_ = await receive(store, clock, about=("order", "ord_1"))
         shown = await store.read(lambda reader: reader.event(id_))
         assert shown is not None
-        assert (shown.body, shown.headers) == (b"body", b'{"a":1}')
+        assert (shown.body, shown.headers) == (b"body", HEADERS)
         assert (shown.event_id, shown.folded_at) == ("evt_1", at(clock))
         assert (shown.kind, shown.object_id) == ("order", "ord_1")
         assert await store.read(lambda reader: reader.event(id_ + 1)) is None
@@ -186,7 +185,7 @@ class EventListsConformance(FamilyTests):
         assert found == [str(number) for number in reversed(range(MANY))]
 
     async def test_the_quarantine_is_listed_page_by_page(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await receive(store, clock, "quarantined", about=("order", "ord_7"))
         payload = b'{"kind":"fulfill","record":{"order":"1001"}}'
@@ -210,7 +209,7 @@ class EventListsConformance(FamilyTests):
         assert first + rest == found
 
     async def test_a_row_of_the_quarantine_is_shown_with_its_record(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         payload = b'{"kind":"note"}'
         row = NewRecord("key", payload, "1001;BD1", "", "file:1")
@@ -234,11 +233,11 @@ class EventListsConformance(FamilyTests):
         assert shown.state == "dropped"
 
 
-class OperationListsConformance(FamilyTests):
+class OperationListsConformance(StoreConformance):
     """Tests of the lists of deliveries, records, runs, the audit log and stores."""
 
     async def test_deliveries_are_filtered_and_have_the_name_of_their_object(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         shop = replace(BOOKS, instance="shop")
         for subscriber in (BOOKS, shop):
@@ -273,7 +272,7 @@ class OperationListsConformance(FamilyTests):
         assert sorted(found) == ["books", "shop"]
 
     async def test_the_last_records_of_a_connection_are_listed(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         ids = [await plan(store, target=f"ord_{number}") for number in (1, 2, 3)]
         await plan(store, instance="books")
@@ -283,7 +282,7 @@ class OperationListsConformance(FamilyTests):
         assert await store.read(lambda reader: reader.last_records("none", 2)) == []
 
     async def test_runs_of_jobs_are_listed_page_by_page(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.job_runs.register({("poll", "main"): "", ("poll", "other"): ""})
         for name in ("main", "other", "main"):
@@ -295,7 +294,7 @@ class OperationListsConformance(FamilyTests):
         assert await store.read(lambda r: r.job_runs(9, rows[2].id)) == []
 
     async def test_audit_entries_are_listed_page_by_page_and_by_user(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         for who, action in (("ann", "a"), ("bob", "b"), ("ann", "c")):
             await store.users.record_action(AuditEntry(who, action, "detail"))
@@ -325,3 +324,165 @@ class OperationListsConformance(FamilyTests):
         await store.kv.put("facts:first", "{}")
         await store.kv.put("facts:second", "{}")
         assert await store.read(lambda r: r.stores()) == ["first", "second", "third"]
+
+
+ALL = CommandFilter()
+
+
+async def command_ids(
+    store: Store,
+    wanted: CommandFilter = ALL,
+    limit: int = 99,
+    after: str | None = None,
+) -> list[str]:
+    """Return the ids of commands as operators see them."""
+    rows = await store.read(lambda reader: reader.commands(wanted, limit, after))
+    count = await store.read(lambda reader: reader.count_commands(wanted))
+    assert after is not None or len(rows) == min(count, limit)
+    return [row.id for row in rows]
+
+
+async def open_ids(store: Store, state: str, limit: int = 9) -> list[str]:
+    """Return the ids of some open commands."""
+    rows = await store.read(lambda reader: reader.open_commands(state, limit))
+    return [row.id for row in rows]
+
+
+async def command(store: Store, prefix: str) -> CommandDetail | None:
+    """Return the only command whose id begins so."""
+    return await store.read(lambda reader: reader.command(prefix))
+
+
+async def targets(
+    store: Store,
+    state: str | None = None,
+    name: str | None = None,
+    limit: int = 99,
+    before: int | None = None,
+) -> list[ListedTarget]:
+    """Return stock targets as operators see them."""
+    return await store.read(
+        lambda reader: reader.stock_targets(state, name, limit, before)
+    )
+
+
+class CommandListsConformance(StoreConformance):
+    """Tests of the lists of commands and stock targets."""
+
+    async def test_parked_commands_come_first_then_the_newest(
+        self, store: Store
+    ) -> None:
+        parked = await sent(store, Cause.UNDECIDABLE, target="ord_1")
+        done = await sent(store, Cause.CONFIRMED, target="ord_2")
+        late = await sent(store, Cause.UNDECIDABLE, target="ord_3")
+        open_ = await plan(store, target="ord_4")
+        expected = [late.id, parked.id, open_, done.id]
+        assert await command_ids(store) == expected
+        for place, id_ in enumerate(expected):
+            assert await command_ids(store, ALL, 2, id_) == expected[place + 1 :][:2]
+
+    async def test_commands_are_filtered(self, store: Store) -> None:
+        parked = (await sent(store, Cause.UNDECIDABLE, target="ord_1")).id
+        cancel = await plan(store, "cancel", "ord_2")
+        other = await plan(store, target="ord_3", name="other")
+        for wanted, expected in (
+            (CommandFilter(state="parked"), [parked]),
+            (CommandFilter(state="planned"), [other, cancel]),
+            (CommandFilter(kind="cancel"), [cancel]),
+            (CommandFilter(store="other"), [other]),
+            (CommandFilter(store="main", state="planned"), [cancel]),
+            (CommandFilter(state="applied"), []),
+        ):
+            assert await command_ids(store, wanted) == expected
+
+    async def test_a_command_is_listed_with_its_object(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await show_order(store, "ord_1")
+        await show_product(store, "prod_1")
+        await sent(store, Cause.REFUSED, target="ord_1")
+        await plan(store, "adjust", "prod_1")
+        await plan(store, target="ord_1", name="other")
+        other, adjust, refused = await store.read(lambda r: r.commands(ALL, 9))
+        assert (other.about, adjust.about, refused.about) == (None, "Lamp", "#1001")
+        assert (refused.state, refused.reason) == ("rejected", "why")
+        assert (refused.attempts, refused.settled_at) == (1, at(clock))
+        assert (adjust.created_at, adjust.settled_at) == (at(clock), None)
+        assert adjust.instance == "courier"
+        assert adjust.cause.startswith("record courier file:")
+
+    async def test_the_plan_is_in_the_order_of_planning(self, store: Store) -> None:
+        ids = [await plan(store, target=f"ord_{number}") for number in (1, 2, 3)]
+        await plan(store, target="ord_4", name="other")
+        await claimed_ids(store, limit=1)
+        wish = CommandFilter(store="main")
+        found = await store.read(lambda reader: reader.plan(wish, 9))
+        assert [command.id for command, _ in found] == ids[1:]
+        assert found[0][0].payload == {"n": 1}
+        first = await store.read(lambda reader: reader.plan(wish, 1))
+        assert first == found[:1]
+
+    async def test_open_commands_are_those_of_a_state_that_is_not_final(
+        self, store: Store
+    ) -> None:
+        doubt = (await sent(store, Cause.UNKNOWN, target="ord_1")).id
+        await sent(store, Cause.UNDECIDABLE, target="ord_2")
+        gone = (await sent(store, target="ord_3")).id
+        wait = await plan(store, target="ord_4")
+        counted = await count(store, 7, 7)
+        for state, expected in (
+            ("uncertain", [doubt]),
+            ("sending", [gone]),
+            ("planned", sorted([wait, counted])),
+            ("parked", []),
+        ):
+            assert sorted(await open_ids(store, state)) == expected
+        assert len(await open_ids(store, "planned", 1)) == 1
+
+    async def test_a_command_is_found_by_the_beginning_of_its_id(
+        self, store: Store
+    ) -> None:
+        for id_ in ("ab" * 16, "ac" * 16):
+            await plan(store, id_=id_)
+        assert (await detail(store, "ab")).id == "ab" * 16
+        assert (await detail(store, "ac" * 16)).id == "ac" * 16
+        for prefix in ("a", "b", "%", "ab" * 16 + "0"):
+            assert await command(store, prefix) is None
+
+    async def test_a_stock_target_is_listed_beside_commands(self, store: Store) -> None:
+        await show_product(store, "prod_1")
+        id_ = await count(store, 7, 7)
+        wanted = CommandFilter(kind="target", state="planned")
+        assert await command_ids(store, wanted) == [id_]
+        shown = await detail(store, id_)
+        assert (shown.kind, shown.target, shown.about) == ("target", "prod_1", "Lamp")
+        assert shown.target_of is not None
+        assert (shown.target_of.variant_id, shown.target_of.quantity) == ("var_1", 7)
+        assert shown.wanted["quantity"] == 7
+
+    async def test_stock_targets_are_listed_page_by_page(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await show_product(store, "prod_1")
+        await show_level(store, 3)
+        first = await count(store, 7, 7)
+        second = await count(store, 8, 8, variant="var_2", product="prod_2")
+        third = await count(store, 9, 9, name="other")
+        found = await targets(store)
+        assert [row.id for row in found] == [third, second, first]
+        assert [(row.sku, row.stock) for row in found] == [
+            (None, None),
+            (None, None),
+            ("SKU-1", 3),
+        ]
+        oldest = found[2]
+        assert (oldest.quantity, oldest.variant_id, oldest.target) == (
+            7,
+            "var_1",
+            "prod_1",
+        )
+        assert (oldest.state, oldest.created_at) == ("planned", at(clock))
+        assert await targets(store, limit=1, before=found[0].seq) == [found[1]]
+        assert await targets(store, name="other") == [found[0]]
+        assert await targets(store, "applied") == []
+        assert await targets(store, "planned", "main", 9, found[1].seq) == [oldest]

@@ -17,9 +17,9 @@ from backhaul.store.matching import NewCommand
 from backhaul.store.mirror import OpenLine, OrderParcel, Parcel
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.testing.command_scenes import claimed, plan, resolve, sent
-from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import NOON, order, show_order, version
-from backhaul.store.testing.transactions import in_fold, match_with
+from backhaul.store.testing.event_scenes import NOON, in_fold
+from backhaul.store.testing.mirror_scenes import match_with, order, show_order, version
+from backhaul.store.testing.scenes import MirrorTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

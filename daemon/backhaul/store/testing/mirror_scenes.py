@@ -1,16 +1,24 @@
-"""Objects that conformance tests write into the mirror as a fold does."""
+"""Objects that conformance tests write into the mirror as a fold does, and read there.
+
+A matching reads the mirror with `match_with`; the tables are read as exports read them.
+"""
+
+# ruff: noqa: S101 - these are helpers of tests, which assert
 
 from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from backhaul.core.clock import SystemClock
 from backhaul.core.fold import Version
 from backhaul.core.resources import (
     Customer,
+    Deletion,
     Item,
     Level,
     Order,
@@ -19,16 +27,21 @@ from backhaul.core.resources import (
     StockMove,
     Variant,
 )
-from backhaul.store.inbox import Arrival, Folded
-from backhaul.store.testing.scenes import without_decoding
+from backhaul.store import database_at
+from backhaul.store.inbox import Folded
+from backhaul.store.records import Known, NewRecord
+from backhaul.store.testing.event_scenes import NOON, arrive, fold_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter, StoredEvent
+    from backhaul.store.matching import MatchReader, WaitingRecord
+    from backhaul.store.read_records import FoundObject
 
-NOON = "2026-03-01T12:00:00.000Z"
+T = TypeVar("T")
+_NUMBERS = count(1)
 
 
 async def show(
@@ -41,15 +54,13 @@ async def show(
     body: bytes = b"{}",
 ) -> int:
     """Append an event and fold it by `write`; return its id."""
-    event = await store.inbox.append(
-        Arrival(name, "delivery", f"{kind}s/updated", NOON, b"{}", body)
-    )
+    event = await arrive(store, body, name, topic=f"{kind}s/updated")
 
     def fold(stored: StoredEvent, mirror: MirrorWriter) -> Folded:
         write(mirror, stored.id)
         return Folded("folded", stored.topic, None, kind, object_id)
 
-    await store.inbox.fold(without_decoding(fold), 1.0)
+    await fold_with(store, fold)
     return event
 
 
@@ -170,3 +181,61 @@ async def show_customer(store: Store, id_: str, email: str, name: str = "main") 
         mirror.add_change(name, "customer", id_, "updated", event)
 
     await show(store, "customer", id_, write, name=name, body=document)
+
+
+async def show_gone(store: Store, kind: str, id_: str, second: int = 30) -> None:
+    """Let an event report that an object was deleted."""
+    gone = version(second, b"gone")
+
+    def write(mirror: MirrorWriter, event: int) -> None:
+        if kind == "product":
+            mirror.delete_product("main", Deletion(id_, gone.updated_at), gone)
+        else:
+            mirror.remove(kind, "main", id_, gone)
+        mirror.add_change("main", kind, id_, "deleted", event)
+
+    await show(store, kind, id_, write)
+
+
+async def match_with(
+    store: Store,
+    use: Callable[[MatchReader], T],
+    name: str = "main",
+    key: str = "",
+) -> T:
+    """Call a function in the matching of a record of connection `reader`."""
+    found: list[T] = []
+
+    def match(_: WaitingRecord, mirror: MatchReader) -> Known:
+        found.append(use(mirror))
+        return Known(None, "a test")
+
+    key = key or f"match with {next(_NUMBERS)}"
+    record = NewRecord(key, b"null", "", "", "")
+    (outcome,) = await store.records.accept("reader", name, [record], None, match)
+    assert found, outcome.reason
+    return found[-1]
+
+
+def rows_of(
+    store: Store, table: str, /, *columns: str, **wanted: object
+) -> list[tuple[Any, ...]]:
+    """Return columns of a table of docs/mirror.md, in the order of its key.
+
+    `wanted` are the values that columns must have.
+    """
+    with database_at(store.place).console(SystemClock()) as console:
+        names = console.columns(table)
+        rows = [row for page in console.pages(table) for row in page]
+    places = [names.index(column) for column in columns]
+    filters = [(names.index(name), value) for name, value in wanted.items()]
+    return [
+        tuple(row[place] for place in places)
+        for row in rows
+        if all(row[place] == value for place, value in filters)
+    ]
+
+
+async def find_objects(store: Store, kind: str, name: str) -> list[FoundObject]:
+    """Return the objects that a typed name may mean."""
+    return await store.read(lambda reader: reader.find_objects(kind, name))

@@ -10,21 +10,22 @@ from msgspec.structs import replace
 
 from backhaul.core.fold import Version
 from backhaul.core.resources import Customer, Deletion, Level, Product, Variant
-from backhaul.store.testing.contract import MirrorTests
+from backhaul.store.testing.event_scenes import NOON, in_fold
 from backhaul.store.testing.mirror_scenes import (
-    NOON,
+    match_with,
+    rows_of,
     show_customer,
     show_level,
     version,
 )
-from backhaul.store.testing.transactions import in_fold, match_with, rows_of
+from backhaul.store.testing.scenes import MirrorTests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter
-    from backhaul.store.testing.contract import OpenStore
+    from backhaul.store.testing.scenes import OpenStore
 
 LATER = "2026-03-01T12:30:00.000Z"
 GTIN = "4006381333931"

@@ -14,17 +14,22 @@ from msgspec.structs import replace
 from backhaul.core.fold import Version
 from backhaul.core.resources import Item, Shipment
 from backhaul.store.inbox import Folded
-from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import (
+from backhaul.store.testing.event_scenes import (
     NOON,
+    append,
+    fold_all_with,
+    in_fold,
+)
+from backhaul.store.testing.mirror_scenes import (
+    match_with,
     order,
+    rows_of,
     show_customer,
     show_order,
     show_product,
     version,
 )
-from backhaul.store.testing.scenes import webhook
-from backhaul.store.testing.transactions import fold_with, in_fold, match_with, rows_of
+from backhaul.store.testing.scenes import MirrorTests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from backhaul.core.resources import Order
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter, StoredEvent
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 LATER = "2026-03-01T12:30:00.000Z"
 AHEAD = "2026-03-01T13:30:00.000Z"
@@ -272,7 +277,7 @@ class OrderMirrorConformance(MirrorTests):
         assert lines_of(store) == [("ord_1", "b", 2, "SKU")]
 
     async def test_a_version_from_the_future_is_the_oldest(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         """The clock was set back since, and what arrives now is newer."""
         for id_, seen_at, confirmed_at in (
@@ -368,10 +373,6 @@ async def put_orders(
         mirror.put_order(name, shown, version(event.id, b""))
         return Folded("folded", event.topic)
 
-    for _ in puts:
-        await store.inbox.append(webhook("{}", name))
-    more = True
-    while more:
-        report = await fold_with(store, fold, slice_seconds)
+    await append(store, *["{}" for _ in puts], name=name)
+    for report in await fold_all_with(store, fold, slice_seconds):
         assert report.problems == ()
-        more = report.more

@@ -15,9 +15,9 @@ from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.read_models import SearchText
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import at
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.event_scenes import NOON, fold_with
 from backhaul.store.testing.mirror_scenes import (
-    NOON,
+    find_objects,
     order,
     show,
     show_customer,
@@ -25,27 +25,22 @@ from backhaul.store.testing.mirror_scenes import (
     show_order,
     version,
 )
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter
     from backhaul.store.read_records import FoundObject
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 EMAIL = "asha@example.com"
 PERSON = {"id": "cus_1", "name": "Asha", "email": EMAIL}
 NEVER_MIRRORED = "4711"
 
 
-async def find(store: Store, kind: str, name: str) -> list[FoundObject]:
-    """Return the objects that a typed name may mean."""
-    return await store.read(lambda reader: reader.find_objects(kind, name))
-
-
 async def found_ids(store: Store, kind: str, name: str) -> list[str]:
     """Return the ids of the objects that a typed name may mean."""
-    return sorted(found.id for found in await find(store, kind, name))
+    return sorted(found.id for found in await find_objects(store, kind, name))
 
 
 async def searched_in(store: Store, kind: str) -> str:
@@ -112,7 +107,7 @@ def describe(_: str, document: str) -> SearchText:
     return SearchText("", customer.get("email") or "")
 
 
-class ObjectsConformance(FamilyTests):
+class ObjectsConformance(StoreConformance):
     """Tests of `Reader.find_objects`, and of objects by their key."""
 
     async def test_an_order_is_found_by_each_of_its_names(self, store: Store) -> None:
@@ -122,7 +117,7 @@ class ObjectsConformance(FamilyTests):
             assert await found_ids(store, "order", name) == ["ord_1"]
         for name in ("100", "1001x", "pos-1", "%", "ord_", "9" * 30, "", "#"):
             assert await found_ids(store, "order", name) == []
-        (found,) = await find(store, "order", "1001")
+        (found,) = await find_objects(store, "order", "1001")
         assert (found.name, found.store) == ("#1001", "main")
         assert found.facts == {
             "status": "PAID",
@@ -139,7 +134,9 @@ class ObjectsConformance(FamilyTests):
         await show_order(store, "ord_2", external_id="1001")
         await show_order(store, "ord_3", name="other", number=None, external_id=None)
         await show_order(store, "ord_1", name="third")
-        found = [(each.store, each.id) for each in await find(store, "order", "1001")]
+        found = [
+            (each.store, each.id) for each in await find_objects(store, "order", "1001")
+        ]
         expected = [("main", "ord_1"), ("main", "ord_2"), ("third", "ord_1")]
         assert sorted(found) == expected
 
@@ -171,10 +168,10 @@ class ObjectsConformance(FamilyTests):
         await show_catalogue(store, "prod_1", external_id="POS-1")
         await show_catalogue(store, "prod_2")
         for name in ("prod_1", "handle-prod_1", "POS-1"):
-            (found,) = await find(store, "product", name)
+            (found,) = await find_objects(store, "product", name)
             assert (found.id, found.name) == ("prod_1", "Title of prod_1")
             assert found.facts["deleted_at"] is None
-        assert await find(store, "product", "prod_9") == []
+        assert await find_objects(store, "product", "prod_9") == []
 
     async def test_a_deleted_product_is_found_with_its_time(self, store: Store) -> None:
         await show_catalogue(store, "prod_1", variant("var_1", "A"))
@@ -186,9 +183,9 @@ class ObjectsConformance(FamilyTests):
             "prod_1",
             lambda mirror, _: mirror.delete_product("main", deletion, gone),
         )
-        (found,) = await find(store, "product", "handle-prod_1")
+        (found,) = await find_objects(store, "product", "handle-prod_1")
         assert found.facts["deleted_at"] == gone.updated_at
-        assert await find(store, "sku", "A") == []
+        assert await find_objects(store, "sku", "A") == []
 
     async def test_a_variant_is_found_by_its_sku_or_id(self, store: Store) -> None:
         await show_catalogue(
@@ -196,7 +193,7 @@ class ObjectsConformance(FamilyTests):
         )
         await show_level(store, 7, 5)
         for name in ("A", "var_1"):
-            (found,) = await find(store, "sku", name)
+            (found,) = await find_objects(store, "sku", name)
             assert (found.id, found.name) == ("var_1", "Title of prod_1 / small")
             assert found.facts == {
                 "sku": "A",
@@ -204,9 +201,9 @@ class ObjectsConformance(FamilyTests):
                 "updated_at": version(5, b"").updated_at,
                 "product_id": "prod_1",
             }
-        (found,) = await find(store, "sku", "B")
+        (found,) = await find_objects(store, "sku", "B")
         assert found.facts["stock"] is None
-        assert await find(store, "sku", "a") == []
+        assert await find_objects(store, "sku", "a") == []
 
     async def test_two_variants_of_one_sku_are_both_found(self, store: Store) -> None:
         await show_catalogue(store, "prod_1", variant("var_1", "A"))
@@ -218,7 +215,7 @@ class ObjectsConformance(FamilyTests):
     ) -> None:
         await show_catalogue(store, "prod_1", variant("var_1", "A"))
         await show_catalogue(store, "prod_2", variant("var_1", "A"), second=5)
-        (found,) = await find(store, "sku", "A")
+        (found,) = await find_objects(store, "sku", "A")
         assert found.facts["product_id"] == "prod_2"
         by_key = await shown(store, "sku", "var_1")
         assert by_key is not None
@@ -247,22 +244,22 @@ class ObjectsConformance(FamilyTests):
         for name in ("cus_1", EMAIL, EMAIL.upper()):
             (found,) = (
                 each
-                for each in await find(store, "customer", name)
+                for each in await find_objects(store, "customer", name)
                 if each.store == "main"
             )
             assert (found.id, found.name) == ("cus_1", "Asha")
             assert (found.facts["email"], found.facts["orders"]) == (EMAIL, 1)
             assert found.facts["forgotten_at"] is None
-        assert await find(store, "customer", "example.com") == []
+        assert await find_objects(store, "customer", "example.com") == []
 
     async def test_an_erased_customer_is_found_with_the_time(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_customer(store, "cus_1", EMAIL)
         trace = await store.erasure.find_customer("main", "cus_1", ())
         assert trace is not None
         await store.erasure.register("main", trace, [])
-        (found,) = await find(store, "customer", "cus_1")
+        (found,) = await find_objects(store, "customer", "cus_1")
         assert found.facts["forgotten_at"] == at(clock)
 
     async def test_a_customer_that_only_orders_name_is_found(
@@ -272,7 +269,7 @@ class ObjectsConformance(FamilyTests):
             await show_order(
                 store, f"ord_{number}", number, customer=PERSON, customer_id="cus_1"
             )
-        (found,) = await find(store, "customer", "cus_1")
+        (found,) = await find_objects(store, "customer", "cus_1")
         assert (found.id, found.name) == ("cus_1", "Asha")
         assert (found.facts["email"], found.facts["orders"]) == (EMAIL, 2)
         assert found.facts["updated_at"] == version(2, b"").updated_at
@@ -303,12 +300,12 @@ class ObjectsConformance(FamilyTests):
         folded = Folded(state, "orders/updated", None, "order", "ord_9", "why")
         await fold_with(store, lambda *_: folded)
         for name in ("1009", "#1009", "ord_9"):
-            (found,) = await find(store, "order", name)
+            (found,) = await find_objects(store, "order", name)
             assert (found.id, found.store, found.name) == ("ord_9", "main", "#1009")
             assert found.facts["mirrored"].startswith(f"no: event {event}")
-        assert await find(store, "product", "ord_9") == []
+        assert await find_objects(store, "product", "ord_9") == []
         await show_order(store, "ord_9", document=b"{}")
-        (found,) = await find(store, "order", "ord_9")
+        (found,) = await find_objects(store, "order", "ord_9")
         assert "mirrored" not in found.facts
 
     @pytest.mark.parametrize("is_final", [False, True])
@@ -322,10 +319,10 @@ class ObjectsConformance(FamilyTests):
             "courier", "main", [row], None, lambda *_: Unmatched("no", final=is_final)
         )
         for name in (NEVER_MIRRORED, f"#{NEVER_MIRRORED}"):
-            (found,) = await find(store, "order", name)
+            (found,) = await find_objects(store, "order", name)
             assert found.store == "main"
             assert "connector courier" in found.facts["mirrored"]
-        assert await find(store, "product", NEVER_MIRRORED) == []
+        assert await find_objects(store, "product", NEVER_MIRRORED) == []
 
     async def test_the_rows_that_a_search_covers_are_counted(
         self, store: Store
@@ -377,5 +374,5 @@ class ObjectsConformance(FamilyTests):
     ) -> None:
         for id_, number, expected in (("ord_1", 7, "7"), ("ord_2", None, "ord_2")):
             await show_unnamed(store, id_, number)
-            (found,) = await find(store, "order", id_)
+            (found,) = await find_objects(store, "order", id_)
             assert found.name == expected

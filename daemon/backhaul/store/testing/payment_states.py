@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from backhaul.core.lifecycle import Cause
-from backhaul.store.deliveries import DeliveryOutcome, Subscriber
+from backhaul.store.deliveries import Subscriber
 from backhaul.store.mirror import UnknownStatus
-from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import show_order
-from backhaul.store.testing.transactions import rows_of
+from backhaul.store.testing.delivery_scenes import take
+from backhaul.store.testing.mirror_scenes import rows_of, show_order
+from backhaul.store.testing.scenes import MirrorTests
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -45,14 +44,7 @@ async def unreported(store: Store, id_: str = "ord_1") -> list[tuple[str, str]]:
 
 async def notify(store: Store, subscriber: Subscriber) -> list[str]:
     """Deliver every change to a connection; return the topics."""
-    while await store.deliveries.fan_out(subscriber, 1.0):
-        pass
-    topics = []
-    while (found := await store.deliveries.claim(subscriber)) is not None:
-        done = DeliveryOutcome(cause=Cause.CONFIRMED, reason="taken")
-        await store.deliveries.record_outcome(subscriber.instance, found, done)
-        topics.append(found.topic)
-    return topics
+    return [topic for topic, _ in await take(store, subscriber)]
 
 
 class PaymentStatesConformance(MirrorTests):

@@ -26,22 +26,19 @@ from backhaul.store.testing.command_scenes import (
     plan,
     resolve,
 )
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import show_order
-from backhaul.store.testing.scenes import webhook
-from backhaul.store.testing.transactions import fold_with, rows_of
+from backhaul.store.testing.event_scenes import fold_with, quarantined, webhook
+from backhaul.store.testing.mirror_scenes import find_objects, rows_of, show_order
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.inbox import QuarantinedRow
     from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.read_records import (
-        FoundObject,
         ListedQuarantine,
-        QuarantineDetail,
     )
     from backhaul.store.records import MatchOne
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 NUMBER = "T-9"
 SHIPPED = Item("li_1", "prod_1", "var_1", "SKU-1", "Lamp", 2, 2, 50)
@@ -108,13 +105,6 @@ async def bad_event(
     return next(each.id for each in rows if each.locator == f"event {event}")
 
 
-async def shown(store: Store, id_: int) -> QuarantineDetail:
-    """Return one row of the quarantine."""
-    found = await store.read(lambda reader: reader.quarantined(id_))
-    assert found is not None
-    return found
-
-
 async def listed(store: Store, limit: int = 9, before: int | None = None) -> list[int]:
     """Return the open rows of the quarantine, as operators list them."""
     rows = await rows_listed(store, limit, before)
@@ -134,16 +124,11 @@ async def record_state(store: Store, key: str = "row") -> tuple[str, str]:
     return next((each.state, each.reason) for each in records if each.key == key)
 
 
-async def found_by(store: Store, kind: str, name: str) -> list[FoundObject]:
-    """Return the objects that a typed name may mean."""
-    return await store.read(lambda reader: reader.find_objects(kind, name))
-
-
-class QuarantineRowsConformance(FamilyTests):
+class QuarantineRowsConformance(StoreConformance):
     """Tests of the rows of the quarantine, as operators read them."""
 
     async def test_a_row_says_where_it_comes_from_and_why(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         record = await bad_record(store, document())
         clock.advance(5)
@@ -155,10 +140,10 @@ class QuarantineRowsConformance(FamilyTests):
         assert (second.source, second.name) == ("record", "courier")
         assert (second.locator, second.reason) == ("file:row", "not now")
         assert second.at == at(clock, -5)
-        row = await shown(store, event)
+        row = await quarantined(store, event)
         assert (row.key, row.raw, row.state) == ("1", b"{", "open")
         assert (row.payload, row.store) == (None, None)
-        row = await shown(store, record)
+        row = await quarantined(store, record)
         assert (row.key, str(row.raw), row.reported) == ("row", "a;b", 0)
         assert (row.payload, row.store) == (document().decode(), "main")
         assert await store.read(lambda reader: reader.quarantined(99)) is None
@@ -209,13 +194,13 @@ class QuarantineRowsConformance(FamilyTests):
         body = json.dumps({"id": "ord_7", "number": 1007})
         row = await bad_event(store, body, kind="order", object_id="ord_7")
         for name in ("1007", "#1007", "ord_7"):
-            (found,) = await found_by(store, "order", name)
+            (found,) = await find_objects(store, "order", name)
             assert (found.store, found.id, found.name) == ("main", "ord_7", "#1007")
             assert f"quarantine show {row}" in found.facts["mirrored"]
         (hit,) = await store.read(lambda reader: reader.search("1007", None, 9))
         assert (hit.kind, hit.id, hit.title) == ("order", "ord_7", "#1007")
         for kind, name in (("order", "1008"), ("product", "1007")):
-            assert await found_by(store, kind, name) == []
+            assert await find_objects(store, kind, name) == []
 
     async def test_an_event_of_an_unknown_object_is_found_by_its_topic(
         self, store: Store
@@ -225,10 +210,10 @@ class QuarantineRowsConformance(FamilyTests):
             lambda reader: reader.find_objects("product", "lamp")
         )
         assert found.id == "lamp"
-        assert not await found_by(store, "order", "lamp")
+        assert not await find_objects(store, "order", "lamp")
 
 
-class QuarantineActionsConformance(FamilyTests):
+class QuarantineActionsConformance(StoreConformance):
     """Tests of `Store.quarantine`."""
 
     async def test_find_returns_the_row_with_its_record(self, store: Store) -> None:
@@ -255,14 +240,14 @@ class QuarantineActionsConformance(FamilyTests):
         assert await audit_entries(store) == []
 
     async def test_a_retried_record_is_matched_again(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         id_ = await bad_record(store, document())
         clock.advance(60)
         state = await store.quarantine.retry(id_, None, "ann", "order is there")
         assert state == "waiting"
         assert await record_state(store) == ("waiting", "")
-        assert (await shown(store, id_)).state == "retried"
+        assert (await quarantined(store, id_)).state == "retried"
         (entry,) = await audit_entries(store)
         assert in_brief(entry) == (
             "ann",
@@ -286,7 +271,7 @@ class QuarantineActionsConformance(FamilyTests):
         assert await store.quarantine.retry(id_, edited, "ann", "") == "waiting"
         (entry,) = await audit_entries(store)
         assert entry.action == "quarantine edit"
-        assert (await shown(store, id_)).payload == edited.decode()
+        assert (await quarantined(store, id_)).payload == edited.decode()
         assert [each.state for each in await store.records.match(match, 9)] == [
             "accepted"
         ]
@@ -309,7 +294,7 @@ class QuarantineActionsConformance(FamilyTests):
         assert await store.records.match(match, 9) == []
 
     async def test_a_record_that_fails_again_is_open_again(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         id_ = await bad_record(store, document())
         await store.records.mark_reported([id_])
@@ -318,7 +303,7 @@ class QuarantineActionsConformance(FamilyTests):
         await store.records.match(
             lambda *_: Unmatched("still not", final=True), limit=9
         )
-        row = await shown(store, id_)
+        row = await quarantined(store, id_)
         assert (row.state, row.reason, row.at) == ("open", "still not", at(clock))
         (unreported,) = await store.records.unreported("courier", 9)
         assert (unreported.id, unreported.reason) == (id_, "still not")
@@ -334,7 +319,7 @@ class QuarantineActionsConformance(FamilyTests):
     async def test_a_dropped_record_stays_dropped(self, store: Store) -> None:
         id_ = await bad_record(store, document())
         await store.quarantine.drop(id_, "ann", "a test row")
-        assert (await shown(store, id_)).state == "dropped"
+        assert (await quarantined(store, id_)).state == "dropped"
         assert (await record_state(store))[0] == "dropped"
         (entry,) = await audit_entries(store)
         assert in_brief(entry) == (
@@ -375,11 +360,11 @@ class QuarantineActionsConformance(FamilyTests):
         assert states == {"courier": "dropped", "books": "quarantined"}
 
 
-class QuarantineCorrectionConformance(FamilyTests):
+class QuarantineCorrectionConformance(StoreConformance):
     """Tests of `Quarantine.correct`: only a tracking number is sent."""
 
     async def test_only_the_number_is_sent(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1", items=(SHIPPED,))
         id_ = await bad_record(store, shipment())
@@ -397,7 +382,7 @@ class QuarantineCorrectionConformance(FamilyTests):
             "number_only": True,
         }
         assert await record_state(store) == ("accepted", "only its number is sent")
-        assert (await shown(store, id_)).state == "retried"
+        assert (await quarantined(store, id_)).state == "retried"
         (entry,) = await audit_entries(store)
         assert in_brief(entry) == (
             "ann",

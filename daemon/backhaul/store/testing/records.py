@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 from backhaul.store.matching import NewCommand, NewTarget
 from backhaul.store.records import Known, Matched, NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import claimed, count_commands, detail
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import (
-    show_level,
-    show_order,
-    show_product,
-)
+from backhaul.store.testing.mirror_scenes import show_level, show_order, show_product
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
     from backhaul.store.mirror import OrderSummary
     from backhaul.store.read_records import ListedQuarantine, ListedRecord
     from backhaul.store.records import MatchOne, RecordOutcome
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 
 def new(key: str, order: str = "1001", raw: str = "a;b") -> NewRecord:
@@ -93,7 +89,7 @@ async def quarantine(store: Store) -> list[ListedQuarantine]:
     return await store.read(lambda reader: reader.quarantine(99))
 
 
-class RecordsConformance(FamilyTests):
+class RecordsConformance(StoreConformance):
     """Tests of `Store.records`."""
 
     async def test_a_record_its_cursor_and_its_command_are_committed_together(
@@ -211,7 +207,7 @@ class RecordsConformance(FamilyTests):
         assert reported == [["row-0", "row-1"], ["row-2"]]
 
     async def test_an_unmatched_record_waits_and_is_matched_later(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         assert not await store.records.any_waiting()
         assert await accept(store, new("first")) == ["waiting"]
@@ -230,7 +226,7 @@ class RecordsConformance(FamilyTests):
         assert await accept(store, new("first")) == ["waiting"]
 
     async def test_records_that_are_due_longest_are_matched_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await accept(store, *(new(f"key-{number}") for number in range(3)))
         found = [
@@ -242,7 +238,7 @@ class RecordsConformance(FamilyTests):
         assert len(await match_again(store)) == 3
 
     async def test_a_clock_that_was_set_back_delays_no_record(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await accept(store, new("first"))
         clock.set_by(-86_400)
@@ -250,7 +246,7 @@ class RecordsConformance(FamilyTests):
         assert await match_again(store) == []
 
     async def test_the_reason_of_a_waiting_record_is_the_newest(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         for number, reason in enumerate(("order", "SKU")):
             found = Unmatched(reason, final=False)
@@ -261,7 +257,7 @@ class RecordsConformance(FamilyTests):
             assert (record.state, record.reason) == ("waiting", reason)
 
     async def test_a_record_that_cannot_be_matched_is_quarantined(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await accept(store, new("first"), new("second"))
         clock.advance(1)
@@ -274,7 +270,7 @@ class RecordsConformance(FamilyTests):
         assert await count_commands(store) == 1
 
     async def test_a_waiting_record_with_other_content_replaces_the_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await accept(store, new("first", "1009"))
         assert await accept(store, new("first", "1001")) == ["waiting"]
@@ -312,7 +308,7 @@ async def read(store: Store, query: str) -> list[OrderSummary]:
     return found
 
 
-class MatchReaderConformance(FamilyTests):
+class MatchReaderConformance(StoreConformance):
     """Tests of `MatchReader`, which reads the mirror for matching."""
 
     async def test_an_order_is_found_by_each_of_its_names(self, store: Store) -> None:

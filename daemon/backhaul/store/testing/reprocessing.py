@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.store.inbox import Arrival, Folded, Selection
+from backhaul.store.inbox import Folded, Selection
 from backhaul.store.testing.command_scenes import at
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import NOON
-from backhaul.store.testing.scenes import folded_bodies, webhook
-from backhaul.store.testing.transactions import reprocess_with, rows_of
+from backhaul.store.testing.event_scenes import (
+    append,
+    event_detail,
+    folded_bodies,
+    reprocess_with,
+    webhook,
+)
+from backhaul.store.testing.mirror_scenes import rows_of
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -21,9 +26,8 @@ if TYPE_CHECKING:
         MirrorWriter,
         StoredEvent,
     )
-    from backhaul.store.read_records import EventDetail
-    from backhaul.store.testing.contract import MovableClock
-    from backhaul.store.testing.transactions import Fold
+    from backhaul.store.testing.event_scenes import Fold
+    from backhaul.store.testing.scenes import TestClock
 
 DAY = 86_400.0
 MANY = 4_100
@@ -38,17 +42,6 @@ REPLACED = [
     *(("folded", "unhandled"), ("stale", "folded"), ("unhandled", "duplicate")),
     *(("quarantined", "stale"), ("folded", "quarantined"), ("unhandled", "folded")),
 ]
-
-
-async def append(
-    store: Store, *bodies: str, topic: str = "orders/create", kind: str = "delivery"
-) -> list[int]:
-    """Append events with these bodies; return their ids."""
-    waiting = [
-        store.inbox.append(Arrival("main", kind, topic, NOON, b"{}", body.encode()))
-        for body in bodies
-    ]
-    return [await id_ for id_ in waiting]
 
 
 def to(state: str) -> Fold:
@@ -82,19 +75,12 @@ def collect(found: list[int]) -> Fold:
     return fold
 
 
-async def event(store: Store, id_: int) -> EventDetail:
-    """Return one event as operators see it."""
-    found = await store.read(lambda reader: reader.event(id_))
-    assert found is not None
-    return found
-
-
 def quarantine(store: Store) -> list[tuple[object, ...]]:
     """Return key, state and reason of each row of the quarantine."""
     return rows_of(store, "quarantine", "key", "state", "reason")
 
 
-class ReprocessingConformance(FamilyTests):
+class ReprocessingConformance(StoreConformance):
     """Tests of `Store.reprocessing`."""
 
     async def test_every_folded_event_is_folded_again_as_it_arrived(
@@ -124,7 +110,7 @@ class ReprocessingConformance(FamilyTests):
         await folded_bodies(store)
         await append(store, "folded")
         assert await reprocessed(store) == [1]
-        assert (await event(store, 2)).state == "received"
+        assert (await event_detail(store, 2)).state == "received"
         assert await folded_bodies(store) == ["folded"]
 
     async def test_only_selected_events_are_folded_again(self, store: Store) -> None:
@@ -149,7 +135,7 @@ class ReprocessingConformance(FamilyTests):
         assert await reprocessed(store, Selection(ids=(1, MANY))) == [1, MANY]
 
     async def test_slices_end_in_time_and_go_on(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await append(store, "folded", "folded", "folded")
         await folded_bodies(store)
@@ -179,14 +165,14 @@ class ReprocessingConformance(FamilyTests):
         assert await reprocessed(store) == [1, 5]
 
     async def test_an_erased_event_is_skipped(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await append(store, "folded", "stale")
         await folded_bodies(store)
         while (await store.retention.prune(at(clock, DAY), 1.0)).more:
             pass
         assert await reprocessed(store) == []
-        assert (await event(store, 1)).state == "folded"
+        assert (await event_detail(store, 1)).state == "folded"
 
     @pytest.mark.parametrize(("before", "after"), KEPT)
     async def test_an_event_that_changes_nothing_now_keeps_its_outcome(
@@ -194,19 +180,19 @@ class ReprocessingConformance(FamilyTests):
     ) -> None:
         await append(store, before)
         await folded_bodies(store)
-        shown = await event(store, 1)
+        shown = await event_detail(store, 1)
         assert (await reprocess_with(store, to(after))).states == (after,)
-        assert await event(store, 1) == shown
+        assert await event_detail(store, 1) == shown
 
     @pytest.mark.parametrize(("before", "after"), REPLACED)
     async def test_any_other_outcome_replaces_the_one_before(
-        self, before: str, after: str, store: Store, clock: MovableClock
+        self, before: str, after: str, store: Store, clock: TestClock
     ) -> None:
         await append(store, before)
         await folded_bodies(store)
         clock.advance(60)
         await reprocess_with(store, to(after))
-        shown = await event(store, 1)
+        shown = await event_detail(store, 1)
         assert (shown.state, shown.topic, shown.event_id) == (after, "again", "evt")
         assert (shown.kind, shown.object_id) == ("order", "ord_1")
         assert (shown.detail, shown.folded_at) == (f"now {after}", at(clock))
@@ -231,7 +217,7 @@ class ReprocessingConformance(FamilyTests):
         ]
 
     async def test_an_event_that_fails_again_is_in_quarantine_again(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await append(store, "quarantined")
         await folded_bodies(store)

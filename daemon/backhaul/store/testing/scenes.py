@@ -1,29 +1,26 @@
-"""What the conformance tests share: a clock, a running store and events to fold."""
+"""What every class of conformance tests has: a store, and a clock that a test sets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
 from backhaul.core.clock import Clock, to_text
 from backhaul.store import Store
-from backhaul.store.inbox import Arrival, Decoded, Folded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.store.inbox import FoldOne, MirrorWriter, StoredEvent
-
 MakeStore: TypeAlias = Callable[[Clock], Store]
 """Returns a store that is not started. Every call opens the same database of a test."""
-
-SLICE_SECONDS = 1.0
+OpenStore: TypeAlias = Callable[[], Awaitable[Store]]
+"""Opens and starts one more store on the database of the test."""
+AFTER_NOON_SECONDS = 3600
 
 
 class TestClock:
@@ -47,6 +44,10 @@ class TestClock:
 
     def advance(self, seconds: float) -> None:
         self._seconds += seconds
+
+    def set_by(self, seconds: float) -> None:
+        """Set the clock, while no time passes."""
+        self._start += timedelta(seconds=seconds)
 
     def after(self, seconds: float) -> str:
         """Return the time in so many seconds, as the store writes times."""
@@ -81,35 +82,23 @@ class StoreConformance:
         async with running(make_store, clock) as started:
             yield started
 
+    @pytest.fixture
+    async def open_store(
+        self, make_store: MakeStore, clock: TestClock
+    ) -> AsyncIterator[OpenStore]:
+        async with AsyncExitStack() as stack:
 
-def webhook(
-    body: str, store: str = "main", topic: str = "orders/create", second: int = 0
-) -> Arrival:
-    """Return a webhook that arrived so many seconds after noon."""
-    at = f"2026-03-01T12:00:{second:02}.000Z"
-    return Arrival(store, "delivery", topic, at, b"{}", body.encode())
+            async def opened() -> Store:
+                return await stack.enter_async_context(running(make_store, clock))
 
-
-def without_decoding(fold: Callable[[StoredEvent, MirrorWriter], Folded]) -> FoldOne:
-    """Return a fold of events that need not be decoded before."""
-    return lambda event: Decoded(partial(fold, event))
+            yield opened
 
 
-def fold_to_body(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-    """Fold an event to the state that its body names."""
-    return Folded(event.body.decode(), event.topic)
+class MirrorTests(StoreConformance):
+    """The clock is one hour ahead of the events of `mirror_scenes`."""
 
-
-async def folded_bodies(store: Store, most_slices: int = 100) -> list[str]:
-    """Fold what waits; return the bodies in the order in which they were folded."""
-    bodies: list[str] = []
-
-    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-        bodies.append(event.body.decode())
-        return fold_to_body(event, mirror)
-
-    for _ in range(most_slices):
-        report = await store.inbox.fold(without_decoding(fold), SLICE_SECONDS)
-        if not report.more:
-            return bodies
-    pytest.fail(f"{most_slices} slices did not fold everything")
+    @pytest.fixture
+    def clock(self) -> TestClock:
+        clock = TestClock()
+        clock.advance(AFTER_NOON_SECONDS)
+        return clock

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from backhaul.core.resources import Customer, Deletion, Product
+from backhaul.core.resources import Customer, Product
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.read_models import IndexProgress, SearchText
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import NOON, order, show, version
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.event_scenes import NOON, fold_with
+from backhaul.store.testing.mirror_scenes import order, show, show_gone, version
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter
     from backhaul.store.read_records import SearchHit
-    from backhaul.store.testing.contract import OpenStore
+    from backhaul.store.testing.scenes import OpenStore
 
 WORDS = (
     "#1001\nJoão Ávila\n12 MG Road\nPune\n411001\njoao@pune.example\n"
@@ -38,6 +38,8 @@ NO_SYNTAX = [
     *('"', 'jo"ao', "joao OR asha", "NOT joao", "NEAR(joao asha)", "joao* -asha"),
     *("title:joao", "joao & asha", "joao | asha", "'", "(", "%", "_", "\\", "\0", "^"),
 ]
+KINDS = {"ord": "order", "pro": "product", "cus": "customer"}
+"""The kinds of objects, by the beginning of their ids."""
 
 
 def describe(_: str, document: str) -> SearchText:
@@ -56,7 +58,7 @@ async def learn(
     name: str = "main",
 ) -> None:
     """Let an event show an object with these words, of the kind that its id names."""
-    kind = {"ord": "order", "pro": "product", "cus": "customer"}[id_[:3]]
+    kind = KINDS[id_[:3]]
     document = json.dumps({"title": title, "words": words}).encode()
     seen = version(second, document)
 
@@ -72,21 +74,6 @@ async def learn(
         mirror.add_change(name, kind, id_, "updated", event)
 
     await show(store, kind, id_, write, name=name)
-
-
-async def remove(store: Store, id_: str) -> None:
-    """Let an event report that an object is gone."""
-    gone = version(9, b"gone")
-
-    def write(mirror: MirrorWriter, event: int) -> None:
-        if id_.startswith("pro"):
-            mirror.delete_product("main", Deletion(id_, gone.updated_at), gone)
-        else:
-            mirror.remove("order", "main", id_, gone)
-        kind = "product" if id_.startswith("pro") else "order"
-        mirror.add_change("main", kind, id_, "deleted", event)
-
-    await show(store, "order", id_, write)
 
 
 async def index(store: Store) -> None:
@@ -114,7 +101,7 @@ async def unindexed(store: Store) -> int:
     return await store.read(lambda reader: reader.unindexed())
 
 
-class SearchConformance(FamilyTests):
+class SearchConformance(StoreConformance):
     """Tests of `Reader.search`."""
 
     async def test_an_object_is_found_by_any_of_its_words(self, store: Store) -> None:
@@ -221,7 +208,7 @@ class SearchConformance(FamilyTests):
         assert await found(store, "1009") == ["ord_1"]
 
 
-class SearchIndexConformance(FamilyTests):
+class SearchIndexConformance(StoreConformance):
     """Tests of `Store.search`."""
 
     async def test_a_changed_object_is_found_as_it_is_now(self, store: Store) -> None:
@@ -240,7 +227,7 @@ class SearchIndexConformance(FamilyTests):
         for each in (id_, "ord_2"):
             await learn(store, each, "lamp")
         await index(store)
-        await remove(store, id_)
+        await show_gone(store, KINDS[id_[:3]], id_)
         await index(store)
         assert await found(store, "lamp") == ["ord_2"]
 

@@ -1,4 +1,4 @@
-"""Tests of parcels on their way, and of units that are out when an order ends."""
+"""Tests of units on their way: parcels, holds, incidents and restocks."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -10,25 +10,37 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause
 from backhaul.core.resources import Item, Shipment
+from backhaul.errors import BackhaulError
 from backhaul.store.commands import Decision, Sendable, Transition
 from backhaul.store.matching import NewCommand
+from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import NewRecord, Tracked, Unmatched
 from backhaul.store.testing.command_scenes import (
     ALL_KINDS,
+    at,
+    audit_entries,
+    claimed,
     count_commands,
     detail,
+    in_brief,
     plan,
+    resolve,
+    sent,
     state_of,
 )
-from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import NOON, show_order
-from backhaul.store.testing.transactions import rows_of
+from backhaul.store.testing.event_scenes import NOON
+from backhaul.store.testing.mirror_scenes import rows_of, show_order
+from backhaul.store.testing.scenes import MirrorTests, StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.matching import Command, Hold, MatchReader, WaitingRecord
+    from backhaul.store.read_records import OpenIncident
+    from backhaul.store.testing.scenes import TestClock
+
 
 STATUSES = ("in_transit", "out_for_delivery", "delivered", "returned")
 """Tracking statuses, each later than the one before."""
@@ -298,3 +310,167 @@ class ShippedUnitsConformance(MirrorTests):
         found = await claim_held(store)
         assert found is not None
         assert "4 of 5 units" in found.reason
+
+
+ORDERED = (
+    Item("li_1", "prod_1", "var_1", "A", "Lamp", 2, 0, 50),
+    Item("li_2", "prod_1", "var_1", "A", "Lamp", 3, 0, 50),
+    Item("li_3", "prod_2", "var_2", "B", "Shade", 1, 0, 50),
+)
+UNSHIPPED = {"restock": False, "restock_unshipped": True}
+
+
+async def incidents(store: Store) -> list[OpenIncident]:
+    """Return the open incidents."""
+    return await store.read(lambda reader: reader.incidents())
+
+
+async def cancel(
+    store: Store, payload: dict[str, Any], cause: Cause = Cause.CONFIRMED, **change: Any
+) -> None:
+    """Apply a cancellation of `ord_1`, of which the platform showed this."""
+    await sent(store, cause, kind="cancel", payload=payload, change=change)
+
+
+async def restocked(store: Store) -> dict[str, int]:
+    """Return the units of each variant that planned adjustments put back."""
+    wish = CommandFilter(kind="adjust")
+    rows = await store.read(lambda reader: reader.commands(wish, 99))
+    found: dict[str, int] = {}
+    for row in rows:
+        wanted = (await detail(store, row.id)).wanted
+        found[wanted["variant_id"]] = wanted["delta"]
+    assert len(rows) == len(found)
+    return found
+
+
+class CancellationsConformance(StoreConformance):
+    """Tests of the incidents and restocks of cancellations."""
+
+    async def test_a_cancellation_that_crossed_our_parcel_is_an_incident_once(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await show_order(store, "ord_1", items=ORDERED)
+        payload = {"tracking_number": "BD1", "lines": []}
+        own = await sent(store, Cause.CONFIRMED, payload=payload)
+        clock.advance(60)
+        gone: dict[str, Any] = {"items": ORDERED, "cancelled_at": NOON}
+        await show_order(store, "ord_1", 1, **gone)
+        await show_order(store, "ord_1", 2, **gone, fulfillment_status="RESTOCKED")
+        (found,) = await incidents(store)
+        assert (found.store, found.order_id, found.command_id) == (
+            "main",
+            "ord_1",
+            own.id,
+        )
+        assert found.at == at(clock)
+        assert found.says.startswith("order #1001 ")
+        assert "BD1" in found.says
+
+    async def test_a_late_or_own_cancellation_is_no_incident(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        for target in ("ord_1", "ord_2", "ord_3"):
+            await show_order(store, target, items=ORDERED)
+        await sent(store, Cause.CONFIRMED, target="ord_1")
+        clock.advance(86_401)
+        await sent(store, Cause.CONFIRMED, target="ord_2")
+        await sent(store, Cause.CONFIRMED, kind="cancel", target="ord_2")
+        await sent(store, Cause.REFUSED, target="ord_3")
+        for target in ("ord_1", "ord_2", "ord_3"):
+            await show_order(store, target, 1, items=ORDERED, cancelled_at=NOON)
+        assert await incidents(store) == []
+
+    async def test_a_restock_of_units_that_had_shipped_is_an_incident(
+        self, store: Store
+    ) -> None:
+        await show_order(store, "ord_1", items=ORDERED)
+        shipped = {"fulfilled": {"li_1": 1, "li_2": 3}}
+        await cancel(store, {"restock": True}, evidence=shipped)
+        (found,) = await incidents(store)
+        assert found.says == (
+            "order #1001 was cancelled with a restock after 4 units had shipped: the"
+            " stock is 4 units too high"
+        )
+
+    @pytest.mark.parametrize(
+        ("payload", "fulfilled"),
+        [({"restock": True}, {"li_1": 0}), ({"restock": False}, {"li_1": 2})],
+    )
+    async def test_a_cancellation_that_restocked_nothing_too_much_is_no_incident(
+        self, payload: dict[str, Any], fulfilled: dict[str, int], store: Store
+    ) -> None:
+        await show_order(store, "ord_1", items=ORDERED)
+        await cancel(store, payload, evidence={"fulfilled": fulfilled})
+        assert await incidents(store) == []
+
+    async def test_units_of_a_returned_parcel_are_in_the_warehouse_again(
+        self, store: Store
+    ) -> None:
+        await show_order(store, "ord_1", items=ORDERED, shipments=TWO[:1])
+        await track(store, "T-1", "returned", cancel="ord_1")
+        (command,) = await claimed(store)
+        evidence = {"fulfilled": {"li_1": 2}}
+        await resolve(store, command, Cause.CONFIRMED, evidence=evidence)
+        assert await state_of(store, CANCEL) == "applied"
+        assert await incidents(store) == []
+
+    async def test_an_own_cancellation_restocks_what_has_not_shipped(
+        self, store: Store
+    ) -> None:
+        await show_order(store, "ord_1", items=ORDERED)
+        effect = cancellation("ord_1", NOON)
+        evidence = {"fulfilled": {"li_1": 1, "li_3": 1}}
+        await cancel(store, UNSHIPPED, effect_id=effect, evidence=evidence)
+        assert await restocked(store) == {"var_1": 4}
+        assert await incidents(store) == []
+
+    async def test_a_foreign_cancellation_restocks_nothing_and_is_an_incident(
+        self, store: Store
+    ) -> None:
+        await show_order(store, "ord_1", items=ORDERED)
+        await cancel(store, UNSHIPPED)
+        assert await restocked(store) == {}
+        (found,) = await incidents(store)
+        assert "was cancelled without a restock, and not by this daemon" in found.says
+
+
+class IncidentsConformance(StoreConformance):
+    """Tests of `Store.incidents`."""
+
+    async def test_an_incident_is_open_until_an_operator_resolves_it(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        command = await crossing(store)
+        (incident,) = await incidents(store)
+        assert (incident.store, incident.order_id) == ("main", "ord_1")
+        assert (incident.command_id, incident.at) == (command, at(clock))
+        assert incident.says == "order #1001 was cancelled"
+        clock.advance(1)
+        closed = await store.incidents.resolve(incident.id, "ann", "parcel stopped")
+        assert (closed.id, closed.says) == (incident.id, incident.says)
+        assert (closed.resolved_at, closed.resolved_by) == (at(clock), "ann")
+        assert closed.resolution == "parcel stopped"
+        assert await incidents(store) == []
+        (entry,) = await audit_entries(store)
+        assert in_brief(entry) == (
+            "ann",
+            "incidents resolve",
+            f"{incident.id}: parcel stopped",
+        )
+
+    async def test_an_incident_is_resolved_once(self, store: Store) -> None:
+        await crossing(store)
+        (incident,) = await incidents(store)
+        await store.incidents.resolve(incident.id, "ann", "parcel stopped")
+        for id_ in (incident.id, incident.id + 1):
+            with pytest.raises(BackhaulError, match="no open incident"):
+                await store.incidents.resolve(id_, "bob", "again")
+        assert len(await audit_entries(store)) == 1
+
+
+async def crossing(store: Store) -> str:
+    """Apply a command whose effect crossed a cancellation; return its id."""
+    crossed = {"kind": "cancelled", "says": "order #1001 was cancelled"}
+    change = {"evidence": {"crossed": crossed}}
+    return (await sent(store, Cause.CONFIRMED, change=change)).id

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core.fold import supersedes
-from backhaul.core.lifecycle import Cause
 from backhaul.core.resources import (
     Customer,
     Deletion,
@@ -22,11 +21,14 @@ from backhaul.core.resources import (
     StockMove,
 )
 from backhaul.store.inbox import Folded
-from backhaul.store.testing.command_scenes import ADJUSTMENT, resolve, sent
-from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import order, product_of, version
-from backhaul.store.testing.scenes import webhook
-from backhaul.store.testing.transactions import fold_with, in_fold, rows_of
+from backhaul.store.testing.command_scenes import adjusted
+from backhaul.store.testing.event_scenes import (
+    append,
+    fold_all_with,
+    in_fold,
+)
+from backhaul.store.testing.mirror_scenes import order, product_of, rows_of, version
+from backhaul.store.testing.scenes import MirrorTests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from backhaul.core.fold import Version
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter, StoredEvent
-    from backhaul.store.testing.contract import MovableClock
-    from backhaul.store.testing.transactions import Fold
+    from backhaul.store.testing.event_scenes import Fold
+    from backhaul.store.testing.scenes import TestClock
 
 SEQUENCES = 50
 SLICES = {"alone": 1, "sevens": 7, "together": 100}
@@ -189,18 +191,9 @@ async def fold_steps(
     store: Store, name: str, steps: Sequence[Step], fold_one: Fold, seconds: float
 ) -> list[int]:
     """Fold events for a store in slices of that length; return the sizes of these."""
-    waiting = [
-        store.inbox.append(webhook(json.dumps(step) if step["is_json"] else "{", name))
-        for step in steps
-    ]
-    for each in waiting:
-        await each
-    sizes, more = [], True
-    while more:
-        report = await fold_with(store, fold_one, seconds)
-        sizes.append(report.folded)
-        more = report.more
-    return sizes
+    bodies = [json.dumps(step) if step["is_json"] else "{" for step in steps]
+    await append(store, *bodies, name=name)
+    return [each.folded for each in await fold_all_with(store, fold_one, seconds)]
 
 
 async def left_by_folds(
@@ -234,7 +227,7 @@ class SlicesConformance(MirrorTests):
     """Tests of slices of `Inbox.fold`."""
 
     async def test_slices_of_any_length_leave_the_same(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
             clock.advance(0.01)
@@ -245,7 +238,7 @@ class SlicesConformance(MirrorTests):
         for word, length in SLICES.items():
             for number, steps in enumerate(sequences):
                 name = f"{word}_{number}"
-                await own_effect(store, name)
+                await adjusted(store, "adj_1", name=name)
                 seconds = 0.01 * (length - 0.5)
                 sizes = await fold_steps(store, name, steps, fold, seconds)
                 # After a failure all that waits is folded, one event at a time.
@@ -259,16 +252,3 @@ class SlicesConformance(MirrorTests):
             alone = found[f"alone_{number}"]
             assert found[f"sevens_{number}"] == alone, steps
             assert found[f"together_{number}"] == alone, steps
-
-
-async def own_effect(store: Store, name: str) -> None:
-    """Let adjustment `adj_1` of a store be the effect of a command."""
-    command = await sent(
-        store,
-        kind="adjust",
-        target="prod_1",
-        payload=ADJUSTMENT,
-        instance="books",
-        name=name,
-    )
-    await resolve(store, command, Cause.CONFIRMED, effect_id="adj_1")

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from backhaul.core.resources import Level, StockChange, StockMove
 from backhaul.store.inbox import Folded
-from backhaul.store.testing.contract import MirrorTests
-from backhaul.store.testing.mirror_scenes import show_order, show_product
-from backhaul.store.testing.scenes import webhook
-from backhaul.store.testing.transactions import fold_all_with, in_fold, rows_of
+from backhaul.store.testing.event_scenes import append, fold_all_with, in_fold
+from backhaul.store.testing.mirror_scenes import rows_of, show_order, show_product
+from backhaul.store.testing.scenes import MirrorTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,8 +69,7 @@ async def add_all(store: Store, name: str, reports: Sequence[Report]) -> None:
         mirror.add_moves(name, reported, event_id)
         return Folded("folded", event.topic)
 
-    for _ in reports:
-        await store.inbox.append(webhook("{}", name))
+    await append(store, *["{}" for _ in reports], name=name)
     await fold_all_with(store, fold)
 
 

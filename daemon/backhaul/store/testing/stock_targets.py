@@ -1,4 +1,4 @@
-"""Tests of stock targets: the newest count of a variant, and its adjustment."""
+"""Tests of stock targets: the newest count of a variant, its adjustment, and holds."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -7,14 +7,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from backhaul.core.effect_proof import Move, TagMeaning
 from backhaul.core.lifecycle import Cause
-from backhaul.core.stock import ListEnd, Policy, ProductStock
-from backhaul.core.stock_decision import StockReading, Wait
-from backhaul.store.commands import TaggedAdjustment
-from backhaul.store.matching import NewTarget
-from backhaul.store.operations import AuditEntry
-from backhaul.store.records import Known, Matched, NewRecord
+from backhaul.core.stock import ListEnd
+from backhaul.core.stock_decision import Wait
+from backhaul.store.commands import Decision, TaggedAdjustment
+from backhaul.store.operations import AuditEntry, HeldTargets
+from backhaul.store.records import Known, NewRecord
+from backhaul.store.stock_targets import HeldFilter
 from backhaul.store.testing.command_scenes import (
     ADJUSTMENT,
     at,
@@ -27,57 +29,28 @@ from backhaul.store.testing.command_scenes import (
     sent,
     state_of,
 )
-from backhaul.store.testing.contract import FamilyTests
 from backhaul.store.testing.mirror_scenes import show_level, show_product
+from backhaul.store.testing.scenes import StoreConformance
+from backhaul.store.testing.target_scenes import (
+    MINUTE,
+    claimed_adjustment,
+    count,
+    decide,
+    decided,
+    due,
+    hold,
+    listed,
+    lose_an_adjustment,
+    restore,
+)
 
 if TYPE_CHECKING:
-    from backhaul.core.stock_decision import Target
     from backhaul.store import Store
-    from backhaul.store.matching import Command, MatchReader, WaitingRecord
-    from backhaul.store.read_records import ListedTarget
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.matching import MatchReader, WaitingRecord
+    from backhaul.store.testing.scenes import TestClock
 
 
 DAY = 86_400.0
-
-
-async def count(
-    store: Store,
-    quantity: int,
-    second: int,
-    *,
-    variant: str = "var_1",
-    product: str = "prod_1",
-    name: str = "main",
-) -> None:
-    """Submit a count of a variant, made so many seconds after noon."""
-    key = f"{name}-{variant}-{second}-{quantity}"
-    as_of = f"2026-03-01T12:{second // 60:02}:{second % 60:02}.000Z"
-    id_ = key.encode().hex()[-32:].rjust(32, "0")
-    target = NewTarget(id_, product, variant, quantity, as_of)
-    record = NewRecord(key, b"null", "", "", key)
-    await store.records.accept("erp", name, [record], None, lambda *_: Matched(target))
-
-
-async def due(store: Store, name: str = "main") -> list[Target]:
-    """Return the targets that are due."""
-    return await store.targets.due(name, 9)
-
-
-async def listed(store: Store) -> list[tuple[int, str]]:
-    """Return the quantity and state of each target, the newest first."""
-    found: list[ListedTarget] = await store.read(
-        lambda reader: reader.stock_targets(None, None, 99)
-    )
-    return [(target.quantity, target.state) for target in found]
-
-
-async def decide(store: Store, target: Target, level: int, since: str = "") -> str:
-    """Decide about a target when the platform shows this level; return its state."""
-    shown = ProductStock({"var_1": level}, is_proved=True, is_studied=True)
-    reading = StockReading(shown, Policy(), since, "", names_level=True)
-    state, _ = await store.targets.decide(target, reading)
-    return state
 
 
 async def given_up(store: Store) -> str:
@@ -126,14 +99,7 @@ async def list_articles(store: Store, second: int, *skus: str) -> str:
     return found[-1].state
 
 
-async def adjusted(store: Store) -> Command:
-    """Claim the only adjustment that a target has planned."""
-    (command,) = await claimed(store)
-    assert command.kind == "adjust"
-    return command
-
-
-class TargetsConformance(FamilyTests):
+class TargetsConformance(StoreConformance):
     """Tests of `Store.targets`."""
 
     async def test_the_newest_count_of_a_variant_counts(self, store: Store) -> None:
@@ -163,7 +129,7 @@ class TargetsConformance(FamilyTests):
         assert len(await due(store)) == 1
 
     async def test_a_target_that_waits_is_due_later(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await count(store, 5, 10)
         (target,) = await due(store)
@@ -181,7 +147,7 @@ class TargetsConformance(FamilyTests):
         (target,) = await due(store)
         assert await decide(store, target, 12) == "adjusting"
         assert await due(store) == []
-        command = await adjusted(store)
+        command = await claimed_adjustment(store)
         assert command.payload["delta"] == -7
         assert command.payload["variant_id"] == "var_1"
         await resolve(store, command, Cause.CONFIRMED, effect_id="adj_1")
@@ -190,13 +156,15 @@ class TargetsConformance(FamilyTests):
         assert (reading.variant_id, reading.delta) == ("var_1", -7)
 
     async def test_a_product_is_read_back_until_it_is_done(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_level(store, 12)
         await count(store, 5, 10)
         (target,) = await due(store)
         await decide(store, target, 12)
-        await resolve(store, await adjusted(store), Cause.CONFIRMED, effect_id="adj_1")
+        await resolve(
+            store, await claimed_adjustment(store), Cause.CONFIRMED, effect_id="adj_1"
+        )
         (reading,) = await store.targets.readings("main", 9)
         assert await store.targets.readings("other", 9) == []
         await store.targets.read_back(reading, at(clock, 9))
@@ -223,10 +191,10 @@ class TargetsConformance(FamilyTests):
         (target,) = await due(store)
         assert await decide(store, target, 8) == "adjusting"
         # 7 were counted before 2 were sold, so 5 are left of the 8 that are shown.
-        assert (await adjusted(store)).payload["delta"] == -3
+        assert (await claimed_adjustment(store)).payload["delta"] == -3
 
     async def test_a_count_that_changed_nothing_is_deleted_when_it_is_old(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_level(store, 12)
         await count(store, 5, 10)
@@ -234,7 +202,9 @@ class TargetsConformance(FamilyTests):
         await count(store, 7, 30)
         (target,) = await due(store)
         await decide(store, target, 12)
-        await resolve(store, await adjusted(store), Cause.CONFIRMED, effect_id="adj_1")
+        await resolve(
+            store, await claimed_adjustment(store), Cause.CONFIRMED, effect_id="adj_1"
+        )
         await store.retention.prune(at(clock, -60), 1.0)  # erases events first
         assert (await store.retention.prune(at(clock, -60), 1.0)).counts == 1
         assert await listed(store) == [(7, "applied")]
@@ -261,7 +231,7 @@ class TargetsConformance(FamilyTests):
         await count(store, 7, 30)
         (target,) = await due(store)
         await decide(store, target, 12)
-        step = await adjusted(store)
+        step = await claimed_adjustment(store)
         assert await record_late(store, late) is TagMeaning.OPEN
         await resolve(store, step, Cause.CONFIRMED, effect_id="adj_2")
         assert await record_late(store, late) is TagMeaning.BEHIND
@@ -294,3 +264,179 @@ class TargetsConformance(FamilyTests):
         assert stopped == {"main": "wrong counts"}
         await store.targets.stop("main", None)
         assert await store.targets.stopped("main") is None
+
+
+LONG_AGO = 31 * 24 * 60 * MINUTE
+RELEASE = AuditEntry("ann", "stock release", "no newer count")
+OTHERS = [
+    HeldFilter(store="other"),
+    HeldFilter(instance="courier"),
+    HeldFilter(sku="SKU-2"),
+]
+MATCHING = [
+    HeldFilter(),
+    HeldFilter(store="main"),
+    HeldFilter("main", "erp", "SKU-1"),
+]
+
+
+class HeldTargetsConformance(StoreConformance):
+    """Tests of `Store.targets` after a restore."""
+
+    async def test_a_count_that_a_restore_leaves_unexplained_is_held(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        clock.advance(MINUTE)
+        assert await due(store) == []
+        assert await claimed(store) == []
+        assert await listed(store) == [(7, "held")]
+        (target,) = await store.read(
+            lambda reader: reader.stock_targets("held", None, 9)
+        )
+        assert "may be the adjustment of a newer count" in target.reason
+        assert "since the database was restored" in target.reason
+
+    async def test_held_counts_are_one_condition_and_none_is_parked(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        held = (await store.read(lambda reader: reader.stock_targets(None, None, 9)))[0]
+        conditions = await store.alert_conditions.current([])
+        expected = [HeldTargets("main", 1, held.created_at, "SKU-1")]
+        assert conditions.held_targets == expected
+        assert conditions.parked == []
+        assert await store.read(lambda reader: reader.held_by_store()) == expected
+        counts = await store.read(lambda reader: reader.counts())
+        assert (counts.counts_held, counts.commands) == (1, {"planned": 1})
+
+    async def test_a_newer_count_replaces_a_held_one(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await count(store, 6, 40)
+        assert await listed(store) == [(6, "planned"), (7, "superseded")]
+        assert await decided(store, clock.advance) == "adjusting"
+        assert (await claimed_adjustment(store)).payload["delta"] == -2
+
+    async def test_a_count_from_after_the_restore_is_parked(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await lose_an_adjustment(store, clock.advance)
+        clock.advance(MINUTE)
+        await count(store, 7, 90)
+        assert await decided(store, clock.advance, level=4) == "parked"
+
+    async def test_a_count_is_parked_if_the_restore_is_long_ago(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await lose_an_adjustment(store, clock.advance)
+        clock.advance(LONG_AGO)
+        await count(store, 7, 10)
+        assert await decided(store, clock.advance) == "parked"
+
+    async def test_a_released_count_is_applied_with_all_movements_since(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        assert await store.targets.release(HeldFilter(), RELEASE) == 1
+        assert await listed(store) == [(7, "planned")]
+        assert await decided(store, clock.advance) == "adjusting"
+        # 7 were counted before 2 left, so 5 are left of the 8 that are shown.
+        assert (await claimed_adjustment(store)).payload["delta"] == -3
+
+    async def test_a_record_that_explains_the_stock_ends_the_hold(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await plan(store, "adjust", "prod_1", id_=f"{9:032x}", payload=ADJUSTMENT)
+        assert await listed(store) == [(7, "planned")]
+        assert await decided(store, clock.advance) == "adjusting"
+        assert (await claimed_adjustment(store)).payload["delta"] == -3
+
+    async def test_a_released_count_that_cannot_be_explained_is_parked(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await store.targets.release(HeldFilter(), RELEASE)
+        assert await decided(store, clock.advance, level=4) == "parked"
+        assert await claimed(store) == []
+
+    async def test_a_release_has_an_audit_entry_for_each_count(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await store.targets.release(HeldFilter(), RELEASE)
+        (entry,) = await audit_entries(store)
+        (target,) = await store.read(lambda reader: reader.stock_targets(None, None, 9))
+        assert in_brief(entry) == in_brief(RELEASE)
+        assert entry.command_id == target.id
+        assert (entry.state_before, entry.state_after) == ("held", "planned")
+        assert await store.targets.release(HeldFilter(), RELEASE) == 0
+        assert len(await audit_entries(store)) == 1
+
+    @pytest.mark.parametrize("wanted", MATCHING)
+    async def test_a_filter_lists_and_releases_its_counts(
+        self, store: Store, clock: TestClock, wanted: HeldFilter
+    ) -> None:
+        await hold(store, clock.advance)
+        (target,) = await store.read(lambda reader: reader.held_targets(wanted))
+        assert (target.sku, target.quantity, target.state) == ("SKU-1", 7, "held")
+        assert await store.targets.release(wanted, RELEASE) == 1
+
+    @pytest.mark.parametrize("wanted", OTHERS)
+    async def test_a_filter_leaves_other_counts_on_hold(
+        self, store: Store, clock: TestClock, wanted: HeldFilter
+    ) -> None:
+        await hold(store, clock.advance)
+        assert await store.read(lambda reader: reader.held_targets(wanted)) == []
+        assert await store.targets.release(wanted, RELEASE) == 0
+        assert await listed(store) == [(7, "held")]
+
+    async def test_a_release_does_not_outlast_the_next_restore(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await store.targets.release(HeldFilter(), RELEASE)
+        clock.advance(MINUTE)
+        await restore(store, 10)
+        assert await decided(store, clock.advance) == "held"
+
+    async def test_an_operator_decides_about_one_held_count(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        (target,) = await store.read(lambda reader: reader.stock_targets(None, None, 9))
+        await store.decisions.decide(Decision(target.id, "park", "ann", "to check"))
+        await store.decisions.decide(Decision(target.id, "resend", "ann", "right"))
+        assert await decided(store, clock.advance) == "adjusting"
+
+    async def test_a_connection_is_asked_once_for_its_stock_list(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        records = store.records
+        await lose_an_adjustment(store, clock.advance)
+        await count(store, 7, 10)
+        assert not await records.must_read_stock_list("erp")
+        await decided(store, clock.advance)
+        assert await records.must_read_stock_list("erp")
+        assert not await records.must_read_stock_list("courier")
+        await records.begin_stock_list("erp", "from the beginning")
+        assert await records.cursor("erp") == "from the beginning"
+        await store.targets.release(HeldFilter(), RELEASE)
+        clock.advance(MINUTE)
+        await count(store, 7, 11)
+        await decided(store, clock.advance)
+        assert not await records.must_read_stock_list("erp")
+
+    async def test_a_connection_is_asked_again_after_the_next_restore(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await hold(store, clock.advance)
+        await store.records.begin_stock_list("erp", None)
+        await store.targets.release(HeldFilter(), RELEASE)
+        clock.advance(MINUTE)
+        await restore(store, 10)
+        assert not await store.records.must_read_stock_list("erp")
+        assert await decided(store, clock.advance) == "held"
+        assert await store.records.must_read_stock_list("erp")

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from backhaul.core.clock import from_text
 from backhaul.core.fold import Drift
 from backhaul.store.testing.command_scenes import at
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.mirror import Pass, Progress, SyncState
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 LISTS = ("orders", "products", "customers", "levels")
 DAY = 86_400.0
@@ -53,11 +53,11 @@ async def listed(store: Store, limit: int = 99, before: int | None = None) -> li
     return [each.id for each in found]
 
 
-class PassesConformance(FamilyTests):
+class PassesConformance(StoreConformance):
     """Tests of `Store.passes`."""
 
     async def test_a_pass_is_continued_until_it_ends(
-        self, store: Store, clock: MovableClock, open_store: OpenStore
+        self, store: Store, clock: TestClock, open_store: OpenStore
     ) -> None:
         first = await begin(store)
         assert (first.began_at, first.page, first.read) == (at(clock), 0, 0)
@@ -173,11 +173,11 @@ async def gauge(store: Store, name: str) -> dict[tuple[str, ...], float]:
     return {labels: round(value, 2) for each, value, labels in found if each == name}
 
 
-class SyncStateConformance(FamilyTests):
+class SyncStateConformance(StoreConformance):
     """Tests of what the passes of full syncs prove about the mirror."""
 
     async def test_a_mirror_is_in_sync_since_the_start_of_its_earliest_list(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         assert await states(store) == {}
         since = at(clock)
@@ -196,7 +196,7 @@ class SyncStateConformance(FamilyTests):
         }
 
     async def test_stores_are_in_sync_each_for_itself(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sync_all(store)
         clock.advance(60)
@@ -206,7 +206,7 @@ class SyncStateConformance(FamilyTests):
         assert found == {"main": at(clock, -60), "other": at(clock), "third": None}
 
     async def test_a_pass_that_leaves_differences_proves_nothing_new(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sync_all(store)
         since = at(clock)
@@ -219,7 +219,7 @@ class SyncStateConformance(FamilyTests):
         assert found.as_of == since
 
     async def test_only_full_syncs_prove_anything(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sync_all(store)
         since = at(clock)
@@ -230,7 +230,7 @@ class SyncStateConformance(FamilyTests):
         assert await in_sync_since(store) == since
 
     async def test_a_sync_of_a_clock_that_was_ahead_gives_way_to_the_next(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         clock.set_by(DAY)
         await sync_all(store)
@@ -241,7 +241,7 @@ class SyncStateConformance(FamilyTests):
         assert await in_sync_since(store) == at(clock)
 
     async def test_a_list_that_is_refused_now_keeps_its_earlier_time(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         """The mirror still has its rows, and nobody knows whether they are current."""
         await sync_all(store)
@@ -256,7 +256,7 @@ class SyncStateConformance(FamilyTests):
         assert (found.as_of, found.unread) == (at(clock), [])
 
     async def test_a_list_that_could_never_be_read_does_not_count(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sync_all(store, orders=REFUSED)
         found = (await states(store))["main"]
@@ -280,7 +280,7 @@ class SyncStateConformance(FamilyTests):
         assert await in_sync_since(store) is None
 
     async def test_when_a_store_was_first_read_is_known_before_it_is_in_sync(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         name = "first_read_timestamp_seconds"
         await run(store, "incremental", name="other", found={Drift.MISSED: 1})

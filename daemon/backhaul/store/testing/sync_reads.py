@@ -10,21 +10,20 @@ from msgspec.structs import replace
 
 from backhaul.core.fold import Drift
 from backhaul.core.identity import address_digest
-from backhaul.core.resources import Deletion
-from backhaul.store.inbox import Arrival, Folded
+from backhaul.store.inbox import Folded
 from backhaul.store.testing.command_scenes import at
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.event_scenes import arrive
 from backhaul.store.testing.mirror_scenes import (
-    NOON,
     order,
     show,
     show_customer,
+    show_gone,
     show_level,
     show_order,
     show_product,
     version,
 )
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.inbox import MirrorWriter
     from backhaul.store.mirror import Progress
-    from backhaul.store.testing.contract import MovableClock, OpenStore
+    from backhaul.store.testing.scenes import OpenStore, TestClock
 
 EMAIL = "asha@example.com"
 DIGEST = address_digest("main", EMAIL)
@@ -59,25 +58,9 @@ async def unseen(
     return sorted(await store.mirror.unseen(kind, name, progress.pass_id))
 
 
-async def delete_product(store: Store, id_: str, second: int) -> None:
-    """Let an event report that a product was deleted."""
-    gone = version(second, b"gone")
-    deletion = Deletion(id_, gone.updated_at)
-
-    def write(mirror: MirrorWriter, event: int) -> None:
-        mirror.delete_product("main", deletion, gone)
-        mirror.add_change("main", "product", id_, "deleted", event)
-
-    await show(store, "product", id_, write)
-
-
 async def receive(store: Store, body: bytes) -> int:
     """Append an event and fold it."""
-    event = await store.inbox.append(
-        Arrival("main", "delivery", "orders/updated", NOON, b"{}", body)
-    )
-    await fold_with(store, lambda stored, _: Folded("folded", stored.topic))
-    return event
+    return await arrive(store, body, folded=Folded("folded", "orders/updated"))
 
 
 async def repairs(store: Store, progress: Progress) -> list[tuple[int, bytes]]:
@@ -91,7 +74,7 @@ async def repairs(store: Store, progress: Progress) -> list[tuple[int, bytes]]:
     return found
 
 
-class SyncReadsConformance(FamilyTests):
+class SyncReadsConformance(StoreConformance):
     """Tests of `Store.mirror`."""
 
     async def test_versions_are_those_of_the_mirror(self, store: Store) -> None:
@@ -169,7 +152,7 @@ class SyncReadsConformance(FamilyTests):
     ) -> None:
         for id_ in ("prod_1", "prod_2"):
             await show_product(store, id_)
-        await delete_product(store, "prod_1", 5)
+        await show_gone(store, "product", "prod_1", 5)
         progress = await saw(store, kind="products")
         assert await unseen(store, progress, "product") == [("prod_2", "prod_2")]
         assert await store.mirror.count("product", "main") == 1
@@ -220,7 +203,7 @@ class SyncReadsConformance(FamilyTests):
         assert [event for event, _ in found] == [*events, *missing]
 
     async def test_the_body_of_an_erased_repair_is_empty(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         event = await receive(store, b"body")
         progress = await saw(store, events=[event])

@@ -26,15 +26,15 @@ from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.mirror import Parcel
 from backhaul.store.records import NewRecord, Tracked, Unmatched
 from backhaul.store.testing.command_scenes import at, claimed, plan, sent
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.event_scenes import NOON, arrive, fold_with
 from backhaul.store.testing.mirror_scenes import (
-    NOON,
+    find_objects,
     show,
     show_customer,
     show_order,
     version,
 )
-from backhaul.store.testing.transactions import fold_with
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from typing import Any
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import MirrorWriter, StoredEvent
     from backhaul.store.matching import Command
     from backhaul.store.read_records import TimelineEntry
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 Step = tuple[str, str | None, str | None]
 ORDERS = Subscriber(instance="books", store="main", topics=frozenset({"order.placed"}))
@@ -52,7 +52,7 @@ LINE = Item("li_1", "prod_1", "var_1", "A", "Lamp", 2, 0, 50)
 
 async def timeline(store: Store, kind: str, name: str) -> list[TimelineEntry]:
     """Return the history of the only object of this name."""
-    (found,) = await store.read(lambda reader: reader.find_objects(kind, name))
+    (found,) = await find_objects(store, kind, name)
     return await store.read(lambda reader: reader.timeline(kind, found))
 
 
@@ -74,7 +74,7 @@ async def entry(store: Store, kind: str, name: str, what: str) -> TimelineEntry:
 
 async def receive(
     store: Store,
-    clock: MovableClock,
+    clock: TestClock,
     state: str = "folded",
     *,
     kind: str = "delivery",
@@ -82,16 +82,12 @@ async def receive(
     detail: str | None = "why",
 ) -> int:
     """Append an event about `ord_1` that folds to a state."""
-    event = await store.inbox.append(
-        Arrival(name, kind, "orders/updated", at(clock), b"{}", b"body")
-    )
     folded = Folded(state, "orders/updated", None, "order", "ord_1", detail)
-    await fold_with(store, lambda *_: folded)
-    return event
+    return await arrive(store, name=name, folded=folded, kind=kind, at=at(clock))
 
 
 async def end(
-    store: Store, clock: MovableClock, command: Command, *causes: Cause, effect: str
+    store: Store, clock: TestClock, command: Command, *causes: Cause, effect: str
 ) -> None:
     """Record an attempt that ends now."""
     attempt = Attempt(at(clock), "confirmed", 200, "200 OK", b"{}")
@@ -135,11 +131,11 @@ async def move_stock(
     await show(store, "level", "prod_1", write)
 
 
-class TimelineConformance(FamilyTests):
+class TimelineConformance(StoreConformance):
     """Tests of `Reader.timeline`."""
 
     async def test_the_life_of_a_command_is_shown_in_order(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1")
         clock.advance(10)
@@ -178,7 +174,7 @@ class TimelineConformance(FamilyTests):
         [(1.234, "1.23"), (0, "0.00"), (-0.05, "-0.05"), (-1.5, "-1.50")],
     )
     async def test_the_time_to_an_echo_is_negative_if_the_clock_went_back(
-        self, seconds: float, says: str, store: Store, clock: MovableClock
+        self, seconds: float, says: str, store: Store, clock: TestClock
     ) -> None:
         await sent(store, Cause.CONFIRMED, change={"effect_id": "shp_1"})
         clock.set_by(seconds)
@@ -187,7 +183,7 @@ class TimelineConformance(FamilyTests):
         assert (echo.detail or "").endswith(f", {says} s after it was sent")
 
     async def test_an_attempt_under_way_differs_from_one_that_was_cut_off(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1")
         first = await sent(store)
@@ -208,7 +204,7 @@ class TimelineConformance(FamilyTests):
         assert (look.what, look.state, look.detail) == ("look 1", "absent", "no parcel")
 
     async def test_a_decision_shows_who_made_it_and_why(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1")
         command = await sent(store, Cause.UNDECIDABLE)
@@ -221,7 +217,7 @@ class TimelineConformance(FamilyTests):
         assert found.detail == "was parked, by ann: seen"
 
     async def test_events_are_shown_with_their_body_and_outcome(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1", name="other")
         await show_order(store, "ord_1")
@@ -246,7 +242,7 @@ class TimelineConformance(FamilyTests):
         assert shown[2].detail == f"why; see: backhaul quarantine show {row.id}"
 
     async def test_an_event_without_its_body_says_why(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_order(store, "ord_1")
         pruned = await receive(store, clock, detail=None)
@@ -301,7 +297,7 @@ class TimelineConformance(FamilyTests):
         ]
 
     async def test_parcels_and_deliveries_are_shown(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.deliveries.subscribe(replace(ORDERS, begin="all"))
         await show_order(store, "ord_1")
@@ -398,7 +394,7 @@ class TimelineConformance(FamilyTests):
         assert await steps(store, "sku", "SKU-var_2", "event") != []
 
     async def test_a_customer_shows_orders_and_erasure(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await show_customer(store, "cus_1", "a@b.example")
         gone = version(7, b"").updated_at

@@ -21,7 +21,7 @@ from backhaul.store.testing.command_scenes import (
     state_of,
     uncertain,
 )
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from typing import Any
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.commands import UncertainCommand
     from backhaul.store.matching import Command
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 WAIT = Transition((Cause.UNKNOWN,), "not there yet")
 APPLIED = Transition((Cause.PROVED_APPLIED,), "there", effect_id="adj_1")
@@ -55,11 +55,11 @@ async def due_ids(store: Store, name: str = "main", limit: int = 9) -> list[str]
     return [found.command.id for found in await store.uncertain.due(name, limit)]
 
 
-class UncertainCommandsConformance(FamilyTests):
+class UncertainCommandsConformance(StoreConformance):
     """Tests of `Store.uncertain`."""
 
     async def test_an_uncertain_command_has_what_was_sent(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         planned_at = at(clock)
         id_ = await plan(store)
@@ -76,7 +76,7 @@ class UncertainCommandsConformance(FamilyTests):
         assert (found.answer, found.is_superseded) == ("why", False)
 
     async def test_first_sent_is_the_first_attempt_that_may_have_arrived(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await plan(store)
         times = []
@@ -90,7 +90,7 @@ class UncertainCommandsConformance(FamilyTests):
         assert (found.first_sent_at, found.sent_at) == (times[1], times[2])
 
     async def test_the_check_that_is_longest_due_comes_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         ids = {}
         for target, seconds in (("ord_1", 5), ("ord_2", 3), ("ord_3", 60)):
@@ -134,9 +134,7 @@ class UncertainCommandsConformance(FamilyTests):
         assert await due_ids(store) == []
         assert await store.uncertain.next_due("main") is None
 
-    async def test_each_check_is_recorded(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_each_check_is_recorded(self, store: Store, clock: TestClock) -> None:
         doubt = await uncertain(store)
         change = Transition((Cause.UNKNOWN,), "not there yet", at(clock, 5))
         assert await check(store, doubt, change) is State.UNCERTAIN
@@ -232,9 +230,9 @@ class UncertainCommandsConformance(FamilyTests):
     async def test_owners_are_the_commands_behind_our_adjustments(
         self, store: Store
     ) -> None:
-        tagged = await adjusted(store, "adj_1", with_tag=True)
-        plain = await adjusted(store, "adj_2", with_tag=False)
-        await adjusted(store, "adj_3", with_tag=True, name="other")
+        tagged = await applied_adjustment(store, "adj_1", with_tag=True)
+        plain = await applied_adjustment(store, "adj_2", with_tag=False)
+        await applied_adjustment(store, "adj_3", with_tag=True, name="other")
         asked = ["adj_1", "adj_2", "adj_3", "adj_9"]
         found = await store.uncertain.owners("main", asked)
         assert {effect: owner.command for effect, owner in found.items()} == {
@@ -248,15 +246,17 @@ class UncertainCommandsConformance(FamilyTests):
         self, store: Store
     ) -> None:
         assert await store.uncertain.last_adjusted("main") is None
-        await adjusted(store, "adj_1", with_tag=True, target="prod_1")
-        await adjusted(store, "adj_2", with_tag=True, target="prod_2")
-        await adjusted(store, "adj_3", with_tag=True, target="prod_3", name="other")
+        await applied_adjustment(store, "adj_1", with_tag=True, target="prod_1")
+        await applied_adjustment(store, "adj_2", with_tag=True, target="prod_2")
+        await applied_adjustment(
+            store, "adj_3", with_tag=True, target="prod_3", name="other"
+        )
         await sent(store, Cause.CONFIRMED, change={"effect_id": "shp_1"})
         await uncertain(store, kind="adjust", target="prod_4", payload=ADJUSTMENT)
         assert await store.uncertain.last_adjusted("main") == "prod_2"
 
     async def test_competing_adjustments_are_those_that_may_have_had_the_effect(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await sent(store, Cause.UNDECIDABLE, **adjustment(clock))
         await sent(
@@ -277,7 +277,7 @@ class UncertainCommandsConformance(FamilyTests):
         assert await competing(store, own, at(clock, 8 * DAY)) == 0
 
     async def test_postpone_moves_checks_that_were_planned_with_the_old_clock(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         old, new, other = [
             await sent(store, Cause.UNKNOWN, change={"due_at": at(clock, due)}, **place)
@@ -306,7 +306,7 @@ async def competing(store: Store, command: Command, effective_at: str) -> int:
     return await store.uncertain.count_competing_adjustments(command, effective_at)
 
 
-async def adjusted(
+async def applied_adjustment(
     store: Store, effect: str, *, with_tag: bool, name: str = "main", target: str = ""
 ) -> str:
     """Apply an adjustment that has a known effect; return its id."""

@@ -11,14 +11,14 @@ import pytest
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import AuditEntry, Role
 from backhaul.store.testing.command_scenes import at, audit_entries, in_brief
-from backhaul.store.testing.contract import FamilyTests
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from backhaul.store import Store
     from backhaul.store.operations import User
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.testing.scenes import TestClock
 
 ENTRY = AuditEntry("ann", "secrets revoke", "f1")
 
@@ -36,11 +36,11 @@ async def refused(work: Awaitable[None], reason: str) -> None:
         await work
 
 
-class UsersConformance(FamilyTests):
+class UsersConformance(StoreConformance):
     """Tests of `Store.users`."""
 
     async def test_a_user_is_added_with_an_audit_entry(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.users.add("bob", Role.VIEWER, "hash", "ann")
         found = await user(store, "bob")
@@ -51,7 +51,7 @@ class UsersConformance(FamilyTests):
         assert await store.users.find("ann") is None
 
     async def test_users_are_listed_by_name(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         for name in ("cy", "ann", "bob"):
             await store.users.add(name, Role.OPERATOR, "hash", "cli")
@@ -122,7 +122,7 @@ class UsersConformance(FamilyTests):
         assert await audit_entries(store) == []
 
     async def test_logins_are_the_different_ones_since_a_time_newest_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await store.users.add("ann", Role.ADMIN, "hash", "cli")
         await store.users.record_login("ann", "from 10.0.0.9")
@@ -136,9 +136,7 @@ class UsersConformance(FamilyTests):
         assert found == ["from 10.0.0.1", "from 10.0.0.2"]
         assert (await user(store, "ann")).last_login_at == at(clock)
 
-    async def test_an_action_is_recorded(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_an_action_is_recorded(self, store: Store, clock: TestClock) -> None:
         entry = AuditEntry("ann", "jobs run", "poll of main")
         await store.users.record_action(entry)
         (found,) = await audit_entries(store)
@@ -146,7 +144,7 @@ class UsersConformance(FamilyTests):
         assert found.command_id is None
 
 
-class WebhookSecretsConformance(FamilyTests):
+class WebhookSecretsConformance(StoreConformance):
     """Tests of `Store.webhook_secrets`."""
 
     async def test_known_secrets_are_replaced_by_source(self, store: Store) -> None:
@@ -163,7 +161,7 @@ class WebhookSecretsConformance(FamilyTests):
         }
 
     async def test_a_secret_that_stays_known_keeps_its_time(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         since = at(clock)
         await store.webhook_secrets.set_known("main", ["f1"], "settings")
@@ -173,7 +171,7 @@ class WebhookSecretsConformance(FamilyTests):
         assert (found.known_since, found.source) == (since, "settings")
 
     async def test_a_revoked_secret_stays_known_and_revoked(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         secrets = store.webhook_secrets
         await secrets.set_known("main", ["f1", "f2"], "settings")

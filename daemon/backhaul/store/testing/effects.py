@@ -1,4 +1,4 @@
-"""Tests of reference tags in the stock history, of restores, and of a moved clock."""
+"""Tests of effects of our own: echoes that events show, and tags in the history."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -15,20 +15,197 @@ from backhaul.core.resources import Shipment
 from backhaul.store.commands import TaggedAdjustment
 from backhaul.store.testing.command_scenes import (
     ADJUSTMENT,
+    adjusted,
     at,
     claimed,
     detail,
+    ordering_key,
     plan,
     resolve,
     sent,
     state_of,
 )
-from backhaul.store.testing.contract import FamilyTests
-from backhaul.store.testing.mirror_scenes import order, show_order
+from backhaul.store.testing.event_scenes import in_fold
+from backhaul.store.testing.mirror_scenes import order, rows_of, show_order
+from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.store import Store
-    from backhaul.store.testing.contract import MovableClock
+    from backhaul.store.inbox import MirrorWriter
+    from backhaul.store.matching import Command
+    from backhaul.store.testing.scenes import TestClock
+
+
+PRODUCT = "prod_1"
+
+
+async def sending(store: Store, instance: str = "books", **planned: Any) -> Command:
+    """Return an adjustment of the product that is being sent."""
+    planned.setdefault("target", PRODUCT)
+    return await sent(
+        store, kind="adjust", payload=ADJUSTMENT, instance=instance, **planned
+    )
+
+
+async def show_effects(
+    store: Store,
+    *effects: str,
+    name: str = "main",
+    product: str = PRODUCT,
+    is_shared: bool = False,
+) -> list[str]:
+    """Fold an event that shows effects and changes the product; return the new ones."""
+
+    def fold(mirror: MirrorWriter, event: int) -> list[str]:
+        new = mirror.record_effects(name, ordering_key(product), effects, event)
+        if is_shared:
+            mirror.mark_shared_change(event)
+        mirror.add_change(name, "level", product, "updated", event)
+        return new
+
+    return await in_fold(store, fold, name)
+
+
+def causes(store: Store) -> Sequence[str | None]:
+    """Return the connection that caused each change, the oldest change first."""
+    return [instance for (instance,) in rows_of(store, "changes", "instance")]
+
+
+class EchoConformance(StoreConformance):
+    """Tests of `MirrorWriter.record_effects` and of the changes of the feed."""
+
+    async def test_the_first_event_that_shows_an_effect_is_its_echo(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        command = await adjusted(store, "adj_1")
+        clock.advance(3)
+        assert await show_effects(store, "adj_1") == ["adj_1"]
+        assert await show_effects(store, "adj_1") == []
+        assert causes(store) == ["books", None]
+        columns = ("store", "effect", "event_id", "at", "command_id")
+        (row,) = rows_of(store, "echoes", *columns)
+        assert row == ("main", "adj_1", 1, at(clock), command.id)
+
+    async def test_a_foreign_effect_is_no_echo(self, store: Store) -> None:
+        await adjusted(store, "adj_1")
+        assert await show_effects(store, "adj_2") == []
+        assert causes(store) == [None]
+        assert rows_of(store, "echoes", "effect") == []
+
+    async def test_an_effect_of_another_store_is_no_echo(self, store: Store) -> None:
+        await adjusted(store, "adj_1")
+        assert await show_effects(store, "adj_1", name="other") == []
+        assert causes(store) == [None]
+        assert await show_effects(store, "adj_1") == ["adj_1"]
+
+    async def test_an_effect_that_came_before_its_response_is_claimed(
+        self, store: Store
+    ) -> None:
+        command = await sending(store)
+        assert await show_effects(store, "adj_1") == ["adj_1"]
+        assert await show_effects(store, "adj_2") == ["adj_2"]
+        assert causes(store) == [None, None]
+        await resolve(store, command, Cause.CONFIRMED, effect_id="adj_2")
+        assert causes(store) == [None, "books"]
+        columns = ("effect", "command_id")
+        assert rows_of(store, "echoes", *columns) == [("adj_2", command.id)]
+
+    async def test_the_effects_of_an_uncertain_command_are_kept(
+        self, store: Store
+    ) -> None:
+        command = await sending(store)
+        await resolve(store, command, Cause.UNKNOWN)
+        assert await show_effects(store, "adj_1") == ["adj_1"]
+        assert [effect for (effect,) in rows_of(store, "echoes", "effect")] == ["adj_1"]
+
+    async def test_a_rejected_command_has_no_echo(self, store: Store) -> None:
+        command = await sending(store)
+        assert await show_effects(store, "adj_1") == ["adj_1"]
+        await resolve(store, command, Cause.REFUSED)
+        assert rows_of(store, "echoes", "effect") == []
+        assert causes(store) == [None]
+
+    async def test_a_command_in_flight_of_another_object_keeps_no_effect(
+        self, store: Store
+    ) -> None:
+        await sending(store, target="prod_2")
+        assert await show_effects(store, "adj_1") == []
+        assert rows_of(store, "echoes", "effect") == []
+
+    async def test_two_effects_of_one_connection_are_one_change_of_it(
+        self, store: Store
+    ) -> None:
+        for effect in ("adj_1", "adj_2"):
+            await adjusted(store, effect)
+        assert await show_effects(store, "adj_1", "adj_2") == ["adj_1", "adj_2"]
+        assert causes(store) == ["books"]
+
+    async def test_a_change_of_two_connections_is_withheld_from_none(
+        self, store: Store
+    ) -> None:
+        await adjusted(store, "adj_1")
+        await adjusted(store, "adj_2", "courier")
+        assert await show_effects(store, "adj_1", "adj_2") == ["adj_1", "adj_2"]
+        assert causes(store) == [None]
+
+    async def test_a_change_with_an_effect_of_unknown_cause_is_withheld_from_none(
+        self, store: Store
+    ) -> None:
+        await adjusted(store, "adj_1")
+        command = await sending(store)
+        assert await show_effects(store, "adj_1", "adj_2") == ["adj_1", "adj_2"]
+        assert causes(store) == [None]
+        await resolve(store, command, Cause.CONFIRMED, effect_id="adj_2")
+        assert causes(store) == [None]
+
+    async def test_a_change_with_two_effects_of_unknown_cause_is_withheld_from_none(
+        self, store: Store
+    ) -> None:
+        """One of them is foreign, as a command has one effect."""
+        command = await sending(store)
+        assert await show_effects(store, "adj_1", "adj_2") == ["adj_1", "adj_2"]
+        await resolve(store, command, Cause.CONFIRMED, effect_id="adj_2")
+        assert causes(store) == [None]
+
+    async def test_an_event_with_a_foreign_change_is_withheld_from_none(
+        self, store: Store
+    ) -> None:
+        await adjusted(store, "adj_1")
+        assert await show_effects(store, "adj_1", is_shared=True) == ["adj_1"]
+        assert causes(store) == [None]
+        assert len(rows_of(store, "echoes", "effect")) == 1
+
+    async def test_only_the_first_change_of_an_event_is_an_echo(
+        self, store: Store
+    ) -> None:
+        await adjusted(store, "adj_1")
+
+        def fold(mirror: MirrorWriter, event: int) -> None:
+            lane = ordering_key(PRODUCT)
+            mirror.record_effects("main", lane, ["adj_1"], event)
+            for product in (PRODUCT, "prod_2"):
+                mirror.add_change("main", "level", product, "updated", event)
+
+        await in_fold(store, fold)
+        assert causes(store) == ["books", None]
+
+    async def test_changes_keep_the_order_of_their_events(self, store: Store) -> None:
+        await adjusted(store, "adj_1")
+
+        def fold(mirror: MirrorWriter, event: int) -> None:
+            mirror.add_change("main", "order", "ord_1", "updated", event)
+            lane = ordering_key(PRODUCT)
+            mirror.record_effects("main", lane, ["adj_1"], event)
+            mirror.add_change("main", "level", PRODUCT, "updated", event)
+            mirror.add_change("main", "order", "ord_2", "updated", event)
+
+        await in_fold(store, fold)
+        objects = [id_ for (id_,) in rows_of(store, "changes", "object_id")]
+        assert objects == ["ord_1", PRODUCT, "ord_2"]
+        assert causes(store) == [None, "books", None]
+
 
 ADJUST: dict[str, Any] = {
     "kind": "adjust",
@@ -60,7 +237,7 @@ async def doubled(store: Store, command: str) -> list[str]:
     return list(found.get("doubled", []))
 
 
-class HistoryTagsConformance(FamilyTests):
+class HistoryTagsConformance(StoreConformance):
     """Tests of `Store.tags`."""
 
     @pytest.mark.parametrize(("causes", "meaning"), BECOMES_APPLIED)
@@ -69,7 +246,7 @@ class HistoryTagsConformance(FamilyTests):
         causes: tuple[Cause, ...],
         meaning: TagMeaning,
         store: Store,
-        clock: MovableClock,
+        clock: TestClock,
     ) -> None:
         change = {"due_at": at(clock, 60)}
         command = await sent(store, *causes, change=change, **ADJUST)
@@ -135,7 +312,7 @@ class HistoryTagsConformance(FamilyTests):
         assert await doubled(store, gone) == ["adj_3"]
 
     async def test_after_an_adoption_every_open_command_is_uncertain(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         planned = await plan(store, target="ord_1")
         other = await plan(store, target="ord_2", name="other")
@@ -150,7 +327,7 @@ class HistoryTagsConformance(FamilyTests):
         assert await state_of(store, parked.id) == "parked"
 
     async def test_after_an_adoption_new_fulfillments_are_checked_first(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         await record(store, "a" * 32, adopt=True)
         clock.advance(60)
@@ -183,7 +360,7 @@ class HistoryTagsConformance(FamilyTests):
         assert await store.tags.record_double_parcels("main") == []
 
     async def test_shift_moves_times_back_with_the_clock(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         due = {"due_at": at(clock, 60)}
         retry = await sent(store, Cause.NOT_SENT, change=due, target="ord_1")
@@ -200,7 +377,7 @@ class HistoryTagsConformance(FamilyTests):
         assert (await detail(store, other.id)).due_at == due["due_at"]
 
     async def test_catch_up_limits_the_waits_of_open_commands(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         due = {"due_at": at(clock, 60)}
         retry = await sent(store, Cause.NOT_SENT, change=due, target="ord_1")
@@ -214,7 +391,7 @@ class HistoryTagsConformance(FamilyTests):
         assert (await detail(store, retry.id)).created_at == at(clock)
 
     async def test_catch_up_leaves_times_that_are_near(
-        self, store: Store, clock: MovableClock
+        self, store: Store, clock: TestClock
     ) -> None:
         due = {"due_at": at(clock, 60)}
         retry = await sent(store, Cause.NOT_SENT, change=due)
