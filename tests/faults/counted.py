@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import httpx
@@ -16,7 +17,7 @@ from scenes.killed_programs import MortalWire
 from scenes.stored import count, lists, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from backhaul_sdk import StockLevel
     from faults.sweeping import Program, Stage
@@ -41,16 +42,9 @@ class Stuttering(httpx.AsyncBaseTransport):
         return await self._inner.handle_async_request(request)
 
 
-async def live(
-    on: Stage,
-    mortality: Mortality,
-    records: Sequence[StockLevel],
-    fates: Mapping[str, Fate] | None = None,
-) -> None:
-    """Hand counts in, and work until they are made true, or until death.
-
-    `fates` are of the steps' first requests, by the keys of the records.
-    """
+@asynccontextmanager
+async def counting(on: Stage, mortality: Mortality) -> AsyncIterator[Program]:
+    """Make a program ready that also makes counts true; it lives once it is told to."""
     async with program(on, mortality) as alive:
         way = Stuttering(MortalWire(on.wire, mortality))
         transport, client = build_client(on.settings, STORE, on.clock, way)
@@ -70,19 +64,41 @@ async def live(
             alive.sender.dispatcher.switch,
         )
         alive.beside += [drain.run, target_worker.run]
-        await _hand_in(alive, records)
+        try:
+            yield alive
+        finally:
+            await transport.close()
+
+
+async def live(
+    on: Stage,
+    mortality: Mortality,
+    records: Sequence[StockLevel],
+    fates: Mapping[str, Fate] | None = None,
+) -> None:
+    """Hand counts in, and work until they are made true, or until death.
+
+    `fates` are of the steps' first requests, by the keys of the records.
+    """
+    async with counting(on, mortality) as alive:
+        await hand_in(alive, records)
         for key, fate in (fates or {}).items():
             on.wire.fates[first_step(on, key)] = fate
-        await alive.run_out()
-        while has_unread(on) and not mortality.dead.is_set():
-            await on.clock.advance(1.0)
-            await alive.calm()
-        # What was committed last may not have been told of yet.
+        await make_true(alive)
+
+
+async def make_true(alive: Program) -> None:
+    """Work until every count is made true and read back, or until death."""
+    await alive.run_out()
+    while has_unread(alive.on) and not alive.mortality.dead.is_set():
+        await alive.on.clock.advance(1.0)
         await alive.calm()
-        await transport.close()
+    # What was committed last may not have been told of yet.
+    await alive.calm()
 
 
-async def _hand_in(alive: Program, records: Sequence[StockLevel]) -> None:
+async def hand_in(alive: Program, records: Sequence[StockLevel]) -> None:
+    """Let the back office submit counts."""
     new = [
         NewRecord(record.key, encode(record), "", "", record.key) for record in records
     ]

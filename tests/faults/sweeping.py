@@ -271,16 +271,26 @@ class Program:
 
         The wall clock may be set back soon after the start, or forward by less than 0.
         """
+
+        def is_done() -> bool:
+            return not (self.on.open() or self.on.wire.on_its_way)
+
+        await self.run_until(is_done, wind_back_seconds)
+
+    async def run_until(
+        self, is_done: Callable[[], bool], wind_back_seconds: float = 0.0
+    ) -> None:
+        """Let time pass until this is so, or until death."""
         if self.living is None:
             self.living = asyncio.ensure_future(self._live())
-        clock, wire = self.on.clock, self.on.wire
+        clock = self.on.clock
         end = clock.monotonic() + FOREVER_SECONDS
         step = self.on.settings.push.check_after[-1] / STEPS
         await self.calm()
         if wind_back_seconds:
             clock.set_back(wind_back_seconds)
             await clock.advance(step)
-        while (self.on.open() or wire.on_its_way) and not self.mortality.dead.is_set():
+        while not (is_done() or self.mortality.dead.is_set()):
             assert not self.living.done(), self.living
             assert clock.monotonic() < end, f"still open: {self.on.open()}"
             await clock.advance(max(step, clock.until_next()))

@@ -36,7 +36,7 @@ STOPPING = "targets.stop:"
 READS = {"due", "next_due", "readings", "other_variants", "stopped"}
 """What these leave behind at a death is the same before and after."""
 NOT_MET = "targets.release:"
-"""One transaction of an operator, after a restore; repeated, it finds none left."""
+"""Comes after a restore only; its deaths are in test_hold_kills.py."""
 POINTS = [
     point
     for point in points_around(COUNTING)

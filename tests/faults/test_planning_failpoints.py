@@ -37,8 +37,8 @@ TURNS = {"records.accept": (1, 2)}
 """What comes several times: the how-manieth time is deadly."""
 NOT_MET = ("records.find_names", "records.mark_applied", "records.begin_stock_list")
 """One only reads, one is about a file that an operator applies, whose deaths are in
-tests/connect/test_applying.py, and one comes after a restore only: it is one
-transaction, and until it is done the list of stock is asked for again."""
+tests/connect/test_applying.py, and one comes after a restore only, whose deaths are in
+test_hold_kills.py."""
 ROUNDS = 20
 COMMANDS = 2
 

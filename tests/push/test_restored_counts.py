@@ -15,8 +15,8 @@ from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.store import database_at
 from backhaul.store.operations import AuditEntry
 from backhaul.store.stock_targets import HeldFilter
-from backhaul_sdk import Batch, StockAdjustment, StockLevel
-from scenes.back_office import Desk, host_of
+from backhaul_sdk import StockAdjustment, StockLevel
+from scenes.back_office import ReportsChanges, host_of
 from scenes.databases import back_up
 from scenes.reference_shop import Shop, open_shop
 from scenes.stock_counts import ERP, STORE, House, now, working
@@ -24,7 +24,6 @@ from scenes.stored import rows_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from backhaul.store import Place
@@ -234,28 +233,6 @@ def on_hold(at: House, target: str) -> bool:
     return at.reason(target).startswith("on hold since the database was restored")
 
 
-class ReportsChanges(Desk):
-    """A source that submits each count once, and all of them when it is asked."""
-
-    def __init__(self, skus: list[str]) -> None:
-        super().__init__(ERP)
-        self.skus = skus
-        self.restarted = 0
-
-    def restart_stock(self, cursor: str | None) -> str | None:
-        self.restarted += 1
-        return "all"
-
-    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
-        if cursor == "all":
-            at = now()
-            counts = [
-                StockLevel(key=f"{sku} {at}", sku=sku, quantity=5, as_of=at)
-                for sku in self.skus
-            ]
-            yield Batch(records=counts, cursor="changes")
-
-
 async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
     database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
@@ -264,7 +241,7 @@ async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
         async with working(database, shop, {ERP: {}}) as at:
             lamps, older = await lose_two_counts(at, copy)
         async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            source = ReportsChanges([lamp["variants"][0]["sku"] for lamp in lamps])
+            source = ReportsChanges([lamp["variants"][0]["sku"] for lamp in lamps], now)
             host = host_of(source, at.store)
             await host.once()
             for target in older:

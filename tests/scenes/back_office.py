@@ -11,11 +11,11 @@ from backhaul.connect.host import Host
 from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
 from backhaul.runtime.signals import StoreContext, no_report
-from backhaul_sdk import Batch, Capability, Connector, Fulfillment, Spec
+from backhaul_sdk import Batch, Capability, Connector, Fulfillment, Spec, StockLevel
 from scenes.clock import RunningClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store import Store
@@ -74,6 +74,32 @@ class Desk(Connector[Options]):
 
     async def close(self) -> None:
         self.closed += 1
+
+
+class ReportsChanges(Desk):
+    """A source that submits each count once, and all of them when it is asked.
+
+    All are 5, and counted `now`.
+    """
+
+    def __init__(self, skus: Sequence[str], now: Callable[[], str]) -> None:
+        super().__init__("erp")
+        self.skus = skus
+        self.now = now
+        self.restarted = 0
+
+    def restart_stock(self, cursor: str | None) -> str | None:
+        self.restarted += 1
+        return "all"
+
+    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+        if cursor == "all":
+            at = self.now()
+            counts = [
+                StockLevel(key=f"{sku} {at}", sku=sku, quantity=5, as_of=at)
+                for sku in self.skus
+            ]
+            yield Batch(records=counts, cursor="changes")
 
 
 def host_of(

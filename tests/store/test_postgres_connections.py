@@ -19,7 +19,7 @@ from backhaul.store.postgres.connection import (
     without_zeros,
 )
 from backhaul.store.postgres.database import open_store
-from backhaul.store.testing.scenes import webhook
+from backhaul.store.testing.event_scenes import webhook
 from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres
 

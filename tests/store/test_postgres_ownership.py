@@ -15,7 +15,7 @@ from backhaul.store.postgres import fence
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.testing.command_scenes import plan, state_of
-from backhaul.store.testing.scenes import fold_to_body, webhook, without_decoding
+from backhaul.store.testing.event_scenes import fold_to_body, webhook, without_decoding
 from scenes.postgres_databases import PostgresDatabases, postgres_databases
 
 if TYPE_CHECKING:
