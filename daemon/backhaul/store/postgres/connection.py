@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import psycopg
 from psycopg.adapt import Dumper, Loader
@@ -117,6 +117,13 @@ class YesNoDumper(Dumper):
         return b"1" if obj else b"0"
 
 
+class RefusingDumper(Dumper):
+    """Refuses what no column holds. The driver would send text that means it."""
+
+    def dump(self, obj: object) -> NoReturn:
+        raise psycopg.ProgrammingError(f"no column holds a {type(obj).__name__}")
+
+
 class YesNoLoader(Loader):
     """Reads a boolean as 1 or 0, as SQLite has it."""
 
@@ -168,6 +175,8 @@ class Connection:
         )
         connection.add_notice_handler(self._on_notice)
         connection.adapters.register_dumper(bool, YesNoDumper)
+        for kind in (tuple, list):
+            connection.adapters.register_dumper(kind, RefusingDumper)
         connection.adapters.register_loader("bool", YesNoLoader)
         connection.adapters.register_loader("numeric", NumericLoader)
         connection.execute("SET timezone = 'UTC'")

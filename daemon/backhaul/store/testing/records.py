@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import pytest
 
 from backhaul.store.matching import NewCommand, NewTarget
 from backhaul.store.records import Known, Matched, NewRecord, Unmatched
@@ -91,6 +93,16 @@ async def quarantine(store: Store) -> list[ListedQuarantine]:
 
 class RecordsConformance(StoreConformance):
     """Tests of `Store.records`."""
+
+    async def test_a_key_that_no_column_holds_is_refused_alone(
+        self, store: Store
+    ) -> None:
+        """A connector may break its own types."""
+        odd = new(cast("str", ("k", 1)))
+        with pytest.raises(Exception, match="tuple"):
+            await accept(store, odd)
+        assert await accept(store, new("first")) == ["waiting"]
+        assert [record.key for record in await last_records(store)] == ["first"]
 
     async def test_a_record_its_cursor_and_its_command_are_committed_together(
         self, store: Store
