@@ -39,6 +39,13 @@ _TABLES = """
     SELECT quote_ident(table_name) FROM information_schema.tables
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
 """
+_VALUES = """
+    SELECT quote_ident(table_name), quote_ident(column_name)
+    FROM information_schema.columns JOIN information_schema.tables
+      USING (table_schema, table_name)
+    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
+      AND data_type IN ('text', 'bytea')
+"""
 
 
 def opened(path: Path) -> sqlite3.Connection:
@@ -109,15 +116,17 @@ def dump(
 
 
 def contents(place: Place) -> bytes:
-    """Return the bytes of a database's files, or of all values on a server."""
+    """Return the bytes of a database's files, or of all texts on a server."""
     if not isinstance(place, str):
         files = place.parent.glob(f"{place.name}*")
         return b"".join(path.read_bytes() for path in files)
     with reader(place) as connection:
-        tables = [name for (name,) in connection.execute(_TABLES)]
-        found = [connection.execute(f"SELECT * FROM {name}") for name in tables]  # noqa: S608 - from the catalog
-        values = [value for rows in found for row in rows for value in row]
-    return b"\n".join(v if isinstance(v, bytes) else str(v).encode() for v in values)
+        found = [
+            connection.execute(f"SELECT {column} FROM {table}")  # noqa: S608 - from the catalog
+            for table, column in connection.execute(_VALUES).fetchall()
+        ]
+        values = [value for rows in found for (value,) in rows if value is not None]
+    return b"\n".join(v if isinstance(v, bytes) else v.encode() for v in values)
 
 
 def write(place: Place, statement: str, *values: object) -> None:

@@ -63,7 +63,17 @@ def _contents(path: Place, table: str) -> tuple[Sequence[str], list[Row]]:
             return names, [tuple(row) for row in shown]
     with database_at(path).console(SystemClock()) as console:
         rows = [row for page in console.pages(table) for row in page]
-        return console.columns(table), rows
+        names = console.columns(table)
+    if table == "quarantine":
+        rows = [_with_text(dict(zip(names, row, strict=True))) for row in rows]
+    return names, rows
+
+
+def _with_text(row: dict[str, Any]) -> Row:
+    """Return a row of the quarantine; only SQLite has a record's raw row as text."""
+    if row["source"] == "record" and isinstance(row["raw"], bytes):
+        row["raw"] = row["raw"].decode()
+    return tuple(row.values())
 
 
 def _fits(found: object, wanted: object) -> bool:

@@ -278,7 +278,7 @@ async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
     place.platform.says("/store", STORE)
     await meet(place)
     transport, _, told = guarded(place)
-    with locked(place.store.place):
+    with locked(place.store.place, "ACCESS EXCLUSIVE"):
         with pytest.raises(NotSent, match="identity could not be checked"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
         assert not await PlatformClient(transport).probe()
