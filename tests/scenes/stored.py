@@ -63,10 +63,10 @@ def _contents(path: Place, table: str) -> tuple[Sequence[str], list[Row]]:
             return names, [tuple(row) for row in shown]
     with database_at(path).console(SystemClock()) as console:
         rows = [row for page in console.pages(table) for row in page]
-        names = console.columns(table)
+        columns = console.columns(table)
     if table == "quarantine":
-        rows = [_with_text(dict(zip(names, row, strict=True))) for row in rows]
-    return names, rows
+        rows = [_with_text(dict(zip(columns, row, strict=True))) for row in rows]
+    return columns, rows
 
 
 def _with_text(row: dict[str, Any]) -> Row:
