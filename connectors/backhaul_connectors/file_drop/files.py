@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
@@ -212,7 +212,7 @@ class TemporaryCopies:
 
     def index_orders(self) -> OrderIndex:
         """Return an empty index of the rows of a file of shipments."""
-        return self._stack.enter_context(closing(OrderIndex()))
+        return OrderIndex(self.make(), self.make())
 
     def close(self) -> None:
         self._stack.close()

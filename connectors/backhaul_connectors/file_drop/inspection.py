@@ -278,6 +278,8 @@ async def count(
         tally.ends_open = judged.ends_open or tally.ends_open
         start = position if position.row <= row else start
         more = bool(verdicts)
+    if table.orders is not None:
+        await _run(table.orders.sort())
     wanted = position.row - tally.left_out
     if table.articles is not None:
         table.articles.begin = row

@@ -279,8 +279,9 @@ class Settings(BaseModel):
     )
     copies: Path | None = Field(
         default=None,
-        description="Folder for nameless copies while a spreadsheet or a remote file "
-        "is read; unset means the system's folder for temporary files.",
+        description="Folder for nameless files while a file is read: copies of "
+        "spreadsheets and remote files, and the orders of shipments; unset means the "
+        "system's folder for temporary files.",
     )
     batch_rows: int = Field(
         default=500,

@@ -1,17 +1,20 @@
 """Groups the rows of a shipment file by order and parcel into shipments.
 
-A file may have a million rows, in any order. The pass that checks them writes a few
-bytes of each row into a temporary database, and the pass that makes shipments asks the
-database for the other rows of an order.
+A file may have a million rows, in any order, and memory must not grow with it. The pass
+that checks the rows writes a few bytes of each to a temporary file and sorts them by
+order. The pass that makes shipments finds the other rows of an order there.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections import Counter
+import os
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from hashlib import blake2b
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from heapq import merge
+from itertools import groupby, islice, pairwise
+from struct import Struct as Packing
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -20,7 +23,14 @@ from backhaul_connectors.file_drop.csv_reader import Position
 from backhaul_sdk import Bad, Fulfillment, Line, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Generator,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from backhaul_connectors.file_drop.cells import CellOrigin
     from backhaul_sdk import Record
@@ -32,21 +42,19 @@ MOST_RAW = 20_000
 """Characters of one parcel's rows that are stored for an operator."""
 MOST_ROWS = 5_000
 """Most rows of one order that are compared with each other."""
+RUN_ROWS = 20_000
+"""Rows that are sorted in memory; the sorted runs are merged from their file."""
+BLOCK_ROWS = 64
+"""Rows that are read at once; the first order of each block is in memory."""
 STEP_ROWS = 1_000
-"""Rows that are written in one step."""
+"""Rows that are merged in one step."""
 MOST_BESIDE = 500
 """Most keys of other rows in a shipment."""
-_CACHE_KIB = 8_000
-_ROWS = """
-    SELECT n, offset, line, in_order, parcel, key, earlier_key, names_article FROM rows
-    WHERE in_order IN (SELECT in_order FROM rows WHERE n BETWEEN ? AND ?)
-      AND in_order NOT IN (SELECT in_order FROM crowded)
-    ORDER BY in_order, n
-"""
-_REFUSED = """
-    SELECT in_order FROM refused
-    WHERE in_order IN (SELECT in_order FROM rows WHERE n BETWEEN ? AND ?)
-"""
+KEYED, BY_CONTENT = "shipment", "fulfillment"
+"""The kinds of keys: of key columns, and of a row's whole content."""
+DIGEST_BYTES = 12
+_PACKING = Packing(f">{DIGEST_BYTES}sIQI{DIGEST_BYTES}s??20s20s")
+"""The fields of IndexedRow. Its bytes sort by order, then by row number."""
 NO_ARTICLE = (
     "the row names no article, but other rows of this file name articles of order"
     " {order}. So it is unknown whether this row means all other articles. If yes,"
@@ -110,15 +118,15 @@ class ShipmentRow(Struct, frozen=True):
     def key(self, ordinal: int = 0) -> str:
         """Return the row's key; `ordinal` equal rows precede it in the file."""
         if self.has_key:
-            return key_of("shipment", self.named)
-        return numbered(key_of("fulfillment", self.content()), ordinal)
+            return key_of(KEYED, self.named)
+        return numbered(key_of(BY_CONTENT, self.content()), ordinal)
 
     def earlier_key(self, ordinal: int = 0) -> str:
         """Return the key that earlier versions gave the row; else an empty text.
 
         They counted equal rows once, and included key columns in the content.
         """
-        return "" if ordinal else key_of("fulfillment", self.content())
+        return "" if ordinal else key_of(BY_CONTENT, self.content())
 
     def parcel(self) -> list[object] | None:
         """Return the common identity of a parcel's rows; None for a single row."""
@@ -203,24 +211,37 @@ def _raw(rows: Sequence[PlacedRow]) -> str:
 
 
 class IndexedRow(NamedTuple):
-    """A row: its number, its position, and digests of its order and parcel.
+    """A row: digests of its order and parcel, its number, and its position.
 
-    `earlier_key` is empty unless earlier versions gave the row another key.
+    `key_digest` and `content_digest` are the digests of its two keys. Number 0 is not a
+    row: it says that the order has an unusable row that names an article.
     """
 
-    number: int
-    offset: int
-    line: int
     in_order: bytes
-    parcel: bytes
-    key: str
-    earlier_key: str
-    names_article: bool
+    number: int
+    offset: int = 0
+    line: int = 0
+    parcel: bytes = b""
+    names_article: bool = True
+    has_key: bool = False
+    key_digest: bytes = b""
+    content_digest: bytes = b""
 
     @property
     def position(self) -> Position:
         """The position of a reader that reads this row next."""
         return Position(self.offset, self.line, self.number - 1)
+
+    @property
+    def key(self) -> str:
+        """The row's key, as of a row that no equal row precedes."""
+        kind = KEYED if self.has_key else BY_CONTENT
+        return f"{kind}:{self.key_digest.hex()}"
+
+    @property
+    def earlier_key(self) -> str:
+        """The key that earlier versions gave the row; empty if it is the same."""
+        return f"{BY_CONTENT}:{self.content_digest.hex()}" if self.has_key else ""
 
 
 class Siblings(NamedTuple):
@@ -238,127 +259,148 @@ class Siblings(NamedTuple):
 
 
 class OrderIndex:
-    """The rows of one file. Used by one thread at a time; `close` it."""
+    """The rows of one file by their orders, in two empty files that it is given.
 
-    def __init__(self) -> None:
+    First every row is added, then `sort` runs, and then `siblings` answers. Used by one
+    thread at a time.
+    """
+
+    def __init__(self, runs: BinaryIO, merged: BinaryIO) -> None:
         self.begin = 0
         """The number of rows submitted before this reading of the file."""
-        self._is_settled = False
-        self._refused: list[tuple[bytes]] = []
-        self._added: list[tuple[object, ...]] = []
-        self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        self._db.execute("PRAGMA journal_mode = OFF")
-        self._db.execute(
-            "CREATE TABLE rows (n INTEGER PRIMARY KEY, offset INTEGER, line INTEGER,"
-            " in_order BLOB, parcel BLOB, key TEXT, earlier_key TEXT,"
-            " names_article INTEGER)"
-        )
-        self._db.execute("CREATE TABLE refused (in_order BLOB PRIMARY KEY)")
+        self._run: list[bytes] = []
+        self._runs, self._run_ends = runs, [0]
+        self._merged, self._merged_rows = merged, 0
+        self._block_orders: list[bytes] = []
 
     def add(self, position: Position, row: ShipmentRow) -> None:
         """Add a row that a reader at this position reads next."""
-        self._added.append(_entry(position, row))
-        if len(self._added) >= STEP_ROWS:
-            self._write()
+        self._add(_indexed(position, row))
 
     def add_refused(self, order: str) -> None:
         """Add an order with a row that names an article and is unusable."""
-        self._refused.append((_digest(same(order).lstrip("#")),))
-        if len(self._refused) >= STEP_ROWS:
-            self._write()
+        self._add(IndexedRow(_digest(same(order).lstrip("#")), 0))
 
-    def close(self) -> None:
-        self._db.close()
+    def _add(self, row: IndexedRow) -> None:
+        self._run.append(_PACKING.pack(*row))
+        if len(self._run) >= RUN_ROWS:
+            self._write_run()
 
-    def _write(self) -> None:
-        self._db.execute("BEGIN")
-        self._db.executemany(
-            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._added
-        )
-        self._db.executemany("INSERT OR IGNORE INTO refused VALUES (?)", self._refused)
-        self._db.execute("COMMIT")
-        self._added.clear()
-        self._refused.clear()
+    def _write_run(self) -> None:
+        self._run.sort()
+        self._runs.writelines(self._run)
+        self._runs.flush()
+        self._run_ends.append(self._run_ends[-1] + len(self._run))
+        self._run.clear()
 
-    def siblings(self, first: int, last: int) -> dict[int, Siblings]:
-        """Return the siblings of the rows with these numbers.
+    def sort(self) -> Generator[None]:
+        """Sort the rows by their orders, in short steps."""
+        self._write_run()
+        runs = [_read(self._runs, *places) for places in pairwise(self._run_ends)]
+        # An order is marked as refused once, however many rows of it are unusable.
+        for packed, _ in groupby(merge(*runs)):
+            if self._merged_rows % BLOCK_ROWS == 0:
+                self._block_orders.append(packed[:DIGEST_BYTES])
+            self._merged.write(packed)
+            self._merged_rows += 1
+            if self._merged_rows % STEP_ROWS == 0:
+                yield
+        self._merged.flush()
+
+    def siblings(self, rows: Sequence[tuple[int, PlacedRow]]) -> dict[int, Siblings]:
+        """Return the siblings of numbered rows, by their numbers.
 
         A row of an order with more than MOST_ROWS rows is missing.
         """
-        self._build_index()
-        found = [IndexedRow(*row) for row in self._db.execute(_ROWS, (first, last))]
-        refused = {order for (order,) in self._db.execute(_REFUSED, (first, last))}
+        by_order = defaultdict[bytes, set[int]](set)
+        for number, placed in rows:
+            by_order[_digest(placed.row.same_order)].add(number)
         result: dict[int, Siblings] = {}
-        for in_order, rows in groupby(found, key=lambda entry: entry.in_order):
-            order = list(rows)
-            related = _Order(order, self.begin, is_refused=in_order in refused)
-            result |= {
-                entry.number: related.siblings(entry)
-                for entry in order
-                if first <= entry.number <= last
-            }
+        for in_order, numbers in by_order.items():
+            found = list(islice(self._rows_of(in_order), MOST_ROWS + 2))
+            order = _Order(found, self.begin)
+            if not order.is_crowded:
+                result |= order.siblings(numbers)
         return result
 
-    def _build_index(self) -> None:
-        """Index the rows by their orders, once all are there."""
-        self._write()
-        if self._is_settled:
-            return
-        self._db.execute("CREATE INDEX by_order ON rows(in_order)")
-        self._db.execute(
-            "CREATE TABLE crowded AS SELECT in_order FROM rows GROUP BY in_order"
-            " HAVING count(*) > ?",
-            (MOST_ROWS,),
-        )
-        self._is_settled = True
+    def _rows_of(self, in_order: bytes) -> Iterator[IndexedRow]:
+        """Yield the rows of an order by their numbers."""
+        block = max(bisect_left(self._block_orders, in_order) - 1, 0)
+        for packed in _read(self._merged, block * BLOCK_ROWS, self._merged_rows):
+            if packed.startswith(in_order):
+                yield IndexedRow._make(_PACKING.unpack(packed))
+            elif packed > in_order:
+                return
 
 
-def _entry(position: Position, row: ShipmentRow) -> tuple[object, ...]:
-    parcel = row.parcel()
-    return (
-        position.row + 1,
-        position.offset,
-        position.line,
-        _digest(row.same_order),
-        _digest(position.row if parcel is None else parcel),
-        row.key(),
-        row.earlier_key() if row.has_key else "",
-        row.line is not None,
+def _read(stream: BinaryIO, first: int, end: int) -> Iterator[bytes]:
+    """Yield the packed rows from number `first` to before number `end`."""
+    size = _PACKING.size
+    for row in range(first, end, BLOCK_ROWS):
+        length = min(BLOCK_ROWS, end - row) * size
+        block = os.pread(stream.fileno(), length, row * size)
+        for at in range(0, length, size):
+            yield block[at : at + size]
+
+
+def _indexed(position: Position, row: ShipmentRow) -> IndexedRow:
+    parcel, earlier = row.parcel(), row.earlier_key() if row.has_key else ""
+    return IndexedRow(
+        in_order=_digest(row.same_order),
+        number=position.row + 1,
+        offset=position.offset,
+        line=position.line,
+        parcel=_digest(position.row if parcel is None else parcel),
+        names_article=row.line is not None,
+        has_key=row.has_key,
+        key_digest=_digest_in(row.key()),
+        content_digest=_digest_in(earlier),
     )
 
 
+def _digest_in(key: str) -> bytes:
+    return bytes.fromhex(key.partition(":")[2])
+
+
 def _digest(content: object) -> bytes:
-    return blake2b(repr(content).encode(errors="replace"), digest_size=12).digest()
+    text = repr(content).encode(errors="replace")
+    return blake2b(text, digest_size=DIGEST_BYTES).digest()
 
 
 class _Order:
     """All rows of one order; the first `begin` rows of the file were submitted."""
 
-    def __init__(
-        self, rows: Sequence[IndexedRow], begin: int, *, is_refused: bool
-    ) -> None:
+    def __init__(self, found: Sequence[IndexedRow], begin: int) -> None:
+        self._names_articles = any(row.names_article for row in found)
+        rows = [row for row in found if row.number != 0]
+        self.is_crowded = len(rows) > MOST_ROWS
         seen = Counter[str]()
         self._rows: list[tuple[IndexedRow, int]] = []
+        self._keys: list[tuple[str, ...]] = []
         for entry in rows:
-            is_counted = entry.names_article and not entry.earlier_key
-            self._rows.append((entry, seen[entry.key] if is_counted else 0))
-            seen[entry.key] += 1
+            key, earlier = entry.key, entry.earlier_key
+            is_counted = entry.names_article and not entry.has_key
+            ordinal = seen[key] if is_counted else 0
+            self._rows.append((entry, ordinal))
+            self._keys.append(tuple(filter(None, (numbered(key, ordinal), earlier))))
+            seen[key] += 1
         self._begin = begin
-        names_article = any(entry.names_article for entry in rows)
-        self._names_articles = is_refused or names_article
         whole = {entry.parcel for entry in rows if not entry.names_article}
         self._whole_parcels = len(whole)
 
-    def siblings(self, own: IndexedRow) -> Siblings:
-        """Return a row's relation to the others."""
+    def siblings(self, numbers: Collection[int]) -> dict[int, Siblings]:
+        """Return the siblings of the order's rows with these numbers."""
+        entries = (entry for entry, _ in self._rows if entry.number in numbers)
+        return {entry.number: self._siblings_of(entry) for entry in entries}
+
+    def _siblings_of(self, own: IndexedRow) -> Siblings:
         parcel, beside = list[tuple[IndexedRow, int]](), dict[str, None]()
-        for entry, ordinal in self._rows:
+        for row, keys in zip(self._rows, self._keys, strict=True):
+            entry, _ = row
             if entry.parcel == own.parcel and entry.number > self._begin:
-                parcel.append((entry, ordinal))
+                parcel.append(row)
             elif len(beside) < MOST_BESIDE:
-                beside[numbered(entry.key, ordinal)] = None
-                beside |= {entry.earlier_key: None} if entry.earlier_key else {}
+                beside |= dict.fromkeys(keys)
         return Siblings(
             tuple(parcel), tuple(beside), self._names_articles, self._whole_parcels
         )
@@ -374,9 +416,8 @@ def shipments(
     A None in `rows` is a filtered row. `read_row` reads the row at a position, for
     parcels whose rows are apart.
     """
-    if not rows:
-        return []
-    related = orders.siblings(rows[0][0], rows[-1][0])
+    placed = [(number, row) for number, row in rows if isinstance(row, PlacedRow)]
+    related = orders.siblings(placed)
     known = dict(rows)
     made: list[Record | Bad] = []
     for number, row in rows:
