@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from backhaul_connectors.courier.parsing import event_of
-from backhaul_connectors.courier.records import records_of
+from backhaul_connectors.courier.parsing import event_of, records_of
 from backhaul_connectors.courier.settings import Settings as CourierSettings
 from backhaul_connectors.file_drop.cells import CellOrigin, number_text
 from backhaul_connectors.file_drop.json_reader import JsonRowReader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_connectors.http_json import HttpJson
-from backhaul_connectors.http_json.pagination import MOST_EMPTY, PageTrail
+from backhaul_connectors.http_json.client import MOST_EMPTY, PageTrail
 from backhaul_connectors.http_json.settings import Settings
 from backhaul_sdk import CheckFailed, StockLevel
 from backhaul_sdk.testing import MemoryHost

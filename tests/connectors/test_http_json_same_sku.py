@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from backhaul_connectors.http_json.client import ListPosition
 from backhaul_connectors.http_json.connector import ListPass
-from backhaul_connectors.http_json.pagination import ListPosition
 from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_sdk import Bad, StockLevel

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.sql.dialects import CLOCKS, MARIADB
+from backhaul_connectors.sql.database import CLOCKS, MARIADB
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import Failure, PullContract, PushContract
 from connectors.late_rows import commits_late

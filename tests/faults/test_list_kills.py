@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul_connectors.courier.polling import SeenStatuses
-from backhaul_connectors.http_json.pagination import positions_of
+from backhaul_connectors.http_json.client import positions_of
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import MemoryHost
 from faults.office import DAWDLES_SECONDS, ITEMS, PAGE_ITEMS

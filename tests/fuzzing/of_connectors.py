@@ -18,15 +18,15 @@ from backhaul_connectors.courier import connector as courier_signatures
 from backhaul_connectors.courier import parsing as courier_parsing
 from backhaul_connectors.courier import polling as courier_asking
 from backhaul_connectors.courier import settings as courier_settings
-from backhaul_connectors.courier.records import raw_of, records_of
+from backhaul_connectors.courier.parsing import raw_of, records_of
 from backhaul_connectors.file_drop import cursor as file_cursor
 from backhaul_connectors.file_drop.cells import CellOrigin as FileOrigin
 from backhaul_connectors.file_drop.json_reader import JsonRowReader
 from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings as FileSettings
-from backhaul_connectors.http_json import pagination as http_cursor
+from backhaul_connectors.http_json import client as http_cursor
 from backhaul_connectors.http_json import parsing as http_parsing
-from backhaul_connectors.http_json.pagination import next_url
+from backhaul_connectors.http_json.client import next_url
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.scanner.actions import action_of, normalized
 from backhaul_connectors.scanner.codes import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backhaul.core.clock import from_text
 from backhaul_connectors.courier.polling import SeenStatuses
 from backhaul_connectors.file_drop.cursor import FileCursor as Files
-from backhaul_connectors.http_json.pagination import positions_of
+from backhaul_connectors.http_json.client import positions_of
 from backhaul_connectors.sql.cursor import SqlCursor as Tables
 from backhaul_connectors.tryton.reader import TrytonCursor as Shipments
 from backhaul_sdk.fields import Unusable, parse_time, reason_of, rfc3339

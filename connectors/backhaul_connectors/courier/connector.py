@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.courier.parsing import (
     TrackingEvent,
+    bad,
     digest_of,
     event_of,
     events_of,
+    raw_of,
+    records_of,
 )
 from backhaul_connectors.courier.polling import SeenStatuses, pages, read
-from backhaul_connectors.courier.records import bad, raw_of, records_of
 from backhaul_connectors.courier.settings import Settings
 from backhaul_sdk import (
     Batch,

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from backhaul_connectors.http_json.client import JsonApi, lookup, push
-from backhaul_connectors.http_json.pagination import (
+from backhaul_connectors.http_json.client import (
+    JsonApi,
     ListFailed,
     ListPosition,
     PageTrail,
     cursor_in,
     cursor_of,
     first_url,
+    lookup,
     next_url,
     positions_of,
+    push,
 )
 from backhaul_connectors.http_json.parsing import (
     ItemParser,

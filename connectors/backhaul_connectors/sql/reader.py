@@ -13,12 +13,15 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 
 from backhaul_connectors.sql.cursor import RowPosition
-from backhaul_connectors.sql.database import lack, quoted_column, table_of, words
-from backhaul_connectors.sql.dialects import (
+from backhaul_connectors.sql.database import (
     CLOCKS,
     bound,
     is_shown_in_summer_time,
+    lack,
     later,
+    quoted_column,
+    table_of,
+    words,
 )
 from backhaul_connectors.sql.parsing import (
     DEFAULT_RULES,

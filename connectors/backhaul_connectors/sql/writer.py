@@ -11,8 +11,15 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.types import NullType
 
-from backhaul_connectors.sql.database import is_unique, lack, table_of, words
-from backhaul_connectors.sql.dialects import POSTGRES, SQLITE, lock_number
+from backhaul_connectors.sql.database import (
+    POSTGRES,
+    SQLITE,
+    is_unique,
+    lack,
+    lock_number,
+    table_of,
+    words,
+)
 from backhaul_sdk import (
     Absent,
     Applied,
