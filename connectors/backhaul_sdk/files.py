@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
 
 P = ParamSpec("P")
@@ -30,6 +31,13 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
+
+
+async def run_in_steps(work: Generator[None]) -> None:
+    """Do the work in a thread, up to each `yield` in one call of `in_thread`."""
+    with closing(work):
+        while await in_thread(next, work, True) is None:
+            pass
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

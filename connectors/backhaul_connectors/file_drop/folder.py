@@ -1,4 +1,4 @@
-"""A drop folder's interface, its listing, and why files in it are not read."""
+"""The drop folder: what every folder can do, the local one, and what is not read."""
 
 from __future__ import annotations
 

@@ -7,13 +7,20 @@ customer's page, so no such letter is accepted while several encodings are possi
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from backhaul_connectors.file_drop.csv_reader import shown
+from msgspec import Struct, field
+
+from backhaul_connectors.file_drop.csv_reader import (
+    BOM,
+    MAX_ROW_BYTES,
+    shown,
+)
 from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.settings import codec_name
 
@@ -22,8 +29,8 @@ if TYPE_CHECKING:
 
     from charset_normalizer import CharsetMatch
 
+    from backhaul_connectors.file_drop.files import ReadableFile
     from backhaul_connectors.file_drop.settings import Settings
-    from backhaul_connectors.file_drop.table_reader import FileDigest
 
 
 ANY_BYTE = "cp437"
@@ -94,6 +101,71 @@ MARKUP = (
 ZIP = b"PK\x03\x04"
 SHEET_PARTS = ("[Content_Types].xml", "xl/", "_rels/")
 """Prefixes of the names of an XLSX file's parts."""
+
+
+STEP_LINES = 20_000
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+SAMPLE_BYTES = 16_384
+"""How many bytes of non-ASCII lines are used to detect the encoding."""
+
+
+class FileDigest(Struct):
+    """The sha256 and the encoding of a file, computed in steps."""
+
+    offset: int = 0
+    utf8_lines: int = 0
+    other_lines: int = 0
+    start: bytes = b""
+    sample: bytes = b""
+    """Lines with characters beyond ASCII."""
+    _sha256: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+    @property
+    def encoding(self) -> str:
+        """The encoding, by a mark at the beginning or by a vote.
+
+        Without a mark it is UTF-8 if most lines beyond ASCII are UTF-8. Empty if
+        unknown.
+        """
+        if self.start in UTF32_MARKS:
+            return "utf-32"
+        if self.start.startswith(UTF16_MARKS):
+            return "utf-16"
+        halves = self.start[::2], self.start[1::2]
+        # An empty half of each of the first letters.
+        if len(self.start) == 4 and any(halves[0]) != any(halves[1]):
+            return "utf-16-le" if any(halves[0]) else "utf-16-be"
+        marked = self.start.startswith(BOM)
+        return "utf-8" if marked or self.utf8_lines >= self.other_lines else ""
+
+    def step(self, file: ReadableFile) -> bool:
+        """Read on; return True if there may be more."""
+        before = self.offset
+        with file.open() as stream:
+            stream.seek(before)
+            for line in islice(
+                iter(lambda: stream.readline(MAX_ROW_BYTES), b""), STEP_LINES
+            ):
+                self._take(line)
+        return self.offset > before
+
+    def _take(self, line: bytes) -> None:
+        self.start += line[: 4 - len(self.start)]
+        self.offset += len(line)
+        self._sha256.update(line)
+        if line.isascii():
+            return
+        self.sample += line[: SAMPLE_BYTES - len(self.sample)]
+        try:
+            line.decode("utf-8")
+            self.utf8_lines += 1
+        except UnicodeDecodeError:
+            self.other_lines += 1
 
 
 class DetectedEncoding(NamedTuple):

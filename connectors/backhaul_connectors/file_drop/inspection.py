@@ -1,43 +1,250 @@
-"""Inspects a whole file before its first row is imported."""
+"""Inspects a whole file before its first row is imported; reads its rows in steps."""
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-from contextlib import closing
-from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from backhaul_connectors.file_drop.completeness import JSON, check_end
-from backhaul_connectors.file_drop.files import FileCopy, FileIncomplete, FileUnreadable
-from backhaul_connectors.file_drop.format_detection import (
-    READ_IN_PLACE,
-    check_format,
-    encoding_of,
-)
-from backhaul_connectors.file_drop.header import json_layout_of, layout_of
-from backhaul_connectors.file_drop.json_reader import is_array, spread_array
-from backhaul_connectors.file_drop.stock_list import ArticleIndex
-from backhaul_connectors.file_drop.table_reader import FileDigest, Table
+from backhaul_connectors.file_drop.cells import CellOrigin, identifier, key_of
+from backhaul_connectors.file_drop.completeness import check_end
+from backhaul_connectors.file_drop.csv_reader import CsvRow, Position, RowReader, shown
+from backhaul_connectors.file_drop.files import FileIncomplete, FileUnreadable
+from backhaul_connectors.file_drop.format_detection import FileDigest
+from backhaul_connectors.file_drop.layout import layout_of
+from backhaul_connectors.file_drop.shipments import PlacedRow, ShipmentRow, shipments
+from backhaul_connectors.file_drop.stock_list import ArticleIndex, LevelRow, article_of
 from backhaul_sdk import Bad
-from backhaul_sdk.files import in_thread
+from backhaul_sdk.fields import Unusable, is_placeholder, plain
+from backhaul_sdk.files import in_thread, run_in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from typing import BinaryIO
+    from collections.abc import Callable
 
-    from backhaul_connectors.file_drop.csv_reader import Position
     from backhaul_connectors.file_drop.cursor import ImportedFile
     from backhaul_connectors.file_drop.files import ReadableFile, TemporaryCopies
-    from backhaul_connectors.file_drop.header import Layout
+    from backhaul_connectors.file_drop.layout import Layout
     from backhaul_connectors.file_drop.settings import Settings
+    from backhaul_connectors.file_drop.shipments import OrderIndex
+    from backhaul_sdk import Record
 
 
-SPREADSHEET = (".xlsx", ".xlsm")
-CHUNK_BYTES = 1_000_000
+T = TypeVar("T")
+
+
+class RowLeftOut(Exception):
+    """A filter leaves the row out."""
+
+
+class RowVerdict(NamedTuple):
+    """What is wrong with a row, if anything; or that a filter leaves it out."""
+
+    problem: Bad | None = None
+    is_left_out: bool = False
+
+
+GOOD, LEFT_OUT = RowVerdict(), RowVerdict(is_left_out=True)
+
+
+class CheckedRows(NamedTuple):
+    """What is wrong with each row, and where to continue.
+
+    A file that `ends_open` has an open quotation mark at its end.
+    """
+
+    verdicts: list[RowVerdict]
+    position: Position
+    ends_open: bool
+
+
+class Table(Struct, frozen=True):
+    """A file with a known header; `sha256` identifies its content.
+
+    `salt` is part of the keys of rows that have no key but their place.
+    """
+
+    file: ReadableFile
+    sha256: str
+    dated: str
+    layout: Layout
+    salt: str = ""
+    articles: ArticleIndex | None = None
+    """Of a stock list: the rows of each article."""
+    orders: OrderIndex | None = None
+    """Of a file of shipments: the rows of each order."""
+
+    def read(
+        self, position: Position, limit: int
+    ) -> tuple[list[Record | Bad], Position]:
+        """Return the results of the next `limit` rows, and where to continue."""
+        if self.orders is None:
+            records, reader = self._each(self._convert, position, limit)
+            return [each for each in records if each is not None], reader.position
+        rows, reader = self._each(self._placed, position, limit)
+        numbered = list(enumerate(rows, position.row + 1))
+        return shipments(numbered, self.orders, self._row_at), reader.position
+
+    def judge(self, position: Position, limit: int) -> CheckedRows:
+        """Return what is wrong with each of the next `limit` rows.
+
+        Usable rows do not become records.
+        """
+        verdicts: list[RowVerdict] = []
+        with self.file.open() as stream:
+            reader = self.layout.reader(stream, position)
+            before = reader.position
+            for row in islice(reader, limit):
+                verdicts.append(self._verdict(row, before))
+                before = reader.position
+        return CheckedRows(verdicts, reader.position, reader.ends_open)
+
+    def cells_digest(self) -> str:
+        """Return the sha256 of all rows' content; empty if there is no row.
+
+        Line ends, delimiters, quotation marks and the encoding make no difference.
+        """
+        digest, is_empty = hashlib.sha256(), True
+        with self.file.open() as stream:
+            for row in self.layout.reader(stream, self.layout.start):
+                cells = [cell.strip() for cell in row.cells] or [row.text]
+                while cells and not cells[-1]:
+                    cells.pop()
+                digest.update(repr(cells).encode(errors="replace"))
+                is_empty = False
+        return "" if is_empty else digest.hexdigest()
+
+    def _each(
+        self, take: Callable[[CsvRow, int], T], position: Position, limit: int
+    ) -> tuple[list[T], RowReader]:
+        with self.file.open() as stream:
+            reader = self.layout.reader(stream, position)
+            rows = enumerate(islice(reader, limit), position.row + 1)
+            return [take(row, number) for number, row in rows], reader
+
+    def _convert(self, row: CsvRow, number: int) -> Record | Bad | None:
+        try:
+            made = self.file.form.understand(self._cells(row))
+            origin = self._origin(row, number)
+            if self.articles is not None and isinstance(made, LevelRow):
+                return self.articles.level_of(made, origin)
+        except Unusable as error:
+            return self._bad(row, number, error)
+        except RowLeftOut:
+            return None
+        return made(origin)
+
+    def _placed(self, row: CsvRow, number: int) -> PlacedRow | Bad | None:
+        try:
+            made = self.file.form.understand(self._cells(row))
+        except Unusable as error:
+            return self._bad(row, number, error)
+        except RowLeftOut:
+            return None
+        if isinstance(made, ShipmentRow):
+            return PlacedRow(made, self._origin(row, number))
+        raise TypeError(f"a file of shipments has a row of another kind: {made}")
+
+    def _row_at(self, position: Position) -> PlacedRow | Bad | None:
+        rows, _ = self._each(self._placed, position, 1)
+        return rows[0]
+
+    def _verdict(self, row: CsvRow, position: Position) -> RowVerdict:
+        """Check a row; a reader at `position` reads it next."""
+        number = position.row + 1
+        try:
+            made = self.file.form.understand(self._cells(row))
+        except Unusable as error:
+            self._count_unusable(row)
+            self._note_refused(row)
+            return RowVerdict(self._bad(row, number, error))
+        except RowLeftOut:
+            if self.articles is not None:
+                self.articles.leave_out(self._article(row, is_filtered=False), row.line)
+            return LEFT_OUT
+        if self.articles is not None and isinstance(made, LevelRow):
+            article = article_of(made.sku, made.counted_at)
+            self.articles.add(article, made.number, row.line)
+            if made.full_list:
+                latest = max(self.articles.counted_at, made.as_of(self.dated))
+                self.articles.counted_at = latest
+        if self.orders is not None and isinstance(made, ShipmentRow):
+            self.orders.add(position, made)
+        return GOOD
+
+    def _count_unusable(self, row: CsvRow) -> None:
+        if self.articles is not None:
+            self.articles.add(self._article(row), None, row.line)
+
+    def _article(self, row: CsvRow, *, is_filtered: bool = True) -> int:
+        """Return the article of a row of a stock list, 0 if it has none."""
+        article = self.file.form.article
+        try:
+            cells = self._cells(row, is_filtered=is_filtered)
+            return 0 if article is None else article(cells)
+        except Unusable:
+            return 0
+
+    def _note_refused(self, row: CsvRow) -> None:
+        """Record the order of an unusable row that names an article.
+
+        A row of that order without an article does not mean everything else.
+        """
+        if self.orders is None:
+            return
+        try:
+            cells = self._cells(row)
+            order = identifier(cells, "order")
+        except Unusable:
+            return
+        if cells.get("sku") or cells.get("quantity"):
+            self.orders.add_refused(order)
+
+    def _bad(self, row: CsvRow, number: int, error: Unusable) -> Bad:
+        origin = self._origin(row, number)
+        # By place: a row that is still wrong in the next file is reported again.
+        key = key_of("bad", [self.sha256, number])
+        return Bad(key=key, raw=origin.raw, reason=str(error), locator=origin.locator)
+
+    def _origin(self, row: CsvRow, number: int) -> CellOrigin:
+        return CellOrigin(
+            file=f"{self.sha256} {self.salt}".rstrip(),
+            dated=self.dated,
+            row=number,
+            locator=f"{self.file.name}:{row.line}",
+            raw=f"{self.layout.header}\n{shown(row.text)}",
+            header=self.layout.header,
+        )
+
+    def _cells(self, row: CsvRow, *, is_filtered: bool = True) -> dict[str, str]:
+        width, cells = self.layout.width, row.cells
+        if row.problem:
+            raise Unusable(row.problem)
+        if self.layout.pads_rows:
+            cells += ("",) * (width - len(cells))
+        # Spreadsheets pad rows with empty cells.
+        if len(cells) != width and (
+            len(cells) < width or any(map(str.strip, cells[width:]))
+        ):
+            raise Unusable(
+                f"the row has {len(cells)} cells where the header has {width}; "
+                f"a text that contains {self.layout.delimiter!r} needs quotation marks"
+            )
+        if is_filtered and not self.layout.takes(cells):
+            raise RowLeftOut
+        places, values = self.layout.places.items(), self.file.form.values
+        found = {meaning: cells[place].strip() for meaning, place in places}
+        if self.layout.doubt and not all(map(str.isascii, found.values())):
+            raise Unusable(self.layout.doubt)
+        return found | {
+            meaning: value
+            for meaning, value in values.items()
+            if not (cell := found.get(meaning))
+            or (value and is_placeholder(plain(cell)))
+        }
+
+
 STEP_ROWS = 1_000
 FEWEST_ROWS = 5
 """With fewer rows a share means little: one mistake in three rows is no broken
@@ -47,102 +254,6 @@ NO_DATE = (
     "the file's modification time is not a valid date, so the time of the count is"
     " unknown; save the file again"
 )
-
-
-async def understand(
-    file: ReadableFile, digest: FileDigest, settings: Settings, copies: TemporaryCopies
-) -> tuple[ReadableFile, Layout]:
-    """Return the layout of a file. Raises FileUnreadable or FileChanged."""
-    name = file.name.lower()
-    is_sheet = name.endswith(SPREADSHEET)
-    await in_thread(_check, file, is_sheet)
-    if is_sheet:
-        lines, texts = copies.make(), copies.make()
-        await _run(_spread(file, lines, texts, settings))
-        sheet = FileCopy(file.name, file.form, file.fingerprint, lines)
-        layout = await in_thread(layout_of, sheet, "utf-8", settings, delimiter=",")
-        return sheet, replace(layout, pads_rows=True)
-    encoding, doubt = await in_thread(encoding_of, digest, settings)
-    if encoding not in READ_IN_PLACE:
-        file = await _copied(file, copies, partial(_decode, encoding=encoding))
-        encoding = "utf-8"
-    rows, layout = await _layout(file, encoding, settings, copies)
-    return rows, replace(layout, doubt=doubt)
-
-
-async def _layout(
-    file: ReadableFile, encoding: str, settings: Settings, copies: TemporaryCopies
-) -> tuple[ReadableFile, Layout]:
-    """Return the layout of a text file."""
-    if not file.name.lower().endswith(JSON):
-        return file, await in_thread(layout_of, file, encoding, settings)
-    if await in_thread(_is_array, file):
-        file = await _copied(file, copies, _spread_array)
-    return file, json_layout_of(file)
-
-
-async def _copied(
-    file: ReadableFile,
-    copies: TemporaryCopies,
-    write: Callable[[ReadableFile, BinaryIO], Generator[None]],
-) -> FileCopy:
-    """Return a copy of the file that `write` writes in short steps."""
-    lines = copies.make()
-    await _run(write(file, lines))
-    return FileCopy(file.name, file.form, file.fingerprint, lines)
-
-
-def _check(file: ReadableFile, is_sheet: bool) -> None:
-    with file.open() as stream:
-        check_format(stream, is_sheet=is_sheet)
-
-
-def _is_array(file: ReadableFile) -> bool:
-    with file.open() as stream:
-        is_lines = not file.name.lower().endswith(".json")
-        return is_array(stream, is_lines=is_lines)
-
-
-def _spread_array(file: ReadableFile, lines: BinaryIO) -> Generator[None]:
-    with file.open() as stream:
-        yield from spread_array(stream, lines)
-
-
-async def _run(work: Generator[None]) -> None:
-    """Do the work in a thread, in short steps."""
-    with closing(work):
-        while await in_thread(next, work, True) is None:
-            pass
-
-
-def _spread(
-    file: ReadableFile, lines: BinaryIO, texts: BinaryIO, settings: Settings
-) -> Generator[None]:
-    # The XLSX reader takes a third of a second to import.
-    from backhaul_connectors.file_drop.xlsx import spread
-
-    max_bytes = settings.max_unzipped_mb * 1_000_000
-    with file.open() as stream:
-        yield from spread(
-            stream, lines, texts, sheet=settings.sheet, max_bytes=max_bytes
-        )
-
-
-def _decode(file: ReadableFile, lines: BinaryIO, encoding: str) -> Generator[None]:
-    """Write the file as UTF-8.
-
-    Undecodable bytes become a character that rows refuse.
-    """
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    with file.open() as stream:
-        while content := stream.read(CHUNK_BYTES):
-            lines.write(_text(decoder.decode(content)))
-            yield
-        lines.write(_text(decoder.decode(b"", final=True)))
-
-
-def _text(letters: str) -> bytes:
-    return letters.replace("\N{REPLACEMENT CHARACTER}", "\0").encode()
 
 
 class UsableFile(Struct, frozen=True):
@@ -207,7 +318,7 @@ async def read_whole(
         await in_thread(check_end, file)
     identity = identity_of(file, digest)
     try:
-        readable, layout = await understand(file, digest, settings, copies)
+        readable, layout = await layout_of(file, digest, settings, copies)
     except FileUnreadable as error:
         return UnusableFile(identity, str(error))
     dated = file.fingerprint.dated
@@ -279,7 +390,7 @@ async def count(
         start = position if position.row <= row else start
         more = bool(verdicts)
     if table.orders is not None:
-        await _run(table.orders.sort())
+        await run_in_steps(table.orders.sort())
     wanted = position.row - tally.left_out
     if table.articles is not None:
         table.articles.begin = row

@@ -1,12 +1,19 @@
-"""Finds the header row of a file, and the place of each column."""
+"""Finds the layout of a file: its header row, and the place of each column.
+
+Other files than CSV are copied as lines first: spreadsheets, JSON arrays, and texts in
+unusual encodings.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.cells import same
 from backhaul_connectors.file_drop.columns import (
@@ -18,6 +25,7 @@ from backhaul_connectors.file_drop.columns import (
     may_name_article,
     places_of,
 )
+from backhaul_connectors.file_drop.completeness import JSON
 from backhaul_connectors.file_drop.csv_reader import (
     DELIMITERS,
     CsvRow,
@@ -25,20 +33,35 @@ from backhaul_connectors.file_drop.csv_reader import (
     RowReader,
     shown,
 )
-from backhaul_connectors.file_drop.files import FileUnreadable
-from backhaul_connectors.file_drop.json_reader import JsonRowReader, csv_line
+from backhaul_connectors.file_drop.files import FileCopy, FileUnreadable
+from backhaul_connectors.file_drop.format_detection import (
+    READ_IN_PLACE,
+    check_format,
+    encoding_of,
+)
+from backhaul_connectors.file_drop.json_reader import (
+    JsonRowReader,
+    csv_line,
+    is_array,
+    spread_array,
+)
+from backhaul_sdk.files import in_thread, run_in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.files import ReadableFile
+    from backhaul_connectors.file_drop.files import ReadableFile, TemporaryCopies
+    from backhaul_connectors.file_drop.format_detection import FileDigest
     from backhaul_connectors.file_drop.parsing import FileKind
     from backhaul_connectors.file_drop.settings import Settings
+
 
 MOST_TITLES = 20
 """How many rows are searched for the column names."""
 MOST_SHOWN = 300
 """Most characters of a row in a message."""
+SPREADSHEET = (".xlsx", ".xlsm")
+CHUNK_BYTES = 1_000_000
 ONLY, SKIP = "only ", "skip "
 """What the places of the columns begin with that rows are filtered by."""
 
@@ -111,10 +134,13 @@ class HeaderCandidate(Struct, frozen=True):
         return is_whole, len(self.places), len(self.row.cells)
 
 
-def layout_of(
+def csv_layout_of(
     file: ReadableFile, encoding: str, settings: Settings, *, delimiter: str = ""
 ) -> Layout:
-    """Read the header. Raises FileUnreadable if required columns are missing."""
+    """Return the layout of a CSV file by its header row.
+
+    Raises FileUnreadable if required columns are missing.
+    """
     with file.open() as stream:
         said, start = _separator(stream, encoding)
         wanted = delimiter or settings.delimiter
@@ -337,3 +363,95 @@ def json_layout_of(file: ReadableFile) -> Layout:
         filters=filters_of(file.form, places),
         members=columns,
     )
+
+
+async def layout_of(
+    file: ReadableFile, digest: FileDigest, settings: Settings, copies: TemporaryCopies
+) -> tuple[ReadableFile, Layout]:
+    """Return a file of lines with the rows of a file, and its layout.
+
+    That is the file itself, or a copy of it. Raises FileUnreadable or FileChanged.
+    """
+    name = file.name.lower()
+    is_sheet = name.endswith(SPREADSHEET)
+    await in_thread(_check, file, is_sheet)
+    if is_sheet:
+        lines, texts = copies.make(), copies.make()
+        await run_in_steps(_spread(file, lines, texts, settings))
+        sheet = FileCopy(file.name, file.form, file.fingerprint, lines)
+        layout = await in_thread(csv_layout_of, sheet, "utf-8", settings, delimiter=",")
+        return sheet, replace(layout, pads_rows=True)
+    encoding, doubt = await in_thread(encoding_of, digest, settings)
+    if encoding not in READ_IN_PLACE:
+        file = await _copied(file, copies, partial(_decode, encoding=encoding))
+        encoding = "utf-8"
+    rows, layout = await _text_layout(file, encoding, settings, copies)
+    return rows, replace(layout, doubt=doubt)
+
+
+async def _text_layout(
+    file: ReadableFile, encoding: str, settings: Settings, copies: TemporaryCopies
+) -> tuple[ReadableFile, Layout]:
+    """Return the layout of a text file."""
+    if not file.name.lower().endswith(JSON):
+        return file, await in_thread(csv_layout_of, file, encoding, settings)
+    if await in_thread(_is_array, file):
+        file = await _copied(file, copies, _spread_array)
+    return file, json_layout_of(file)
+
+
+async def _copied(
+    file: ReadableFile,
+    copies: TemporaryCopies,
+    write: Callable[[ReadableFile, BinaryIO], Generator[None]],
+) -> FileCopy:
+    """Return a copy of the file that `write` writes in short steps."""
+    lines = copies.make()
+    await run_in_steps(write(file, lines))
+    return FileCopy(file.name, file.form, file.fingerprint, lines)
+
+
+def _check(file: ReadableFile, is_sheet: bool) -> None:
+    with file.open() as stream:
+        check_format(stream, is_sheet=is_sheet)
+
+
+def _is_array(file: ReadableFile) -> bool:
+    with file.open() as stream:
+        is_lines = not file.name.lower().endswith(".json")
+        return is_array(stream, is_lines=is_lines)
+
+
+def _spread_array(file: ReadableFile, lines: BinaryIO) -> Generator[None]:
+    with file.open() as stream:
+        yield from spread_array(stream, lines)
+
+
+def _spread(
+    file: ReadableFile, lines: BinaryIO, texts: BinaryIO, settings: Settings
+) -> Generator[None]:
+    # The XLSX reader takes a third of a second to import.
+    from backhaul_connectors.file_drop.xlsx import spread
+
+    max_bytes = settings.max_unzipped_mb * 1_000_000
+    with file.open() as stream:
+        yield from spread(
+            stream, lines, texts, sheet=settings.sheet, max_bytes=max_bytes
+        )
+
+
+def _decode(file: ReadableFile, lines: BinaryIO, encoding: str) -> Generator[None]:
+    """Write the file as UTF-8.
+
+    Undecodable bytes become a character that rows refuse.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    with file.open() as stream:
+        while content := stream.read(CHUNK_BYTES):
+            lines.write(_text(decoder.decode(content)))
+            yield
+        lines.write(_text(decoder.decode(b"", final=True)))
+
+
+def _text(letters: str) -> bytes:
+    return letters.replace("\N{REPLACEMENT CHARACTER}", "\0").encode()
