@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from backhaul.core.clock import SystemClock
@@ -16,7 +18,9 @@ from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.testing.command_scenes import plan, state_of
 from backhaul.store.testing.event_scenes import fold_to_body, webhook, without_decoding
+from scenes.postgres import postgres
 from scenes.postgres_databases import PostgresDatabases, postgres_databases
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -197,3 +201,33 @@ async def test_members_are_listed_with_their_addresses(url: str) -> None:
         known = await second.ownership.members()
         shown = [(each.host, each.is_owner) for each in known]
         assert shown == [("host of a", True), ("host of b", False)]
+
+
+async def test_events_wait_while_the_server_is_away() -> None:
+    with postgres() as server:
+        url = server.new_database()
+        held = msgspec.structs.replace(member("a"), hold_seconds=HANG_SECONDS)
+        store = open_store(url, SystemClock(), held)
+        store.start()
+        await store.inbox.append(webhook("before"))
+        await asyncio.to_thread(server.kill)
+        waiting = asyncio.ensure_future(store.inbox.append(webhook("meanwhile")))
+        await until(lambda: store.engine.receiver.is_waiting, "the event waits")
+        assert not waiting.done()
+        await asyncio.to_thread(server.start)
+        await waiting
+        bodies = run(url, "SELECT convert_from(body, 'UTF8') FROM inbox ORDER BY id")
+        assert len(bodies) == 2
+        await store.stop()
+
+
+async def test_events_are_refused_once_the_server_was_away_for_too_long() -> None:
+    with postgres() as server:
+        url = server.new_database()
+        held = msgspec.structs.replace(member("a"), hold_seconds=0.2)
+        store = open_store(url, SystemClock(), held)
+        store.start()
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(Busy):
+            await store.inbox.append(webhook("too late"))
+        await store.stop()

@@ -34,7 +34,8 @@ def joining(
     if not isinstance(settings.place, str):
         return None
     require_durability(settings)
-    return new_member(public_url, admin_url, settings.cluster.ttl)
+    given = settings.cluster
+    return new_member(public_url, admin_url, given.ttl, given.hold)
 
 
 def require_durability(settings: Settings) -> None:

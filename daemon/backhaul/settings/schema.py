@@ -82,6 +82,12 @@ class Cluster(Section):
         "daemon takes over.",
     )
 
+    hold: Duration = Field(
+        default=8.0,
+        description="How long a webhook waits for its answer while the database server "
+        "is away, as during a failover. Then Backhaul answers 503.",
+    )
+
     @field_validator("ttl")
     @classmethod
     def _long_enough(cls, seconds: float) -> float:

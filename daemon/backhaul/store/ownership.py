@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Member(Struct, frozen=True):
     """One run of a daemon. `id` is new at each start; the addresses are for people.
 
-    `ttl_seconds` is how long the others wait after its last sign of life.
+    `ttl_seconds` is how long the others wait after its last sign of life, and
+    `hold_seconds` how long webhooks wait for a server that is away.
     """
 
     id: str
@@ -29,17 +30,28 @@ class Member(Struct, frozen=True):
     public_url: str = ""
     admin_url: str = ""
     ttl_seconds: float = 3.0
+    hold_seconds: float = 0.0
 
 
 def new_member(
-    public_url: str = "", admin_url: str = "", ttl_seconds: float = 3.0
+    public_url: str = "",
+    admin_url: str = "",
+    ttl_seconds: float = 3.0,
+    hold_seconds: float = 0.0,
 ) -> Member:
     """Return this run of the program as a member; its id has never been before."""
     from importlib.metadata import version  # slow, and not for a file
 
     host = socket.gethostname()
-    id_ = f"{host}-{secrets.token_hex(4)}"
-    return Member(id_, host, version("backhaul"), public_url, admin_url, ttl_seconds)
+    return Member(
+        f"{host}-{secrets.token_hex(4)}",
+        host,
+        version("backhaul"),
+        public_url,
+        admin_url,
+        ttl_seconds,
+        hold_seconds,
+    )
 
 
 class KnownMember(Struct, frozen=True):

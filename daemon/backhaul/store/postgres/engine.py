@@ -91,7 +91,10 @@ class PostgresEngine(RoundEngine):
 
     def __init__(self, url: str, clock: Clock, fence: Fence | None = None) -> None:
         super().__init__(PostgresWriter(url, fence), clock)
-        self.receiver = StreamWriter(url, fence.member.id if fence else "tool")
+        name, hold_seconds = "tool", 0.0
+        if fence is not None:
+            name, hold_seconds = fence.member.id, fence.member.hold_seconds
+        self.receiver = StreamWriter(url, name, hold_seconds)
         self.url = url
         self._idle: SimpleQueue[Connection] = SimpleQueue()
 

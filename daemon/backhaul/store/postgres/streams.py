@@ -8,6 +8,8 @@ changes behind its last event. After any error a connection begins a new stream.
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -56,20 +58,53 @@ _COPY = """
 """
 _TYPES = ("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "bytea")
 _BODY = 5
+PAUSE_SECONDS = 0.1
+"""How long a round waits before it is tried again while the server is away."""
 
 
 class StreamWriter(RoundWriter):
-    """Appends events, and runs units that any member may run: it has no fence."""
+    """Appends events, and runs units that any member may run: it has no fence.
 
-    def __init__(self, url: str, member: str) -> None:
+    While the server is away, all of it waits for `hold_seconds` from the first failure
+    on. A round whose commit is unknown is done again as well: a second event with the
+    same body counts as a repeat, and the units only set values.
+    """
+
+    def __init__(self, url: str, member: str, hold_seconds: float = 0.0) -> None:
         super().__init__()
         self._url = url
         self._member = member
+        self._hold_seconds = hold_seconds
+        self._lost_at: float | None = None
+        self._stops = threading.Event()
         self._stream = 0
         self._times_opened = 0
+        self._is_lost = False
 
     def _connect(self) -> PostgresConnection:
         return PostgresConnection(self._url, lock_milliseconds=LOCK_MILLISECONDS)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a round waits for a server that is away."""
+        return self._lost_at is not None
+
+    async def stop(self) -> None:
+        self._stops.set()
+        await super().stop()
+
+    def _commit(self, connection: Any, work: Any) -> list[Any]:
+        while True:
+            self._is_lost = False
+            results = super()._commit(connection, work)
+            if not self._is_lost:
+                self._lost_at = None
+                return results
+            self._lost_at = self._lost_at or time.monotonic()
+            if time.monotonic() > self._lost_at + self._hold_seconds:
+                return results
+            if self._stops.wait(PAUSE_SECONDS):
+                return results
 
     def _begin(self, connection: Any) -> None:
         connection.execute("BEGIN")
@@ -100,6 +135,7 @@ class StreamWriter(RoundWriter):
         return None  # an event whose commit is unknown is refused, and sent again
 
     def _refusal(self, error: Exception) -> Exception:
+        self._is_lost = self._concerns_all(error)
         if isinstance(error, psycopg.Error | CommitUnknown):
             return Busy(f"the database cannot be written now: {error}")
         return error
