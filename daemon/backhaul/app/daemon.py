@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
     from backhaul.connect.delivery_worker import DeliveryWorker
     from backhaul.core.clock import Clock
-    from backhaul.core.lease import Lease
     from backhaul.platform.client import StoreFacts
+    from backhaul.runtime.signals import Lease
     from backhaul.settings import Settings
     from backhaul.store import OpenStore, Store
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol
 
 from msgspec import Struct, field
-
-from backhaul.core.lease import Unlimited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
-    from backhaul.core.lease import Lease
 
     Report: TypeAlias = "Callable[..., Awaitable[None]]"
 
@@ -84,6 +81,33 @@ class SharedSignals:
         """An operator decided about a command, a delivery or a quarantined row."""
         self.search_changed = Signal[[]]()
         """The search index is to be built again."""
+
+
+class Lease(Protocol):
+    """Says until when a claimed command may be sent.
+
+    A daemon that shares its database with others may be replaced while it stands still.
+    No request may leave after that, because the next owner may have looked for its
+    effect already.
+    """
+
+    def now(self) -> float:
+        """Return the seconds of a clock that also counts while the machine sleeps."""
+        ...
+
+    def allows(self, claimed_at: float) -> bool:
+        """Return whether what was claimed at a time of `now` may leave now."""
+        ...
+
+
+class Unlimited:
+    """The lease of a daemon that alone can open its database."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def allows(self, claimed_at: float) -> bool:
+        return True
 
 
 async def no_report(*_: object, **__: object) -> None:

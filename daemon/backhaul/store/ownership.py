@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from msgspec import Struct
 
-from backhaul.core.lease import Unlimited
+from backhaul.runtime.signals import Unlimited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from backhaul.core.lease import Lease
+    from backhaul.runtime.signals import Lease
 
 
 class Member(Struct, frozen=True):

@@ -19,7 +19,7 @@ from backhaul.store.postgres.streams import is_waiting, retire
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from backhaul.core.lease import Lease
+    from backhaul.runtime.signals import Lease
     from backhaul.store.postgres.engine import PostgresEngine
     from backhaul.store.postgres.fence import Fence
 
