@@ -17,6 +17,7 @@ DEBIAN = {
     "strace": "strace",
     "dnsmasq": "dnsmasq-base",
     "mosquitto": "mosquitto",
+    "pgbouncer": "pgbouncer",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
     "systemd-analyze": "systemd",

@@ -15,7 +15,7 @@ from backhaul.store.postgres import timeouts
 from backhaul.store.postgres.dialect import with_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from psycopg.abc import Buffer
@@ -162,8 +162,13 @@ class Connection:
     ) -> None:
         self._url = url
         self._read_only = read_only
-        self._lock_milliseconds = lock_milliseconds
-        self._idle_milliseconds = int(idle_seconds * 1_000)
+        # For a transaction, not a session: a pooler gives the session to others.
+        self._settings = (
+            f"SET LOCAL lock_timeout = {lock_milliseconds}",
+            "SET LOCAL idle_in_transaction_session_timeout ="
+            f" {int(idle_seconds * 1_000)}",
+            *(("SET TRANSACTION READ ONLY",) if read_only else ()),
+        )
         self._is_idle = False
         self._is_unconfirmed = False
         self.times_opened = 1
@@ -180,11 +185,6 @@ class Connection:
         connection.adapters.register_loader("bool", YesNoLoader)
         connection.adapters.register_loader("numeric", NumericLoader)
         connection.execute("SET timezone = 'UTC'")
-        connection.execute(f"SET lock_timeout = {self._lock_milliseconds}".encode())
-        limit = f"SET idle_in_transaction_session_timeout = {self._idle_milliseconds}"
-        connection.execute(limit.encode())
-        if self._read_only:
-            connection.execute("SET default_transaction_read_only = on")
         return connection
 
     @property
@@ -208,17 +208,19 @@ class Connection:
 
     def begin(self, first: str, values: Any) -> Result:
         """Begin a transaction with its first statement, in one round trip."""
-        text = f"BEGIN; {with_values(first)}"
-        result = self._run_first(text.encode(), values)
-        result.nextset()
-        return result
+        return self._run_first(("BEGIN", *self._settings, first), values)
 
     def execute(self, sql: str, values: Any = (), /) -> Result:
         """Run one statement of the common text. Raises psycopg.Error, CommitUnknown."""
-        text, is_first = with_values(sql).encode(), self._is_idle or sql == "BEGIN"
+        is_first = self._is_idle or sql == "BEGIN"
         self._is_idle = False
+        statements: tuple[str, ...] = (sql,)
+        if sql == "BEGIN":
+            statements = sql, *self._settings
+        elif self._read_only:
+            statements = *self._settings, sql
         try:
-            return (self._run_first if is_first else self._run)(text, values)
+            return (self._run_first if is_first else self._run)(statements, values)
         except psycopg.OperationalError as error:
             if sql == "COMMIT" and self._connection.closed:
                 raise CommitUnknown(
@@ -226,23 +228,27 @@ class Connection:
                 ) from error
             raise
 
-    def _run_first(self, text: bytes, values: Any) -> Result:
-        """Run a statement before which nothing was done: it may be tried again."""
+    def _run_first(self, statements: Sequence[str], values: Any) -> Result:
+        """Run statements before which nothing was done: they may be tried again."""
         try:
             if not self._connection.closed:
-                return self._run(text, values)
+                return self._run(statements, values)
         except psycopg.OperationalError:
             if not self._connection.closed:
                 raise
         seconds = 0 if self._read_only else RECONNECT_SECONDS
         self._connection = timeouts.persistently(self._open, seconds)
         self.times_opened += 1
-        return self._run(text, values)
+        return self._run(statements, values)
 
-    def _run(self, text: bytes, values: Any) -> Result:
+    def _run(self, statements: Sequence[str], values: Any) -> Result:
+        """Run statements in one round trip; return the result of the last one."""
+        text = with_values("; ".join(statements)).encode()
         self._is_unconfirmed = False
         try:
             result = cast("Result", self._connection.execute(text, sendable(values)))
+            while result.nextset():
+                pass
         except psycopg.errors.ReadOnlySqlTransaction as error:
             if self._read_only:
                 raise

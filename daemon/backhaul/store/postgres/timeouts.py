@@ -44,10 +44,7 @@ _NETWORK = {
 }
 # There is no `statement_timeout`: exports may run for minutes. The server itself ends
 # the statement of a client that has hung up.
-_SESSION = f"""
-    SET idle_in_transaction_session_timeout = '{IDLE_TRANSACTION_SECONDS}s';
-    SET client_connection_check_interval = '5s'
-"""
+_SESSION = "SET client_connection_check_interval = '5s'"
 
 
 class ServerSilent(psycopg.OperationalError):

@@ -1,0 +1,90 @@
+"""The store works behind a pooler, which gives each transaction another session."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.postgres.connection import Connection
+from backhaul.store.postgres.database import open_store
+from backhaul.store.testing import suites
+from scenes.pgbouncer import pgbouncer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.store import Store
+    from backhaul.store.testing import MakeStore
+    from scenes.postgres_databases import PostgresDatabases
+
+pytestmark = pytest.mark.programs
+
+SMOKE = {"TestFold", "TestInbox", "TestCommands", "TestDeliveries", "TestSearchIndex"}
+"""Of the conformance tests: reads and writes of each kind, side by side."""
+SETTINGS = """
+    SELECT current_setting('transaction_read_only'), current_setting('lock_timeout')
+"""
+
+
+@pytest.fixture(scope="module")
+def port(postgres_server: PostgresDatabases) -> Iterator[int]:
+    """A pooler with one connection to each database, so that all share it."""
+    with pgbouncer(postgres_server.server, connections=1) as started:
+        yield started
+
+
+@pytest.fixture
+def url(postgres_server: PostgresDatabases, port: int) -> Iterator[str]:
+    with postgres_server.lent() as direct:
+        yield direct.replace(f":{postgres_server.server.port}/", f":{port}/")
+
+
+@pytest.fixture
+def make_store(url: str) -> MakeStore:
+    def make(clock: Clock) -> Store:
+        return open_store(url, clock)
+
+    return make
+
+
+async def test_a_read_leaves_the_session_writable(url: str) -> None:
+    store = open_store(url, SystemClock())
+    store.start()
+    for value in ("1", "2"):
+        await store.kv.put("a", value)
+        await store.read(lambda reader: reader.counts())
+    assert await store.kv.get("a") == "2"
+    await store.stop()
+
+
+def settings(connection: Connection) -> tuple[str, str]:
+    """Return whether a transaction only reads, and how long it waits for a lock."""
+    ((reads, waits),) = connection.execute(SETTINGS).fetchall()
+    return reads, waits
+
+
+def test_a_connection_that_reads_cannot_write(url: str) -> None:
+    """By a setting of each transaction: the session belongs to the others too."""
+    with closing(Connection(url, read_only=True, lock_milliseconds=700)) as reader:
+        assert settings(reader) == ("on", "700ms")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            reader.execute("DELETE FROM kv")
+    with closing(Connection(url)) as writer:
+        assert settings(writer) == ("off", "0")
+
+
+def test_a_transaction_has_the_limits_of_its_connection(url: str) -> None:
+    with closing(Connection(url, lock_milliseconds=700)) as writer:
+        assert writer.begin(SETTINGS, {}).fetchall() == [("off", "700ms")]
+        writer.execute("COMMIT")
+        writer.execute("BEGIN")
+        assert settings(writer) == ("off", "700ms")
+        writer.execute("COMMIT")
+
+
+globals().update({name: each for name, each in suites().items() if name in SMOKE})
