@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.core.clock import SystemClock
 from backhaul.doctor import State, database
+from backhaul.doctor.check_runner import examine
+from backhaul.settings import Settings
 from backhaul.store.postgres import durability
 from backhaul.store.postgres.connection import Connection
 from scenes.postgres import PASSWORD
@@ -15,6 +19,7 @@ from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from backhaul.errors import Finding
     from scenes.postgres import Postgres
@@ -227,3 +232,27 @@ def test_doctor_refuses_for_a_quorum_and_warns_otherwise(nodes: Nodes) -> None:
     assert [state for state, _ in said(quorum=True)] == [State.FAIL, State.FAIL]
     assert [state for state, _ in said(quorum=False)] == [State.WARN]
     assert "fsync = on" in said(quorum=False)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("promise", "state"), [("quorum", State.FAIL), ("single", State.WARN)]
+)
+async def test_doctor_checks_what_the_settings_promise(
+    nodes: Nodes, tmp_path: Path, promise: str, state: State
+) -> None:
+    configure(nodes, synchronous_commit="off")
+    settings = Settings.model_validate(
+        {
+            "state_dir": tmp_path,
+            "database": {"url": nodes.url},
+            "cluster": {"durability": promise},
+            "stores": {"main": {"base_url": "http://127.0.0.1:9", "api_key": "k" * 40}},
+        }
+    )
+    async with aclosing(examine(settings, None, {}, SystemClock())) as results:
+        async for result in results:
+            if result.check == "durability":
+                assert result.state is state
+                break
+        else:
+            pytest.fail("the durability was not checked")

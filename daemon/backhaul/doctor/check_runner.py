@@ -40,7 +40,8 @@ async def examine(
         yield found
     sound = not storage.is_closed(settings.state_dir)
     if sound:
-        for found in database.check(place, deep=deep):
+        quorum = settings.cluster.durability == "quorum"
+        for found in database.check(place, deep=deep, quorum=quorum):
             sound = sound and found.state is State.OK
             yield found
         for found in database.left_behind(place, settings.stores):
