@@ -77,24 +77,25 @@ def told(heard: list[dict[str, Any]], what: str) -> list[str]:
 async def test_backups_that_fail_are_told_until_one_is_made(
     shop: Shop, tmp_path: Path
 ) -> None:
-    """A file stands where their folder should be."""
+    """A file stands where their folder should be. PostgreSQL has its own backups."""
     blocked = tmp_path / "backups"
     blocked.touch()
     async with alerted(shop, tmp_path) as (office, daemon, heard):
         await daemon._jobs.run("backup", None, "otto")
         await until(lambda: "backup failed" in told(heard, "begun"), "told")
-        assert job_state(office.database, "backup").outcome == "failed"
+        assert job_state(office.place, "backup").outcome == "failed"
         blocked.unlink()
         await daemon._jobs.run("backup", None, "otto")
         await until(lambda: "backup failed" in told(heard, "over"), "over")
         assert {path.suffix for path in blocked.iterdir()} == {".db", ".json"}
         long_ago = to_text(START)
-        overwrite(office.database, "job_state", {"since": long_ago}, job="backup")
-        overwrite(office.database, "job_runs", {"started_at": long_ago}, job="backup")
+        overwrite(office.place, "job_state", {"since": long_ago}, job="backup")
+        overwrite(office.place, "job_runs", {"started_at": long_ago}, job="backup")
         await until(lambda: "backup late" in told(heard, "begun"), "it is late")
     assert told(heard, "begun").count("backup failed") == 1
 
 
+@pytest.mark.usefixtures("engine")
 async def test_webhooks_of_another_store_are_told_once(
     shop: Shop, tmp_path: Path
 ) -> None:
@@ -109,19 +110,20 @@ async def test_webhooks_of_another_store_are_told_once(
             assert answer.status_code == 200
         await until(lambda: "stranger main" in told(heard, "begun"), "told")
         await until(
-            lambda: states(office.database).count("unhandled") == 2,
+            lambda: states(office.place).count("unhandled") == 2,
             "both",
         )
     assert told(heard, "begun").count("stranger main") == 1
 
 
+@pytest.mark.usefixtures("engine")
 async def test_counts_that_are_stopped_are_told_until_a_person_resumes(
     shop: Shop, tmp_path: Path
 ) -> None:
     async with alerted(shop, tmp_path) as (office, _, heard):
         stop = {"name": "targets:stopped:main", "value": "two moved"}
-        insert(office.database, "kv", **stop)
+        insert(office.place, "kv", **stop)
         await until(lambda: "counts main" in told(heard, "begun"), "told")
-        lose(office.database, "kv", **stop)
+        lose(office.place, "kv", **stop)
         await until(lambda: "counts main" in told(heard, "over"), "over")
     assert told(heard, "begun").count("counts main") == 1

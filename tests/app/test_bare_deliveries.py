@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from scenes.reference_shop import Shop
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 SECOND = """
 [stores.second]
 base_url = "{url}"
@@ -95,7 +97,7 @@ async def test_topics_come_from_the_envelope_else_from_the_path(
             for store in ("main", "second"):
                 await until(lambda: told(office, store) == TOLD, store)  # noqa: B023 - awaited here
         expected = [("main", "CANCELLED"), ("second", "CANCELLED")]
-        assert rows_of(office.database, "orders", "store", "status") == expected
+        assert rows_of(office.place, "orders", "store", "status") == expected
     finally:
         office.remove()
 
@@ -103,6 +105,6 @@ async def test_topics_come_from_the_envelope_else_from_the_path(
 def told(office: Office, store: str) -> list[str]:
     """Return the topics of what a store delivered, as far as it was understood."""
     found = rows_of(
-        office.database, "events", "topic", "state", store=store, source="delivery"
+        office.place, "events", "topic", "state", store=store, source="delivery"
     )
     return sorted(topic for topic, state in found if state in UNDERSTOOD)

@@ -17,7 +17,10 @@ from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from backhaul.store import Place
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def test_a_cancellation_taken_back_is_read_again(platform: ReferenceProcess) -> 
     """Somebody says the order is cancelled, and then that it is not: which is it?"""
     with connected_process(platform) as started:
         order = buy(platform)
-        database = started.office.database
+        database = started.office.place
 
         def status() -> list[str]:
             return values_of(database, "orders", "status", id=order["id"])
@@ -52,7 +55,7 @@ def test_a_cancellation_taken_back_is_read_again(platform: ReferenceProcess) -> 
         await_true(lambda: in_doubt(database) == 0, "no doubt")
 
 
-def in_doubt(database: Path) -> int:
+def in_doubt(database: Place) -> int:
     """Return how many objects are to be read again."""
     with lists(database) as reader:
         return reader.counts().in_doubt

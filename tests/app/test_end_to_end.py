@@ -9,36 +9,18 @@ import httpx
 import pytest
 
 from scenes.daemon import connected
-from scenes.postgres import Postgres, postgres
 from scenes.reference_shop import Shop, open_shop
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, value_of, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from backhaul.app.daemon import Daemon
     from scenes.daemon import Office
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with postgres() as started:
-        yield started
-
-
-@pytest.fixture(
-    autouse=True,
-    params=["sqlite", pytest.param("postgres", marks=pytest.mark.programs)],
-)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run the daemon on a file, and on a database of a real server."""
-    if request.param == "postgres":
-        url = request.getfixturevalue("server").new_database()
-        monkeypatch.setenv("BACKHAUL_DATABASE__URL", url)
-        monkeypatch.setenv("BACKHAUL_CLUSTER__DURABILITY", "single")
-    return str(request.param)
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture

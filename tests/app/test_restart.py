@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from scenes.service_manager import handing, kept_socket
 from scenes.silent_platform import STORE_ID, met_before, supervised
 from scenes.stored import bodies
 from scenes.waiting import until
 from scenes.webhook_load import Load
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 STARTS = 4
 
@@ -33,4 +37,4 @@ async def test_restarts_under_load_lose_and_refuse_nothing() -> None:
                             await until(load.is_answered, "all have an answer")
         answers = [task.result() for task in load.sent]
         assert [status for status, _ in answers if status != 200] == []
-        assert {body for _, body in answers} == set(bodies(office.database))
+        assert {body for _, body in answers} == set(bodies(office.place))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from scenes.reference_shop import Shop
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 JOBS = ("push_adjustments", "push_cancellations", "push_fulfillments")
 FAR_MONTH = (datetime.now(UTC).month + 5) % 12 + 1
 YEARLY = "".join(
@@ -73,9 +75,7 @@ async def daemon_of(office: Office) -> AsyncIterator[Daemon]:
 
 async def comes_to(office: Office, expected: list[tuple[Any, ...]]) -> None:
     await until(
-        lambda: (
-            sorted(rows_of(office.database, "commands", "kind", "state")) == expected
-        ),
+        lambda: sorted(rows_of(office.place, "commands", "kind", "state")) == expected,
         str(expected),
     )
 
@@ -90,7 +90,7 @@ async def listed(office: Office) -> list[dict[str, Any]]:
 async def test_nothing_leaves_before_its_written_time(office: Office) -> None:
     """What leaves meanwhile, by hand, shows that the way of a command was open."""
     async with daemon_of(office):
-        await until(lambda: count(office.database, "commands") == 3, "all are planned")
+        await until(lambda: count(office.place, "commands") == 3, "all are planned")
         held = "commands are sent only then, because a schedule is set for the job"
         assert {row["rule"] for row in await listed(office)} == {held}
         ran = await asyncio.to_thread(
@@ -109,17 +109,17 @@ async def test_all_leave_once_the_schedule_does_not_hold_them(
 ) -> None:
     without = "" if way != "eager beside it" else YEARLY.replace("cron =", EAGER)
     async with daemon_of(office) as daemon:
-        await until(lambda: count(office.database, "commands") == 3, "all are planned")
+        await until(lambda: count(office.place, "commands") == 3, "all are planned")
         office.more = without
         office.write()
         if way == "a reload":
             daemon.reload()
             await comes_to(office, ALL_LEFT)
     if way != "a reload":
-        assert sorted(rows_of(office.database, "commands", "kind", "state")) == ALL_WAIT
+        assert sorted(rows_of(office.place, "commands", "kind", "state")) == ALL_WAIT
         async with daemon_of(office):
             await comes_to(office, ALL_LEFT)
-    pushes = [run for run in job_runs(office.database) if run.job.startswith("push")]
+    pushes = [run for run in job_runs(office.place) if run.job.startswith("push")]
     sent = sorted((run.job, run.trigger, run.detail) for run in pushes)
     assert sent == [(job, "planned", "sent 1") for job in JOBS]
     found = await listed(office)

@@ -11,7 +11,7 @@ import httpx
 from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.store.sqlite.opening import open_store
+from backhaul.store import open_store
 from scenes.daemon import NOBODY, Office
 from scenes.waiting import until
 
@@ -39,7 +39,7 @@ class Hanging(httpx.AsyncBaseTransport):
 async def met_before() -> AsyncIterator[Office]:
     """An office whose platform need not be asked whose store it is."""
     made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
-    store = open_store(made.database, SystemClock())
+    store = open_store(made.place, SystemClock())
     store.start()
     facts = f'{{"store_id":"{STORE_ID}","currency":"INR"}}'
     await store.kv.put("facts:main", facts)
