@@ -16,7 +16,7 @@ DURATION = 'must be a duration such as "250ms", "5s", "2m", "1h" or "1d"'
 NO_NAME = "is not a valid name: use only lower-case letters, digits and _"
 NO_ADDRESS = 'is not an e-mail address such as "ops@shop.example"'
 TABLES = (
-    "admin, alerts, connect, connectors, database, jobs, log, public, push, "
+    "admin, alerts, cluster, connect, connectors, database, jobs, log, public, push, "
     "reconcile, state_dir, stores"
 )
 
