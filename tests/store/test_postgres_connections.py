@@ -209,3 +209,14 @@ async def test_a_server_that_only_reads_makes_it_busy(server: Postgres) -> None:
 )
 def test_only_zero_bytes_and_their_escapes_are_replaced(text: str, sent: str) -> None:
     assert without_zeros(text) == sent
+
+
+def test_a_database_without_tables_says_what_to_do(server: Postgres) -> None:
+    database = database_at(server.new_database())
+    assert not database.exists()
+    assert database.orphaned_work(["main"]) == ()
+    with (
+        pytest.raises(BackhaulError, match="backhaul migrate"),
+        database.reader() as reader,
+    ):
+        reader.counts()

@@ -83,7 +83,7 @@ class Database(Protocol):
     """
 
     def exists(self) -> bool:
-        """Return whether there is a database. A server always has it."""
+        """Return whether there is a database with tables."""
         ...
 
     def sizes(self) -> dict[str, int]:

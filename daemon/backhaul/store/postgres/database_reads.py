@@ -84,7 +84,10 @@ class PostgresDatabase(Database):
             yield SqlInboxExport(connection)
 
     def exists(self) -> bool:
-        return True
+        try:
+            return not self.pending_migrations()
+        except BackhaulError:
+            return True  # whoever reads it says why it cannot be read
 
     def sizes(self) -> dict[str, int]:
         with self.connection() as connection:
@@ -109,6 +112,11 @@ class PostgresDatabase(Database):
             )
             with closing(connection):
                 yield connection
+        except psycopg.errors.UndefinedTable:
+            raise BackhaulError(
+                "the database has no tables of Backhaul, or those of an older version;"
+                " start the daemon, or if none runs: backhaul migrate"
+            ) from None
         except psycopg.Error as error:
             raise BackhaulError(f"the database cannot be read: {error}") from error
 
@@ -171,8 +179,11 @@ class PostgresDatabase(Database):
         return None if found is None else StoredWebhook(*found)
 
     def orphaned_work(self, stores: Iterable[str]) -> tuple[OrphanedWork, ...]:
-        with self.connection() as connection:
-            return of_other_stores(connection, stores)
+        try:
+            with self.connection() as connection:
+                return of_other_stores(connection, stores)
+        except BackhaulError:
+            return ()
 
     def back_up(
         self,
