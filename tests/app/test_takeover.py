@@ -118,7 +118,9 @@ def test_a_command_beside_a_standby_names_the_owner(
     owner, standby = pair
     said = backhaul_at(standby, "jobs", "pause", "backup")
     assert said.code == 75
-    assert "owns this database; run the command there" in said.err
+    assert "run the command there" in said.err
+    shown = backhaul_at(standby, "status")
+    assert "is a standby: it receives webhooks" in shown.out
     assert f"127.0.0.1:{owner.admin_port}" in said.err
 
 

@@ -69,8 +69,12 @@ class Jobs:
         self._begun: set[JobKey] = set()
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> None:
-        """Set what a job starts; its end is reported by `reporter` or `report`."""
-        self._works[name, store] = JobWork(lambda _: start())
+        """Set what a job starts; its end is reported by `reporter` or `report`.
+
+        A job that the settings do not plan is left out: a server makes its own backups.
+        """
+        if (name, store) in self._jobs:
+            self._works[name, store] = JobWork(lambda _: start())
 
     def reporter(self, name: str, store: str = "") -> ReportEnd:
         """Return the function that reports the end of a job's run."""

@@ -10,6 +10,7 @@ from aiohttp import web
 from loguru import logger
 
 from backhaul.app import public_http, sockets
+from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.public_http import RequestLimits
 from backhaul.errors import Busy
 from backhaul.runtime.loop import wait_for_event
@@ -39,12 +40,14 @@ class Standby:
         self._clock = clock
         self._receiving = receiving
         self._served = AsyncExitStack()
+        self._socket = settings.state_dir / SOCKET_NAME
 
     async def __aenter__(self) -> None:
         """Begin with nothing served."""
 
     async def __aexit__(self, *_: object) -> None:
         await self.end()
+        self._socket.unlink(missing_ok=True)
 
     async def end(self) -> None:
         """Stop the listeners, once those of the owner serve. Safe to call twice."""
@@ -80,6 +83,7 @@ class Standby:
         listeners = [
             (sockets.Listener(app, own.max_connections, limits), public.dup()),
             (sockets.Listener(self._admin()), admin.dup()),
+            (sockets.Listener(self._control()), sockets.bind_unix(self._socket)),
         ]
         await self._served.enter_async_context(sockets.serving(listeners))
         logger.bind(action="daemon.standby").info(
@@ -94,6 +98,22 @@ class Standby:
         app.router.add_get("/readyz", _healthy)
         app.router.add_get("/", self._page)
         return app
+
+    def _control(self) -> web.Application:
+        """Answer every command beside this daemon with the name of the owner."""
+        app = web.Application()
+        app.router.add_route("*", "/{rest:.*}", self._misdirected)
+        return app
+
+    async def _misdirected(self, _: web.Request) -> web.Response:
+        known = await self._store.ownership.members()
+        owner = next((each for each in known if each.is_owner), None)
+        where = "" if owner is None else f" on {owner.host}, admin at {owner.admin_url}"
+        said = (
+            "is a standby: it receives webhooks. Another daemon owns this database"
+            f"{where}; run the command there"
+        )
+        return web.json_response({"error": said}, status=421)
 
     async def _page(self, _: web.Request) -> web.Response:
         known = await self._store.ownership.members()

@@ -357,11 +357,13 @@ class Settings(BaseSettings):
     def planned_jobs(self) -> dict[tuple[str, str], Scheduled]:
         """Return every job by name and store; the store is "" for shared jobs.
 
-        Each enabled connection has a job of its own, which polls it.
+        Each enabled connection has a job of its own, which polls it. A PostgreSQL
+        server is backed up by its own tools.
         """
+        is_file = isinstance(self.place, Path)
         return {
             ("prune", ""): self.jobs.prune,
-            ("backup", ""): self.jobs.backup,
+            **({("backup", ""): self.jobs.backup} if is_file else {}),
             **{
                 (name, store): self._job(name, store)
                 for name in get_args(StoreJobName)
