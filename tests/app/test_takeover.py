@@ -116,7 +116,7 @@ def test_a_command_beside_a_standby_names_the_owner(
     pair: tuple[Replica, Replica],
 ) -> None:
     owner, standby = pair
-    said = backhaul_at(standby, "jobs", "pause", "backup")
+    said = backhaul_at(standby, "jobs", "pause", "prune")
     assert said.code == 75
     assert "run the command there" in said.err
     shown = backhaul_at(standby, "status")

@@ -59,6 +59,17 @@ def test_a_postgresql_database_keeps_its_password_to_itself(tmp_path: Path) -> N
     assert settings.data_folder == settings.state_dir
 
 
+@pytest.mark.parametrize(
+    ("url", "has_backups"), [("sqlite:///b.db", True), (URL, False)]
+)
+def test_only_a_file_is_backed_up_by_a_job(
+    url: str, has_backups: bool, tmp_path: Path
+) -> None:
+    """On PostgreSQL the job would fail, and alert somebody, each day."""
+    settings = load_settings(written(tmp_path, f'{STORE}[database]\nurl = "{url}"'), {})
+    assert (("backup", "") in settings.planned_jobs()) is has_backups
+
+
 def test_a_postgresql_url_comes_from_a_file_or_by_custom_from_the_environment(
     tmp_path: Path,
 ) -> None:

@@ -335,5 +335,5 @@ class Jobs(Section):
     backup: BackupJob = Field(
         default=BackupJob(),
         description="Copies the database to a file, checks the copy, and deletes the "
-        "oldest backups. It runs once a day by default.",
+        "oldest backups. It runs once a day by default, and never on PostgreSQL.",
     )
