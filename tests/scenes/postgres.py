@@ -100,6 +100,10 @@ class Postgres:
         self.run(f"CREATE DATABASE {name}")
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
 
+    def empty(self) -> str:
+        """Make a schema; return the URL that leads there, with the password."""
+        return self._with_password(self.new_schema())
+
     def run(self, *statements: str, schema: str = "public") -> None:
         """Run statements, each for itself."""
         with self.connect(schema) as connection:
@@ -107,8 +111,10 @@ class Postgres:
                 connection.execute(statement)
 
     def connect(self, schema: str) -> psycopg.Connection:
-        address = self.url(schema).replace(f"{USER}@", f"{USER}:{PASSWORD}@")
-        return psycopg.connect(address, autocommit=True)
+        return psycopg.connect(self._with_password(schema), autocommit=True)
+
+    def _with_password(self, schema: str) -> str:
+        return self.url(schema).replace(f"{USER}@", f"{USER}:{PASSWORD}@")
 
     def url(self, schema: str, port: int = 0) -> str:
         """Return the address without the password."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, TypeVar
 
+from backhaul.errors import BackhaulError
+
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Iterable
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from backhaul.store.deliveries import Deliveries
     from backhaul.store.inbox import Inbox, Quarantine, RefetchQueue, Reprocessing
     from backhaul.store.mirror import Mirror, Passes
+    from backhaul.store.moving import Moved, Show
     from backhaul.store.operations import (
         AlertConditionReads,
         Alerts,
@@ -126,6 +129,35 @@ def database_at(place: Place) -> Database:
     from backhaul.store.sqlite.database_file import SqliteDatabase
 
     return SqliteDatabase(place)
+
+
+def move_database(source: Place, target: Place, clock: Clock, show: Show) -> Moved:
+    """Move a database from SQLite to PostgreSQL, or back. Hold `sole_writer` meanwhile.
+
+    Exactly one of both is a path, and the target is empty. The source is unchanged
+    until the copy is complete and was compared. `show` gets each step. Raises
+    BackhaulError, with what to do first, and CorruptData for a damaged row.
+    """
+    from backhaul.store.moving import move
+    from backhaul.store.postgres import moving as in_server
+    from backhaul.store.sqlite import moving as in_file
+    from backhaul.store.sqlite.movable_rows import tables
+
+    if isinstance(source, str) == isinstance(target, str):
+        raise BackhaulError(
+            "a move goes from a file to PostgreSQL or back; for a file, use backhaul"
+            " backup and restore, and for PostgreSQL its own tools"
+        )
+    every = tables()
+    with (
+        in_server.open_source(source, every)
+        if isinstance(source, str)
+        else in_file.open_source(source, every) as from_,
+        in_server.open_target(target, every)
+        if isinstance(target, str)
+        else in_file.open_target(target) as to,
+    ):
+        return move(from_, to, clock, show)
 
 
 def open_store(

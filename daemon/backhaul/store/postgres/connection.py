@@ -176,7 +176,10 @@ class Connection:
 
     def _open(self) -> timeouts.LimitedConnection:
         connection = timeouts.connect(
-            self._url, row_factory=_rows, cursor_factory=Result
+            self._url,
+            row_factory=_rows,
+            cursor_factory=Result,
+            client_encoding="UTF8",  # PGCLIENTENCODING may name another
         )
         connection.add_notice_handler(self._on_notice)
         connection.adapters.register_dumper(bool, YesNoDumper)

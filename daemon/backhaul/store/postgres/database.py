@@ -8,12 +8,14 @@ import psycopg
 
 from backhaul.errors import DatabaseUnavailable
 from backhaul.store.postgres import full_text, schema
+from backhaul.store.postgres.addresses import place_of
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
 from backhaul.store.postgres.fence import Fence
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
 from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.store.postgres.streams import StreamInbox
+from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
 from backhaul.store.sql_store import SqlStore
 
@@ -29,13 +31,16 @@ def open_store(url: str, clock: Clock, member: Member | None = None) -> Postgres
     writers apart, which is for tools.
 
     Raises CorruptData if a newer version made the schema or the database is another
-    program's, and DatabaseUnavailable if the server does not answer or refuses.
+    program's, DatabaseUnavailable if the server does not answer or refuses, and
+    ConfigurationError if the database was moved.
     """
     try:
         connection = Connection(url)
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(f"the database cannot be opened: {error}") from None
     try:
+        if schema.exists(connection):
+            move_marks.require_usable(connection, place_of(url))
         schema.create(connection)
     except psycopg.Error as error:
         raise DatabaseUnavailable(f"the tables cannot be created: {error}") from None

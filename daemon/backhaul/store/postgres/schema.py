@@ -9,6 +9,8 @@ from backhaul.store.postgres import dialect
 from backhaul.store.sql.schema import STATEMENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.store.postgres.connection import Connection
 
 STEPS = ("m001_baseline",)
@@ -74,18 +76,34 @@ def create(connection: Connection) -> None:
     """
     connection.execute("BEGIN")
     try:
-        connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS schema_steps (name text PRIMARY KEY,"
-            " applied_at timestamptz NOT NULL DEFAULT now())"
-        )
-        if pending(connection):
-            _require_own(connection)
-            _baseline(connection)
+        create_within(connection)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def create_within(connection: Connection) -> None:
+    """Create what is missing, in the transaction of the caller."""
+    lock(connection)
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_steps (name text PRIMARY KEY,"
+        " applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    if pending(connection):
+        _require_own(connection)
+        _baseline(connection)
+
+
+def lock(connection: Connection) -> None:
+    """Wait for another program that creates the schema, until the transaction ends."""
+    connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+
+
+def exists(connection: Connection) -> bool:
+    """Return True if Backhaul has created its tables in the schema."""
+    found = connection.execute("SELECT to_regclass('schema_steps') IS NOT NULL")
+    return found.fetchall() == [(1,)]
 
 
 def pending(connection: Connection) -> list[str]:
@@ -93,8 +111,7 @@ def pending(connection: Connection) -> list[str]:
 
     Raises CorruptData if a newer version of Backhaul made the schema.
     """
-    found = connection.execute("SELECT to_regclass('schema_steps') IS NOT NULL")
-    if found.fetchall() == [(0,)]:
+    if not exists(connection):
         return list(STEPS)
     names = connection.execute("SELECT name FROM schema_steps")
     applied = {row[0] for row in names}
@@ -115,6 +132,13 @@ def _require_own(connection: Connection) -> None:
             " Backhaul a database of its own, or a schema:"
             " ?options=-csearch_path%3Dbackhaul"
         )
+
+
+def drop(connection: Connection, tables: Sequence[str]) -> None:
+    """Drop these tables, with everything else that `create` has made."""
+    own = ("members", "owners", "streams", "schema_steps")
+    connection.execute(f"DROP TABLE {', '.join((*tables, *own))} CASCADE")
+    connection.execute("DROP FUNCTION align_ordering_key()")
 
 
 def _baseline(connection: Connection) -> None:

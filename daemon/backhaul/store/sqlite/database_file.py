@@ -11,7 +11,12 @@ from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.sql.read_models import database_reads
-from backhaul.store.sqlite import connections, file_backup, file_replacement
+from backhaul.store.sqlite import (
+    connections,
+    file_backup,
+    file_replacement,
+    moved_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,6 +102,8 @@ class SqliteDatabase(Database):
         from backhaul.store.sqlite import opening
 
         path = file_replacement.real_path(self._path)
+        if moved := moved_files.why_absent(path):
+            return f"{path}: {moved.problem}; {moved.hint}"
         if file_replacement.is_interrupted(path):
             return (
                 f"a restore into {path} is running or was interrupted; run backhaul"
@@ -176,6 +183,7 @@ class SqliteDatabase(Database):
     @contextmanager
     def _beside(self) -> Iterator[sqlite3.Connection]:
         """Open the file beside a daemon; name the migrations that a query needs."""
+        moved_files.require_here(self._path)
         with closing(file_backup.open_beside(self._path)) as connection:
             try:
                 yield connection

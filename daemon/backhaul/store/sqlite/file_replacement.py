@@ -77,7 +77,7 @@ def require_unused(place: Path) -> None:
         if file.is_file() and _is_locked(file, start, length):
             raise AlreadyRunning(
                 f"{place}: another program has the database open; stop it, then run"
-                f" the restore again (fuser -v {place} names the program)"
+                f" the command again (fuser -v {place} names the program)"
             )
 
 
@@ -90,6 +90,13 @@ def _is_locked(file: Path, start: int, length: int) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def give_to_owner(fresh: Path, place: Path) -> None:
+    """As root, give a new file to the user that the daemon runs as."""
+    if os.geteuid() == 0:
+        owner = (place if place.exists() else place.parent).stat()
+        os.chown(fresh, owner.st_uid, owner.st_gid)
 
 
 def put_in_place(

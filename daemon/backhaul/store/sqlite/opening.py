@@ -11,11 +11,13 @@ from sqlite_utils import Database
 
 from backhaul.errors import AlreadyRunning, CorruptData
 from backhaul.store.database import OWNER_ONLY, manifest_of, setting_errors
+from backhaul.store.sql.operations import move_marks
 from backhaul.store.sqlite import (
     backup_manifest,
     connections,
     file_backup,
     file_replacement,
+    moved_files,
 )
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.engine import Writer
@@ -43,12 +45,14 @@ def open_store(
     A database with tables is backed up before its schema changes. `notify` gets a text
     before each step that may take long. An interrupted restore is undone first. Raises
     CorruptData if the file is not a Backhaul database, is damaged, or was made by a
-    newer version, and ConfigurationError if it or its folder cannot be created.
+    newer version, and ConfigurationError if it or its folder cannot be created, or the
+    database was moved.
     """
     path = file_replacement.real_path(path)
     with setting_errors("database.url"):
         path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
         _undo_interrupted(path)
+        moved_files.require_here(path)
         if problem := log_problem(path):
             raise CorruptData(problem)
         # SQLite alone would let others read it. Files beside it get the same mode.
@@ -58,7 +62,7 @@ def open_store(
         if path.stat().st_size:
             # A file of another version stays untouched; a writer changes its header.
             with file_backup.open_read_only(path) as reader:
-                _missing(_wrapped(reader), path)
+                _require_ours(reader, path)
         connection = connections.open_writer(path)
         try:
             _migrate(connection, path, clock, notify)
@@ -69,6 +73,14 @@ def open_store(
     except sqlite3.DatabaseError as error:
         raise file_backup.Damaged(path, str(error)) from None
     return SqliteStore(path, clock, writer=writer)
+
+
+def _require_ours(reader: sqlite3.Connection, path: Path) -> None:
+    """Refuse a database of a newer version, or one that was moved."""
+    database = _wrapped(reader)
+    _missing(database, path)
+    if migrations.applied(database):
+        move_marks.require_usable(reader, moved_files.url_of(path))
 
 
 def _undo_interrupted(path: Path) -> None:
@@ -132,13 +144,19 @@ def _migrate(
     if not ahead:
         return
     if not migrations.applied(database):
-        # Nothing can be lost yet, and each commit waits for the disk.
-        with database.atomic():
-            migrations.apply(database)
+        create_schema(connection)
         return
     _back_up(path, ahead, clock, notify)
     notify("brings the database to this version")
     migrations.apply(database)
+
+
+def create_schema(connection: sqlite3.Connection) -> None:
+    """Create this version's schema in an empty database."""
+    database = _wrapped(connection)
+    # Nothing can be lost yet, and each commit waits for the disk.
+    with database.atomic():
+        migrations.apply(database)
 
 
 def _wrapped(connection: sqlite3.Connection) -> Database:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 import sqlite3
 import tempfile
 from contextlib import closing, suppress
@@ -19,9 +18,11 @@ from backhaul.core.lifecycle import OPEN, State
 from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store.database import OWNER_ONLY, Restored, setting_errors
 from backhaul.store.sql.commands import reference_tags
+from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sqlite import (
     backup_manifest,
+    connections,
     file_backup,
     file_replacement,
     opening,
@@ -202,7 +203,7 @@ def _restore(
         _open_copy(backup, fresh, clock)
         _begin_again(fresh, stores, clock)
         expected = backup_manifest.describe(fresh, clock)
-        _give_to_owner(fresh, place)
+        file_replacement.give_to_owner(fresh, place)
         verify = partial(_verify, place, expected)
         parts = file_replacement.put_in_place(fresh, place, aside, verify)
     finally:
@@ -264,13 +265,6 @@ def _require_another_file(backup: Path, place: Path) -> None:
         raise BackhaulError(f"{place}: the database is a folder; set database.url")
 
 
-def _give_to_owner(fresh: Path, place: Path) -> None:
-    """As root, give the file to the user that the daemon runs as."""
-    if os.geteuid() == 0:
-        owner = (place if place.exists() else place.parent).stat()
-        os.chown(fresh, owner.st_uid, owner.st_gid)
-
-
 def _clear(fresh: Path) -> None:
     """Remove the file and all files beside it, such as the copy of an upgrade."""
     for left in fresh.parent.glob(f"{glob.escape(fresh.name)}*"):
@@ -288,6 +282,7 @@ def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
     try:
         _copy(backup, target)
         _require_ours(target, backup)
+        _remove_mark(target)
         opening.open_store(target, clock)
     except file_backup.Damaged as error:
         raise CorruptData(
@@ -298,6 +293,15 @@ def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
         CorruptData
     ) as error:  # a newer version; the user knows the backup, not the copy
         raise CorruptData(str(error).replace(str(target), str(backup))) from None
+
+
+def _remove_mark(copied: Path) -> None:
+    """Let the file of a moved database be restored: the operator asks for it."""
+    with (
+        closing(connections.open_writer(copied)) as connection,
+        suppress(sqlite3.OperationalError),  # too old a schema: it is refused later
+    ):
+        move_marks.remove_moved(connection)
 
 
 def _copy(backup: Path, target: Path) -> None:
