@@ -102,22 +102,44 @@ def migrate(
     plan: Annotated[
         bool, typer.Option("--plan", help="Only list the steps; change nothing.")
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="Move all data to postgresql://HOST/NAME, or back to sqlite:///PATH;"
+            " stop the daemon first.",
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="With --to: the database to move. Default: that of the configuration.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Back up the database, then upgrade it to the schema of this version.
 
-    The daemon also does this when it starts.
+    The daemon also does this when it starts. With --to, Backhaul instead
+    moves all data to another database, compares both, and prints what to
+    configure. If a move is interrupted, run the same command again.
     """
+    if (plan and to) or (source and not to):
+        raise typer.BadParameter("use --from only with --to, and --plan without them")
     settings = context.settings(config)
+    if to is not None:
+        from backhaul.cli import database_move
+
+        place = database_move.place_of
+        moved = place(source) if source else settings.place
+        database_move.move(settings, moved, place(to), as_json=as_json)
+        return
     opened = database_at(settings.place)
     if plan:
-        steps = opened.pending_migrations()
-        if as_json:
-            output.json({"ahead": steps})
-            return
-        for step in steps:
-            typer.echo(step)
-        typer.echo(f"{len(steps)} steps ahead" if steps else "nothing to do")
+        _print_plan(opened.pending_migrations(), as_json)
         return
     with sole_writer(settings.state_dir):
         steps = opened.pending_migrations()
@@ -126,3 +148,12 @@ def migrate(
         output.json({"done": steps})
     else:
         typer.echo(f"{len(steps)} steps done" if steps else "nothing to do")
+
+
+def _print_plan(steps: list[str], as_json: bool) -> None:
+    if as_json:
+        output.json({"ahead": steps})
+        return
+    for step in steps:
+        typer.echo(step)
+    typer.echo(f"{len(steps)} steps ahead" if steps else "nothing to do")

@@ -1,0 +1,98 @@
+"""`backhaul migrate --to`: moves the database to PostgreSQL, or back to a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from backhaul.cli import output
+from backhaul.core.clock import SystemClock
+from backhaul.store import move_database
+from backhaul.store.database import sole_writer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from backhaul.settings import Settings
+    from backhaul.store import Place
+    from backhaul.store.moving import Moved, Step
+
+_FILE = "sqlite:///"
+_SERVER = ("postgresql://", "postgres://")
+_DOING = {"copy": "copying", "index": "indexing", "compare": "comparing"}
+
+
+def place_of(url: str) -> Place:
+    """Return the place that a URL names. Raises BadParameter."""
+    if url.startswith(_FILE) and url.removeprefix(_FILE).strip("/"):
+        return Path(url.removeprefix(_FILE))
+    if url.startswith(_SERVER):
+        return url
+    raise typer.BadParameter(
+        "the URL is neither postgresql://HOST/NAME nor sqlite:///PATH"
+    )
+
+
+def move(settings: Settings, source: Place, target: Place, *, as_json: bool) -> None:
+    """Move the database while no daemon runs; print what to configure."""
+    with sole_writer(settings.state_dir), _Screen(quiet=as_json) as screen:
+        done = move_database(source, target, SystemClock(), screen.show)
+    if as_json:
+        output.json(_document(done))
+        return
+    typer.echo(f"{done.source}: moved to {done.target}: {_extent(done)}")
+    if done.aside is not None:
+        typer.echo(f"the file is now {done.aside}, and no daemon starts with it")
+    typer.echo("write this into the configuration, then start the daemon:")
+    typer.echo(f'\n[database]\nurl = "{done.url}"')
+    if isinstance(target, str):
+        typer.echo("\na password is not shown: see docs/how-to/move-to-postgresql.md")
+
+
+def _extent(done: Moved) -> str:
+    if not done.tables:
+        return "an interrupted move is complete"
+    rows = sum(table.rows for table in done.tables)
+    return f"{rows:,} rows of {len(done.tables)} tables, compared with equal digests"
+
+
+def _document(done: Moved) -> dict[str, object]:
+    tables = {t.name: {"rows": t.rows, "digest": t.digest} for t in done.tables}
+    aside = None if done.aside is None else str(done.aside)
+    places = {"from": done.source, "to": done.target, "url": done.url}
+    return {**places, "aside": aside, "tables": tables}
+
+
+class _Screen:
+    """Shows a progress bar for each table on a terminal, and nothing elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._shown = ("", "")
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=Console(stderr=True),
+            disable=quiet or not sys.stderr.isatty(),
+        )
+        self._bar = self._progress.add_task("checking", total=None)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, step: Step) -> None:
+        """Show the step; a table begins a bar of its own."""
+        text = f"{_DOING[step.what]} {step.table}"
+        if self._shown != (step.what, step.table):
+            self._shown = (step.what, step.table)
+            self._progress.reset(self._bar, description=text)
+        self._progress.update(self._bar, completed=step.done, total=step.total)
