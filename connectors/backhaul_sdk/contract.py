@@ -11,6 +11,14 @@ import msgspec
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
+from backhaul_sdk.database import (
+    DocumentStore,
+    FindInStore,
+    NoDocuments,
+    ReadSqlite,
+    no_sqlite,
+    nothing_known,
+)
 from backhaul_sdk.records import Bad, Record
 
 STRICT = ConfigDict(
@@ -19,10 +27,6 @@ STRICT = ConfigDict(
 """For a model of settings: no unknown keys, no infinite numbers, no secrets in
 errors."""
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
-FindInStore: TypeAlias = Callable[
-    [Sequence[str]], Awaitable["Mapping[str, NameInStore] | None"]
-]
-"""Returns what each text names in the store; None while the host cannot answer."""
 TOPICS = (
     "order.placed",
     "order.updated",
@@ -207,43 +211,6 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Emit: TypeAlias = Callable[[Record | Bad], Awaitable[Receipt]]
 
 
-class LineInStore(msgspec.Struct, frozen=True):
-    """A line of an order: `left` units are not in any shipment yet."""
-
-    sku: str | None
-    variant_id: str | None
-    left: int
-
-
-class OrderInStore(msgspec.Struct, frozen=True):
-    """An order in its present state in the store.
-
-    `uncertain`: the outcome of an earlier shipment is unknown, so fewer units may be
-    left.
-    """
-
-    name: str
-    cancelled: bool
-    lines: tuple[LineInStore, ...]
-    uncertain: bool = False
-
-
-class NameInStore(msgspec.Struct, frozen=True):
-    """What a text names in the store: orders by number or id, articles by SKU or GTIN.
-
-    `skus` and `variant_ids` are those of the articles.
-    """
-
-    orders: tuple[OrderInStore, ...] = ()
-    skus: frozenset[str] = frozenset()
-    variant_ids: frozenset[str] = frozenset()
-
-
-async def nothing_known(names: Sequence[str]) -> Mapping[str, NameInStore] | None:
-    """Find nothing: no store data is available."""
-    return None
-
-
 class Route(msgspec.Struct, frozen=True):
     """An HTTP route below `/connect/{instance}`; `path` starts with a slash."""
 
@@ -286,6 +253,11 @@ class Connector(Generic[SettingsT]):
         self.find_in_store: FindInStore = nothing_known
         """Set by the host. It reads the mirror, which may be seconds behind the store:
         an unknown name may still exist."""
+        self.documents: DocumentStore = NoDocuments()
+        """Set by the host before `open`: documents that the connector keeps."""
+        self.read_sqlite: ReadSqlite = no_sqlite
+        """Set by the host before `open`, for a connector that moves its data out of a
+        file of its own into `documents`."""
 
     async def check(self) -> None:
         """Check without side effects that work could begin. Raises CheckFailed."""

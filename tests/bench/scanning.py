@@ -82,7 +82,7 @@ async def _ours(database: Path, count: int) -> tuple[float, float]:
     scanner = Scanner("bench", Settings.model_validate(LINES))
     matcher = Matcher(clock, 600.0)
     context, polls = StoreContext("main", clock, lambda: 0.5), PollSchedule(clock, 60.0)
-    host = Host(scanner, context, polls, store.records, matcher)
+    host = Host(scanner, context, polls, store.records, store.documents, matcher)
     try:
         await host.listen(60)
         return await _load(scanner.lines.address, count)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.connect.host import REPORTED_AT_ONCE
+from backhaul.connect.own_documents import MOST_WORKS
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul.store.testing.scenes import TestClock
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from backhaul.connect.host import Host
     from backhaul.store import Place, Store
-    from backhaul_sdk import Emit, Record, Rejection
+    from backhaul_sdk import Documents, Emit, Record, Rejection
 
 
 def about_connectors(lines: list[str]) -> list[str]:
@@ -399,3 +401,48 @@ async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
     again = "stock from the beginning, else 7"
     assert desk.cursors == [None, "7", again, again]
     assert asked == ["7"]
+
+
+def put_name(documents: Documents, *, name: str) -> None:
+    documents.put("name", name.encode())
+
+
+async def test_a_connection_keeps_documents_of_its_own(store: Store) -> None:
+    first, second = Desk("first"), Desk("second")
+    for desk in (first, second):
+        host_of(desk, store)
+        await desk.documents.transact(partial(put_name, name=desk.instance))
+    again = Desk("first")
+    host_of(again, store)
+    kept = await again.documents.transact(lambda each: each.list(""))
+    assert kept == [("name", b"first")]
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_work_finds_names_only_in_a_complete_mirror(
+    store: Store, held: bool
+) -> None:
+    desk = Desk()
+    host_of(desk, store, held=held)
+    found = await desk.documents.transact(lambda each: each.find_in_store(["1001"]))
+    assert found == await desk.find_in_store(["1001"])
+    assert (found is None) == held
+
+
+async def test_a_flood_of_works_delays_no_other_write(store: Store) -> None:
+    flooding, other, ran = Desk("flooding"), Desk("other"), list[int]()
+    for desk in (flooding, other):
+        host_of(desk, store)
+
+    def work(_: Documents, *, number: int) -> None:
+        ran.append(number)
+
+    works = [
+        flooding.documents.transact(partial(work, number=number))
+        for number in range(10 * MOST_WORKS)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await other.documents.transact(lambda _: len(ran)) <= 2 * MOST_WORKS
+    await asyncio.gather(*works)
+    assert ran == [*range(10 * MOST_WORKS)]

@@ -147,7 +147,8 @@ def polls_of(alive: Program, source: ReportsChanges) -> None:
     context, clock = alive.sender.context, alive.on.clock
     context.signals.records_accepted.connect(context.signals.command_changed.emit)
     polls, matcher = PollSchedule(clock, 1.0), Matcher(clock, 600.0)
-    host = Host(source, context, polls, alive.mortal_store.records, matcher)
+    records, documents = alive.mortal_store.records, alive.store.documents
+    host = Host(source, context, polls, records, documents, matcher)
     alive.beside.append(host.run)
 
 

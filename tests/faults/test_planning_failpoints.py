@@ -98,7 +98,8 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
         clock, pile = on.clock, work.pile
         room = UnmatchedRetry(records, matcher, clock, signals)
         polls = PollSchedule(clock, EVERY_SECONDS)
-        host = Host(pile, context, polls, records, matcher)
+        documents = alive.store.documents
+        host = Host(pile, context, polls, records, documents, matcher)
         alive.beside += [host.run, room.run]
         assert await take(alive.store, work.product) == []
         for _ in range(ROUNDS):

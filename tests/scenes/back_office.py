@@ -111,13 +111,18 @@ def host_of(
     clock: Clock | None = None,
     planned: list[str] | None = None,
     report: ReportEnd = no_report,
+    held: bool = False,
 ) -> Host:
+    """Return a host of a connector; `held`: the mirror is not complete yet."""
     used = clock or RunningClock()
     told: list[str] = [] if planned is None else planned
     context = StoreContext("main", used, lambda: 1.0)
     context.signals.records_accepted.connect(lambda: told.append(desk.instance))
     polls, matcher = PollSchedule(used, every_seconds), Matcher(used, wait_seconds)
-    return Host(desk, context, polls, store.records, matcher, report)
+    if held:
+        matcher.hold([context.name])
+    records, documents = store.records, store.documents
+    return Host(desk, context, polls, records, documents, matcher, report)
 
 
 def shipped(key: str = "k1", order: str = "1001", **members: Any) -> Fulfillment:

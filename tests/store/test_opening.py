@@ -23,8 +23,10 @@ from backhaul.errors import (
     CorruptData,
 )
 from backhaul.store.database import setting_errors, sole_writer
+from backhaul.store.sql.schema import CONNECTOR_DOCUMENTS
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
+from backhaul.store.sqlite.migrations import migrations
 from backhaul.store.sqlite.opening import open_store, pending
 from backhaul.store.sqlite.restoring import restore
 from scenes.databases import count, rows, started_store, take
@@ -134,6 +136,22 @@ def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> No
     assert rows(path, "SELECT name FROM sqlite_master") == []
     open_store(path, SystemClock())
     assert path.stat().st_size > 400_000
+
+
+async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    with closing(open_writer(path)) as connection:
+        migrations.apply(Database(connection), stop_before=CONNECTOR_DOCUMENTS)
+        connection.execute("INSERT INTO kv VALUES ('kept', '1')")
+    assert pending(path) == [CONNECTOR_DOCUMENTS]
+    store = open_store(path, SystemClock())
+    store.start()
+    await store.documents.transact("dock", None, lambda each: each.put("a", b"1"))
+    assert await store.kv.get("kept") == "1"
+    await store.stop()
+    assert pending(path) == []
+    before = path.with_name(f"{path.name}.before-{CONNECTOR_DOCUMENTS}")
+    assert rows(before, "SELECT * FROM kv") == [("kept", "1")]
 
 
 async def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:

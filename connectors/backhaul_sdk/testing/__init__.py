@@ -32,7 +32,7 @@ from backhaul_sdk.testing.bench import (
     PushBench,
     sample_change,
 )
-from backhaul_sdk.testing.memory_host import MemoryHost
+from backhaul_sdk.testing.memory_host import MemoryDocuments, MemoryHost
 from backhaul_sdk.testing.pull_contract import ConnectorContract, PullContract
 from backhaul_sdk.testing.push_contract import PushContract
 
@@ -44,6 +44,7 @@ __all__ = [
     "Counterpart",
     "Failure",
     "Interrupted",
+    "MemoryDocuments",
     "MemoryHost",
     "PullContract",
     "PushBench",

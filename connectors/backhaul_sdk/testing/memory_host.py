@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -18,10 +18,73 @@ from backhaul_sdk.contract import (
     Uncertain,
     Unknown,
 )
+from backhaul_sdk.database import MOST_LISTED, require_key
 from backhaul_sdk.records import Bad, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from backhaul_sdk.contract import Batch, Change, Connector, LookedUp, Pushed
+    from backhaul_sdk.database import Documents
+
+T = TypeVar("T")
+
+
+class MemoryDocuments(Struct):
+    """Documents of one connection in a dict: implements `backhaul_sdk.DocumentStore`.
+
+    Give it to a connector before `open`, and the same one after each restart:
+    `connector.documents = documents`.
+    """
+
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    def transact(self, work: Callable[[Documents], T]) -> Awaitable[T]:
+        """Run `work` at once; resolve later, as a real host does after its commit."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        changed = _MemoryDocuments(dict(self.kept))
+        try:
+            result = work(changed)
+        except Exception as error:  # noqa: BLE001 - passed to the caller
+            loop.call_soon(_end, future, None, error)
+        else:
+            self.kept = changed.kept
+            loop.call_soon(_end, future, result, None)
+        return future
+
+
+def _end(future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class _MemoryDocuments:
+    def __init__(self, kept: dict[str, bytes]) -> None:
+        self.kept = kept
+
+    def get(self, key: str) -> bytes | None:
+        return self.kept.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        require_key(key)
+        self.kept[key] = value
+
+    def delete(self, key: str) -> None:
+        self.kept.pop(key, None)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int = MOST_LISTED
+    ) -> Sequence[tuple[str, bytes]]:
+        keys = (key for key in self.kept if key.startswith(prefix) and key > after)
+        return [(key, self.kept[key]) for key in sorted(keys)[:limit]]
+
+    def find_in_store(self, names: Sequence[str]) -> None:
+        return None
 
 
 class MemoryHost(Struct):

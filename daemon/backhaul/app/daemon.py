@@ -317,6 +317,7 @@ class Daemon:
             self._shops[settings.store].sender.context,
             PollSchedule(self._clock, None),
             store.records,
+            store.documents,
             self._matcher,
             self._jobs.reporter(polling_job(name)),
         )

@@ -141,6 +141,7 @@ async def _ask_connector(settings: Settings, store: Store, name: str) -> dict[st
         StoreContext(own.store, CLOCK, CHANCE),
         PollSchedule(CLOCK, own.every),
         store.records,
+        store.documents,
         matcher,
     )
     try:

@@ -19,6 +19,7 @@ from backhaul.connect.health import (
     guarded,
     with_timeout,
 )
+from backhaul.connect.own_documents import OwnDocuments, read_sqlite
 from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
 from backhaul.core.strict_json import storable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from backhaul.connect.record_matching import Matcher
     from backhaul.runtime.signals import StoreContext
     from backhaul.store.operations import ReportEnd
-    from backhaul.store.records import RecordOutcome, Records
+    from backhaul.store.records import ConnectorDocuments, RecordOutcome, Records
     from backhaul_sdk import (
         Batch,
         Connector,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         [Sequence[NewRecord]], Awaitable[Sequence[RecordOutcome]]
     ]
     Waiting: TypeAlias = tuple[NewRecord, asyncio.Future[RecordOutcome]]
-
 
 MAX_BATCH = 200
 """Most records of one transaction; a webhook waits for all of them."""
@@ -148,6 +148,8 @@ class ConnectorOpener:
 
 START_SECONDS = 10.0
 """How long the start of the daemon waits for all connectors together."""
+
+
 REPORTED_AT_ONCE = 1_000
 MIRROR_LOOKUP_SECONDS = 2.0
 """How long a scan waits for an optional lookup in the mirror."""
@@ -172,6 +174,7 @@ class Host:
         context: StoreContext,
         polls: PollSchedule,
         records: Records,
+        documents: ConnectorDocuments,
         matcher: Matcher,
         report: ReportEnd = no_report,
     ) -> None:
@@ -193,6 +196,10 @@ class Host:
         self._below_zero = NegativeStockCounter()
         self._log = logger.bind(instance=connector.instance)
         connector.find_in_store = self._find_in_store
+        connector.documents = OwnDocuments(
+            documents, connector.instance, self._readable_store
+        )
+        connector.read_sqlite = read_sqlite
 
     def state(self) -> dict[str, object]:
         """Return whether the connection works, if not why, and when it last worked."""
@@ -266,15 +273,18 @@ class Host:
         state = "duplicate" if outcome.state == "conflict" else outcome.state
         return Receipt(state, error_text)
 
+    def _readable_store(self) -> str | None:
+        return None if self._matcher.is_held(self._store) else self._store
+
     async def _find_in_store(
         self, names: Sequence[str]
     ) -> dict[str, NameInStore] | None:
         """Read the mirror for the connector; None if it cannot answer now."""
-        if self._matcher.is_held(self._store):
+        if (store := self._readable_store()) is None:
             return None
         try:
             async with asyncio.timeout(MIRROR_LOOKUP_SECONDS):
-                return await self._records.find_names(self._store, names)
+                return await self._records.find_names(store, names)
         except (Busy, TimeoutError):
             return None
 

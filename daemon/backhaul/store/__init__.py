@@ -6,13 +6,13 @@ The daemon works on a `Store`. Programs beside a running daemon use `database_at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
-    from backhaul.store.records import Records
+    from backhaul.store.records import ConnectorDocuments, Records
     from backhaul.store.stock_targets import Targets
 
 T = TypeVar("T")
@@ -66,6 +66,7 @@ class Store(Protocol):
     refetch_queue: RefetchQueue
     quarantine: Quarantine
     records: Records
+    documents: ConnectorDocuments
     commands: AllCommands
     uncertain: UncertainCommands
     tags: HistoryTags
@@ -190,6 +191,18 @@ OpenStore: TypeAlias = (
     "Callable[[Place, Clock, Callable[[str], None], Member | None], Store]"
 )
 """Opens a store, as `open_store` does."""
+
+
+def query_file(
+    path: Path, query: str, values: Sequence[Any]
+) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a query on an SQLite file that is not Backhaul's database.
+
+    Raises CorruptData and BackhaulError if it cannot be read.
+    """
+    from backhaul.store.sqlite.file_backup import query as query_sqlite
+
+    return query_sqlite(path, query, values)
 
 
 def test_restore(backup: Path, clock: Clock) -> Restored:

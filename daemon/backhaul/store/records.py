@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.stock import ListEnd
     from backhaul.store.matching import (
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
         WaitingRecord,
     )
     from backhaul.store.mirror import Parcel
-    from backhaul_sdk import NameInStore
+    from backhaul_sdk import Documents, NameInStore
+
+T = TypeVar("T")
 
 
 class NewRecord(Struct, frozen=True):
@@ -164,4 +166,21 @@ class Records(Protocol):
 
     async def mark_applied(self, id_: int) -> None:
         """Record that the connector has applied the row of this record."""
+        ...
+
+
+class ConnectorDocuments(Protocol):
+    """What connectors keep in the database: documents by connection and key."""
+
+    def transact(
+        self, instance: str, store: str | None, work: Callable[[Documents], T]
+    ) -> Awaitable[T]:
+        """Run work on the documents of a connection, as one unit of a transaction.
+
+        `store` is the one whose mirror the work can read, None if it cannot now.
+
+        The unit is queued by the call, and resolves after its commit with what `work`
+        returned. An exception of `work` is raised, and undoes all of it. May raise
+        Busy.
+        """
         ...

@@ -26,6 +26,7 @@ from backhaul.store.sql.operations.operators import SqlUsers
 from backhaul.store.sql.operations.retention import SqlRetention
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
 from backhaul.store.sql.read_models.reader import SqlReader
+from backhaul.store.sql.records.documents import SqlConnectorDocuments
 from backhaul.store.sql.records.repository import SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 
@@ -68,6 +69,7 @@ class SqlStore(Store):
         self.erasure = erasure
         self.inbox = SqlInbox(engine, clock)
         self.records = SqlRecords(engine)
+        self.documents = SqlConnectorDocuments(engine)
         self.deliveries = SqlDeliveries(engine, clock)
         self.quarantine = SqlQuarantine(engine)
         self.commands = SqlCommands(engine)

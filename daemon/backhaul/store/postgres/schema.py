@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING
 
 from backhaul.errors import CorruptData
 from backhaul.store.postgres import dialect
-from backhaul.store.sql.schema import STATEMENTS
+from backhaul.store.sql.schema import BASELINE, STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.store.postgres.connection import Connection
 
-STEPS = ("m001_baseline",)
-"""The names of all migrations, the oldest first."""
 _LOCK = 0x6261636B  # "back": two daemons that start at once create the schema in turn
-
 _TABLES = """
     SELECT table_name FROM information_schema.tables
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
@@ -90,9 +87,8 @@ def create_within(connection: Connection) -> None:
         "CREATE TABLE IF NOT EXISTS schema_steps (name text PRIMARY KEY,"
         " applied_at timestamptz NOT NULL DEFAULT now())"
     )
-    if pending(connection):
-        _require_own(connection)
-        _baseline(connection)
+    for step in pending(connection):
+        _apply(connection, step)
 
 
 def lock(connection: Connection) -> None:
@@ -141,14 +137,20 @@ def drop(connection: Connection, tables: Sequence[str]) -> None:
     connection.execute("DROP FUNCTION align_ordering_key()")
 
 
-def _baseline(connection: Connection) -> None:
+def _apply(connection: Connection, step: str) -> None:
+    if step == BASELINE:
+        _require_own(connection)
+    for statement in dialect.schema(STEPS[step]):
+        connection.execute(statement)
+    if step == BASELINE:
+        _add_what_only_postgres_has(connection)
+    connection.execute("INSERT INTO schema_steps (name) VALUES (?)", (step,))
+
+
+def _add_what_only_postgres_has(connection: Connection) -> None:
     from backhaul.store.postgres import full_text, ownership, streams
 
-    for statement in dialect.schema(STATEMENTS):
-        connection.execute(statement)
     full_text.create_index(connection)
     more = (_ORDERING_KEYS, *_TRIGGERS, *ownership.SCHEMA, *streams.SCHEMA)
     for statement in more:
         connection.execute(statement)
-    for name in STEPS:
-        connection.execute("INSERT INTO schema_steps (name) VALUES (?)", (name,))

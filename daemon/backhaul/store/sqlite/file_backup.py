@@ -7,13 +7,13 @@ import shutil
 import sqlite3
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import BackhaulError, CorruptData, Unusable, why
 from backhaul.store.sqlite import connections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 STEP_PAGES = 1_024
 """Pages between two checks whether to continue; 8 MB of our database."""
@@ -181,6 +181,15 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     )
     with closing(opened):
         yield opened
+
+
+def query(path: Path, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the rows of a query. Raises CorruptData, BackhaulError."""
+    try:
+        with open_read_only(path) as connection:
+            return connection.execute(sql, values).fetchall()
+    except sqlite3.Error as error:
+        raise unread(path, error) from None
 
 
 def row_counts(path: Path) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
-from backhaul.store.sql.schema import STATEMENTS
+from backhaul.store.sql.schema import BASELINE, CONNECTOR_DOCUMENTS, STEPS
 from backhaul.store.sqlite.full_text import create_index
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ _ORDERING_KEYS = (
 @migrations()
 def m001_baseline(database: Database) -> None:
     """Everything: tables, indexes, views, full-text search and triggers."""
-    for statement in STATEMENTS:
-        database.conn.execute(statement)
+    _execute(database, BASELINE)
     create_index(database.conn)
     # `behind` marks the commands that wait for another of their ordering key, so that
     # a claim skips them.
@@ -77,3 +76,14 @@ def m001_baseline(database: Database) -> None:
         database.conn.execute(
             f"CREATE TRIGGER commands_{name} {event} BEGIN {align} END"
         )
+
+
+@migrations()
+def m002_connector_documents(database: Database) -> None:
+    """A table of documents that connectors keep."""
+    _execute(database, CONNECTOR_DOCUMENTS)
+
+
+def _execute(database: Database, step: str) -> None:
+    for statement in STEPS[step]:
+        database.conn.execute(statement)

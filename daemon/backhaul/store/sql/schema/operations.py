@@ -1,4 +1,4 @@
-"""Tables of operation: users, audit, jobs, alerts and metric samples."""
+"""Tables of operation: users, audit, jobs, alerts, metric samples, connectors' data."""
 
 from __future__ import annotations
 
@@ -63,6 +63,14 @@ STATEMENTS: tuple[str, ...] = (
         applied INTEGER NOT NULL, platform_seconds REAL, heartbeat_seconds REAL,
         events_waiting INTEGER NOT NULL, commands_open INTEGER NOT NULL,
         parked INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+CONNECTOR_DOCUMENTS: tuple[str, ...] = (
+    """
+    CREATE TABLE connector_documents (
+        instance TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
+        PRIMARY KEY (instance, key)
     ) WITHOUT ROWID
     """,
 )
