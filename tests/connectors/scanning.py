@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.settings import Settings
 from backhaul_sdk import HttpRequest, HttpResponse
-from backhaul_sdk.testing import MemoryHost
+from backhaul_sdk.testing import MemoryDocuments, MemoryHost
 
 if TYPE_CHECKING:
-    from backhaul_sdk import Emit, Record
+    from backhaul_sdk import DocumentStore, Emit, Record
 
 TOKEN = "dock-token-0123456789abcdef"
 OTHER_TOKEN = "belt-token-0123456789abcdef"
@@ -28,6 +28,7 @@ class Dock:
     seconds: float = 0.0
     entrance_seconds: float = 10.0
     emit: Emit | None = None
+    documents: DocumentStore = field(default_factory=MemoryDocuments)
     sent: list[bytes] = field(default_factory=list)
     _scanner: Scanner | None = None
 
@@ -37,10 +38,10 @@ class Dock:
         self._scanner = Scanner(
             "dock",
             settings,
-            clock=lambda: self.seconds,
             wall=lambda: 1e9 + self.seconds,
             entrance_seconds=self.entrance_seconds,
         )
+        self._scanner.documents = self.documents
         return self._scanner
 
     async def open(self) -> Scanner:

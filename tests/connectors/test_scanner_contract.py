@@ -139,8 +139,11 @@ class BrokerBench(DockBench):
 class TestScanner(ConnectorContract):
     """Run with a device that numbers its scans."""
 
-    def test_it_is_called_only(self, bench: Bench) -> None:
-        assert bench.connector().spec.capabilities == {Capability.LISTEN}
+    def test_the_host_also_pulls_for_what_it_could_not_submit(
+        self, bench: Bench
+    ) -> None:
+        capabilities = {Capability.LISTEN, Capability.PULL}
+        assert bench.connector().spec.capabilities == capabilities
 
     @pytest.fixture
     def bench(self) -> Bench:

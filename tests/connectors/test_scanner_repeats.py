@@ -6,25 +6,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.connect.own_documents import OwnDocuments
 from connectors.scanning import OTHER_TOKEN, Dock
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_sdk import Bad, Receipt, Record
+    from backhaul.store import Place
+    from backhaul_sdk import Bad, DocumentStore, Receipt, Record
 
 RECEIVE = {"mode": "receive", "code": "LS-S"}
 
 
 @pytest.fixture
-def dock() -> Dock:
-    return Dock()
+async def documents(database: Place) -> AsyncIterator[DocumentStore]:
+    async with started_store(database) as store:
+        yield OwnDocuments(store.documents, "dock", lambda: None)
 
 
 @pytest.fixture
-async def floor(tmp_path: Path) -> AsyncIterator[Dock]:
-    dock = Dock({"folder": tmp_path / "floor"})
+def dock(documents: DocumentStore) -> Dock:
+    return Dock(documents=documents)
+
+
+@pytest.fixture
+async def floor(documents: DocumentStore, tmp_path: Path) -> AsyncIterator[Dock]:
+    dock = Dock({"folder": tmp_path / "floor"}, documents=documents)
     await dock.open()
     yield dock
     await dock.close()
@@ -113,30 +122,19 @@ async def test_a_scan_that_failed_keeps_its_key_until_it_is_answered(
     assert len(dock.records()) == 1
 
 
-async def test_without_a_folder_a_restart_forgets_and_the_device_is_told(
-    dock: Dock,
-) -> None:
-    told = await dock.scan(**RECEIVE)
-    assert str(told.body["what"]).endswith(
-        "; without a sequence number: a repeat after a restart counts again"
-    )
-    dock.scanner()
-    await dock.scan(**RECEIVE)
-    assert len(dock.records()) == 2
-    numbered = await dock.scan(**RECEIVE, sequence=1)
-    assert "after a restart" not in str(numbered.body["what"])
-
-
+@pytest.mark.parametrize("folder", [False, True])
 @pytest.mark.parametrize(("seconds", "counted"), [(0.0, 1), (9.9, 1), (10.0, 2)])
-async def test_in_a_folder_the_same_scan_is_known_after_a_restart(
-    floor: Dock, seconds: float, counted: int
+async def test_the_same_scan_is_known_after_a_restart(
+    dock: Dock, tmp_path: Path, seconds: float, counted: int, folder: bool
 ) -> None:
-    told = await floor.scan(**RECEIVE)
-    assert "after a restart" not in str(told.body["what"])
-    floor.seconds = seconds
-    await floor.restart()
-    again = await floor.scan(**RECEIVE)
-    assert len(floor.records()) == counted
+    if folder:
+        dock.options["folder"] = tmp_path / "floor"
+    await dock.open()
+    await dock.scan(**RECEIVE)
+    dock.seconds = seconds
+    await dock.restart()
+    again = await dock.scan(**RECEIVE)
+    assert len(dock.records()) == counted
     assert ("scanned before" in str(again.body["what"])) == (counted == 1)
 
 

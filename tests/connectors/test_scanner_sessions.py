@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_connectors.scanner.session_store import FILE
+from backhaul.connect.own_documents import OwnDocuments
+from backhaul.core.clock import SystemClock
+from backhaul.store import database_at
 from backhaul_sdk import Fulfillment, Line, Receipt, StockAdjustment, StockLevel
 from connectors.scanning import OTHER_TOKEN, Dock
-from scenes.databases import rows
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul.store import Place, Store
     from backhaul_sdk import Bad, Record
 
 SSCC = "106141412345678908"
 
 
 @pytest.fixture
-async def dock(tmp_path: Path) -> AsyncIterator[Dock]:
-    dock = Dock({"folder": tmp_path / "floor"})
+async def store(database: Place) -> AsyncIterator[Store]:
+    async with started_store(database) as started:
+        yield started
+
+
+def at_home(store: Store, tmp_path: Path) -> Dock:
+    """Return a dock whose scanner keeps its documents in a real store."""
+    documents = OwnDocuments(store.documents, "dock", lambda: None)
+    return Dock({"folder": tmp_path / "floor"}, documents=documents)
+
+
+@pytest.fixture
+async def dock(store: Store, tmp_path: Path) -> AsyncIterator[Dock]:
+    dock = at_home(store, tmp_path)
     await dock.open()
     yield dock
     await dock.close()
@@ -88,6 +104,19 @@ async def test_packing_an_order_ships_what_was_picked_with_any_device(
     assert isinstance(record, Fulfillment)
     assert (record.tracking_company, record.tracking_number) == ("X", "BD1")
     assert record.lines == (Line(sku="A", quantity=1), Line(sku="B", quantity=1))
+
+
+async def test_units_of_one_article_that_two_devices_picked_are_added(
+    dock: Dock,
+) -> None:
+    picked = b'{"mode": "pick", "code": "A", "order": "1001", "sequence": 1}'
+    await pick(dock, "1001", "B", "A")
+    await dock.post(picked, OTHER_TOKEN)
+    await said(dock, "1001", mode="pack")
+    lines = (Line(sku="B", quantity=1), Line(sku="A", quantity=2))
+    assert shipped(dock) == [("1001", lines)]
+    again = await dock.post(picked, OTHER_TOKEN)
+    assert "scanned before" in str(again.body["what"])
 
 
 async def test_articles_packed_for_an_order_leave_in_one_parcel(dock: Dock) -> None:
@@ -160,6 +189,22 @@ async def test_each_numbered_scan_counts_once(dock: Dock) -> None:
     assert shipped(dock) == [("1001", (Line(sku="A", quantity=2),))]
 
 
+async def test_a_numbered_scan_without_mode_counts_once_whatever_came_after_it(
+    dock: Dock,
+) -> None:
+    """A device that sends without waiting may send several scans again."""
+    scans = ("BH-PICK", "1001", "A", "BH-CLOSE", "BH-RECEIVE", "B", "BH-PICK")
+    for _ in range(2):
+        for number, code in enumerate(scans):
+            await said(dock, code, sequence=number)
+        await dock.restart()
+    shipment, receipt = dock.records()
+    assert isinstance(shipment, Fulfillment)
+    assert shipment.lines == (Line(sku="A", quantity=1),)
+    assert isinstance(receipt, StockAdjustment)
+    assert (receipt.sku, receipt.delta) == ("B", 1)
+
+
 @pytest.mark.parametrize(("seconds", "units"), [(9.0, 1), (11.0, 2)])
 async def test_without_numbers_an_article_counts_once_in_a_while(
     dock: Dock, seconds: float, units: int
@@ -188,16 +233,22 @@ async def test_a_finished_order_that_the_host_cannot_take_is_handed_in_later(
     async def full(record: Record | Bad) -> Receipt:
         raise OSError("no space left")
 
+    submitted: list[Record | Bad] = []
+
+    async def take(record: Record | Bad) -> Receipt:
+        submitted.append(record)
+        return await dock.host.emit(record)
+
     await pick(dock, "1001", "A")
     dock.emit = full
     assert (await dock.scan(code="BH-CLOSE", sequence=9)).status == 503
-    dock.emit = None
+    dock.emit = take
     await dock.restart()
     await dock.pull()
     assert shipped(dock) == [("1001", (Line(sku="A", quantity=1),))]
     await said(dock, "BH-CLOSE", sequence=9)
     await dock.pull()
-    assert len(dock.records()) == 1
+    assert len(submitted) == 1
 
 
 async def test_a_finished_order_that_is_set_aside_is_refused_each_time(
@@ -235,13 +286,26 @@ async def test_no_scan_sets_stock_to_a_level(dock: Dock, mode: str) -> None:
     assert [r for r in dock.records() if isinstance(r, StockLevel)] == []
 
 
-async def test_a_scan_that_could_not_be_kept_is_not_acknowledged(dock: Dock) -> None:
+async def test_a_scan_that_could_not_be_kept_is_not_acknowledged(
+    dock: Dock, store: Store
+) -> None:
     await pick(dock, "1001")
-    await dock.close()
+    await store.stop()
     assert (await dock.scan(mode="pick", code="A")).status == 503
 
 
-async def test_what_is_answered_is_on_the_disk(dock: Dock) -> None:
-    await pick(dock, "1001", "A")
-    kept = rows(dock.options["folder"] / FILE, "SELECT sku, quantity FROM scans")
-    assert ("A", 1) in kept
+async def test_a_backup_has_what_was_answered_until_then(tmp_path: Path) -> None:
+    file, backup = tmp_path / "backhaul.db", tmp_path / "backup.db"
+    async with started_store(file) as store:
+        dock = at_home(store, tmp_path)
+        await dock.open()
+        await pick(dock, "1001", "A")
+        await asyncio.to_thread(database_at(file).back_up, backup, SystemClock())
+        await pick(dock, "B")
+        await dock.close()
+    async with started_store(backup) as restored:
+        dock = at_home(restored, tmp_path)
+        await dock.open()
+        await said(dock, "BH-CLOSE")
+        await dock.close()
+    assert shipped(dock) == [("1001", (Line(sku="A", quantity=1),))]

@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.settings import Settings
 from backhaul_sdk import CheckFailed, HttpRequest
-from backhaul_sdk.testing import MemoryHost
+from backhaul_sdk.testing import MemoryDocuments, MemoryHost
 from connectors.scanning import OTHER_TOKEN, TOKEN
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def with_file(file: Path, content: bytes, mode: int = 0o600) -> Scanner:
     file.write_bytes(content)
     file.chmod(mode)
     settings = Settings.model_validate({"tokens_file": file})
-    return Scanner("dock", settings)
+    scanner = Scanner("dock", settings)
+    scanner.documents = MemoryDocuments()
+    return scanner
 
 
 async def test_devices_are_read_from_the_file_at_start(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ import aiomqtt
 import pytest
 
 from backhaul.connect.record_matching import decode
-from backhaul_connectors.scanner.session_store import FILE, connect
 from backhaul_sdk import Fulfillment, Line, StockAdjustment
 from connectors.lining import LINES, wire_to
 from connectors.scanning import Dock
 from scenes import payloads
 from scenes.back_office import host_of
 from scenes.clock import VirtualClock
-from scenes.databases import rows, started_store, take
+from scenes.databases import started_store, take
 from scenes.mosquitto import mosquitto
 from scenes.payloads import envelope, item, variant
 from scenes.stored import count, values_of
@@ -26,8 +25,9 @@ from scenes.stored import count, values_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from backhaul.store.sqlite.database import SqliteStore
-    from backhaul_sdk import Record
+    from backhaul.connect.host import Host
+    from backhaul.store import Place, Store
+    from backhaul_sdk import Bad, Receipt, Record
 
 CASE = Path(__file__).with_name("cases") / "14-scanner.txt"
 RIGHT = [
@@ -54,8 +54,8 @@ RIGHT = [
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+async def store(database: Place) -> AsyncIterator[Store]:
+    async with started_store(database, VirtualClock()) as started:
         await take(started, envelope("products/create", _shirts()))
         for number in (1001, 1002, 1003):
             line = item(f"li_{number}", variantId="var_2", sku="LS-XL", quantity=1)
@@ -71,24 +71,25 @@ def _shirts() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def dock(store: SqliteStore, tmp_path: Path) -> AsyncIterator[Dock]:
+async def dock(store: Store, tmp_path: Path) -> AsyncIterator[Dock]:
     dock = Dock({**LINES, "folder": tmp_path / "floor"})
     await open_at(dock, store)
     yield dock
     await dock.close()
 
 
-async def open_at(dock: Dock, store: SqliteStore) -> None:
-    """Open a scanner that asks the host of a real store."""
+async def open_at(dock: Dock, store: Store) -> Host:
+    """Open a scanner at the host of a real store; return the host."""
     scanner = dock.scanner()
     host = host_of(scanner, store)
     dock.emit = host.emit
     await scanner.open()
     await scanner.listen(host.emit)
+    return host
 
 
-def records(store: SqliteStore) -> list[Record]:
-    payloads = values_of(store.path, "records", "payload")
+def records(store: Store) -> list[Record]:
+    payloads = values_of(store.place, "records", "payload")
     return [decode(payload.encode())[1] for payload in payloads]
 
 
@@ -98,7 +99,7 @@ async def said(dock: Dock, code: str, **members: object) -> str:
 
 
 async def test_every_line_of_the_case_is_answered_right(
-    dock: Dock, store: SqliteStore
+    dock: Dock, store: Store
 ) -> None:
     assert dock._scanner is not None
     lines = [line.encode() for line in CASE.read_text("utf-8").splitlines()]
@@ -112,7 +113,7 @@ async def test_every_line_of_the_case_is_answered_right(
     recorded_right(store)
 
 
-def recorded_right(store: SqliteStore) -> None:
+def recorded_right(store: Store) -> None:
     """Require the records that the lines of the case make, however they come."""
     received = [r for r in records(store) if isinstance(r, StockAdjustment)]
     assert [(r.sku, r.delta) for r in received] == [
@@ -149,7 +150,7 @@ def answered_right(answers: Sequence[tuple[int, str]]) -> None:
 
 
 async def test_every_line_of_the_case_is_answered_right_over_http(
-    dock: Dock, store: SqliteStore
+    dock: Dock, store: Store
 ) -> None:
     posted = [await dock.post(message) for message in messages()]
     answered_right([(each.status, str(each.body["what"])) for each in posted])
@@ -158,7 +159,7 @@ async def test_every_line_of_the_case_is_answered_right_over_http(
 
 @pytest.mark.programs
 async def test_every_line_of_the_case_is_answered_right_over_mqtt(
-    store: SqliteStore, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
     answers: list[tuple[int, str]] = []
     async with (
@@ -183,7 +184,7 @@ async def test_every_line_of_the_case_is_answered_right_over_mqtt(
 
 
 async def test_a_tracking_number_loses_the_symbology_on_every_way(
-    store: SqliteStore, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
     scan = {"mode": "pack", "trackingNumber": "]C100340434161094042557"}
     async with (
@@ -228,7 +229,7 @@ async def test_a_tracking_number_loses_the_symbology_on_every_way(
     ],
 )
 async def test_what_a_pick_cannot_take_is_refused_and_the_rest_ships(
-    dock: Dock, store: SqliteStore, code: str, why: str
+    dock: Dock, store: Store, code: str, why: str
 ) -> None:
     await said(dock, "1003", mode="pick")
     await said(dock, "LS-XL", mode="pick")
@@ -239,7 +240,7 @@ async def test_what_a_pick_cannot_take_is_refused_and_the_rest_ships(
     (record,) = records(store)
     assert isinstance(record, Fulfillment)
     assert record.lines == (Line(sku="LS-XL", quantity=1),)
-    assert count(store.path, "quarantine") == 0
+    assert count(store.place, "quarantine") == 0
 
 
 async def test_one_unit_too_many_is_refused_at_the_scan(dock: Dock) -> None:
@@ -250,7 +251,7 @@ async def test_one_unit_too_many_is_refused_at_the_scan(dock: Dock) -> None:
 
 
 async def test_a_label_is_no_article_and_an_article_may_look_like_one(
-    dock: Dock, store: SqliteStore
+    dock: Dock, store: Store
 ) -> None:
     odd = payloads.product(
         "prod_9", variants=[variant("var_9", sku="SF123456789012", barcode=None)]
@@ -278,7 +279,7 @@ async def test_a_label_is_no_article_and_an_article_may_look_like_one(
     ],
 )
 async def test_packing_what_is_no_order_is_refused_at_once(
-    dock: Dock, store: SqliteStore, code: str
+    dock: Dock, store: Store, code: str
 ) -> None:
     assert (await said(dock, code, mode="pack")).startswith("422")
     assert (await said(dock, code, mode="pick")).startswith("422")
@@ -291,7 +292,7 @@ async def test_an_order_that_is_not_known_yet_waits_and_says_so(dock: Dock) -> N
 
 
 async def test_an_order_may_have_the_form_of_an_article(
-    dock: Dock, store: SqliteStore
+    dock: Dock, store: Store
 ) -> None:
     order = payloads.order("ord_8", number=4006381333931)
     await take(store, envelope("orders/create", order))
@@ -312,7 +313,7 @@ async def test_an_order_may_have_the_form_of_an_article(
     ],
 )
 async def test_a_pick_of_an_order_that_cannot_ship_is_not_begun(
-    dock: Dock, store: SqliteStore, members: dict[str, Any], why: str
+    dock: Dock, store: Store, members: dict[str, Any], why: str
 ) -> None:
     order = payloads.order("ord_1003", 9, number=1003, **members)
     await take(store, envelope("orders/updated", order))
@@ -330,38 +331,32 @@ async def test_a_host_that_cannot_say_stops_no_scan(tmp_path: Path) -> None:
     assert len(dock.records()) == 1
 
 
-async def test_scans_of_one_device_keep_their_order(
-    dock: Dock, store: SqliteStore
-) -> None:
-    scanner = dock._scanner
-    assert scanner is not None
-    real, steps = scanner.find_in_store, list[str]()
-
-    async def slow(names: Any) -> Any:
-        steps.append("asked")
-        for _ in range(9 if "1003" in names else 0):
-            await asyncio.sleep(0)
-        steps.append("answered")
-        return await real(names)
-
-    scanner.find_in_store = slow
+async def test_scans_of_one_device_keep_their_order(dock: Dock) -> None:
     answers = await asyncio.gather(
         said(dock, "1003", mode="pick"), said(dock, "LS-XL", mode="pick")
     )
-    assert steps == ["asked", "answered"] * 2
     assert "begun" in answers[0]
     assert "1 x LS-XL for order 1003" in answers[1]
 
 
-async def test_a_file_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
-    folder = tmp_path / "floor"
-    before = connect(folder)
-    before.execute("ALTER TABLE sessions DROP COLUMN wanted")
-    before.close()
-    dock = Dock({"folder": folder})
-    await dock.open()
-    await said(dock, "1003", mode="pick")
+async def test_the_host_pulls_for_a_complete_order_that_it_could_not_store(
+    store: Store, tmp_path: Path
+) -> None:
+    async def full(record: Record | Bad) -> Receipt:
+        raise OSError("no space left")
+
+    dock = Dock({"folder": tmp_path / "floor"}, emit=full)
+    host = host_of(dock.scanner(), store)
+    assert dock._scanner is not None
+    await dock._scanner.open()
+    for code in ("1003", "LS-XL"):
+        await said(dock, code, mode="pick")
+    assert (await said(dock, "BH-CLOSE", sequence=1)).startswith("503")
+    dock.emit = host.emit
+    assert (await said(dock, "BH-PICK")).startswith("200")
+    assert await host.once() == {"accepted": 1}
+    (record,) = records(store)
+    assert isinstance(record, Fulfillment)
+    assert record.lines == (Line(sku="LS-XL", quantity=1),)
+    assert "scanned before" in await said(dock, "BH-CLOSE", sequence=1)
     await dock.close()
-    assert rows(folder / FILE, "SELECT order_name, wanted FROM sessions") == [
-        ("1003", None)
-    ]

@@ -28,6 +28,7 @@ from backhaul_connectors.http_json import client as http_cursor
 from backhaul_connectors.http_json import parsing as http_parsing
 from backhaul_connectors.http_json.client import next_url
 from backhaul_connectors.http_json.settings import List
+from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.actions import action_of, normalized
 from backhaul_connectors.scanner.codes import (
     article_of,
@@ -35,7 +36,7 @@ from backhaul_connectors.scanner.codes import (
     parcel_of,
     why_no_order,
 )
-from backhaul_connectors.scanner.intake import ScanIntake, reply_to
+from backhaul_connectors.scanner.intake import reply_to
 from backhaul_connectors.scanner.labels import tracking_number
 from backhaul_connectors.scanner.order_validation import StoreLookup
 from backhaul_connectors.scanner.scan import ScanRefused, read_line, scan_of
@@ -49,9 +50,9 @@ from backhaul_connectors.tryton.rpc import untyped
 from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
-from backhaul_sdk.contract import nothing_known
 from backhaul_sdk.fields import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
+from backhaul_sdk.testing import MemoryDocuments
 from connectors import couriers
 from fuzzing.targets import Target, as_json, as_text, lines_of
 
@@ -162,9 +163,10 @@ async def _kept(_: Record | Bad) -> Receipt:
 
 def feed_message(data: bytes) -> None:
     settings = ScannerSettings.model_validate({"devices": {"gun": "t" * 32}})
-    intake = ScanIntake(settings, lambda: 0, lambda: 0, nothing_known)
-    intake.emit = _kept
-    reply = asyncio.run(reply_to(data, "gun", intake))
+    scanner = Scanner("gun", settings)
+    scanner.documents = MemoryDocuments()
+    scanner.intake.emit = _kept
+    reply = asyncio.run(reply_to(data, "gun", scanner.intake))
     assert b"\n" not in reply.formed_for(data)
 
 

@@ -17,7 +17,6 @@ ERP = "the SQL of the merchant's own ERP"
 FILE = "the file of SQLite itself: damage, locks, versions"
 SCHEMA = "compares the schema of SQLite with that of PostgreSQL"
 REFERENCE = "the reference server's own database"
-SCANNER = "the scanner's own database"
 BASELINE = "the same rows written without the daemon, to compare"
 PEER = "the database of a program that the daemon is compared with"
 OPERATOR = "the SQL of an operator, typed as a command"
@@ -57,8 +56,7 @@ ALLOWED = {
     "tests/cli/test_showing.py": QUERY,
     "tests/service/test_service.py": QUERY,
     "tests/testing/test_plugin.py": "the SQL that a user gives to `Mirror.rows`",
-    "tests/connectors/test_scanner_sessions.py": SCANNER,
-    "tests/connectors/test_scanner_shop.py": SCANNER,
+    "tests/connectors/test_scanner_old_sessions.py": "the file of version 0.1.0",
     "tests/faults/offices.py": ERP,
     "tests/faults/power.py": FILE,
     "tests/faults/test_upgrades.py": FILE,

@@ -36,14 +36,10 @@ COMMANDS = frozenset({CLOSE, DROP, *MODE_CODES})
 
 
 class ScanAction(Struct, frozen=True):
-    """The effect of a scan, and its name for people; `record` takes its key.
-
-    An action that `adds` does more when it is repeated; a whole order leaves only once.
-    """
+    """The effect of a scan, and its name for people; `record` takes its key."""
 
     record: Callable[[str], Record]
     what: str
-    adds: bool
 
 
 def normalized(scan: Scan) -> Scan:
@@ -123,7 +119,6 @@ def _pack(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
             raw=scan.raw,
         ),
         what,
-        adds=bool(lines),
     )
 
 
@@ -170,5 +165,4 @@ def _receive(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:
             raw=scan.raw,
         ),
         f"{units} x {sku} received",
-        adds=True,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.scanner import codes, page
@@ -24,17 +23,17 @@ from backhaul_sdk import (
 from backhaul_sdk.clock import seconds_since_1970
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from backhaul_connectors.scanner.intake import DeviceAnswer
-    from backhaul_sdk import Batch, Emit, NameInStore
+    from backhaul_sdk import Batch, Emit
 
 
 SPEC = Spec(
     name="scanner",
     version="1.1",
     summary="Receives scans over HTTP, TCP and MQTT: pick, pack, receive, count.",
-    capabilities=frozenset({Capability.LISTEN}),
+    capabilities=frozenset({Capability.LISTEN, Capability.PULL}),
     settings=Settings,
     secret_fields=frozenset({"devices", "mqtt_password"}),
 )
@@ -48,9 +47,8 @@ ENTRANCE_SECONDS = 10.0
 class Scanner(Connector["Settings"]):
     """Receives the scans of devices and answers each.
 
-    `clock` returns seconds that never go back, `wall` those since 1970;
-    `entrance_seconds` is how long a device that sends lines may take to identify
-    itself.
+    `wall` returns the seconds since 1970; `entrance_seconds` is how long a device that
+    sends lines may take to identify itself.
     """
 
     spec = SPEC
@@ -60,13 +58,12 @@ class Scanner(Connector["Settings"]):
         instance: str,
         settings: Settings,
         *,
-        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = seconds_since_1970,
         entrance_seconds: float = ENTRANCE_SECONDS,
     ) -> None:
         super().__init__(instance, settings)
         self._devices = Devices(settings.devices)
-        self.intake = ScanIntake(settings, clock, wall, self._names)
+        self.intake = ScanIntake(settings, wall, self)
         self.lines = LineServer(settings, self.intake, entrance_seconds)
         self.broker = MqttListener(instance, settings, self.intake)
 
@@ -85,7 +82,6 @@ class Scanner(Connector["Settings"]):
     async def close(self) -> None:
         await self.lines.close()
         await self.broker.close()
-        await self.intake.close()
 
     async def listen(self, emit: Emit) -> Sequence[Route]:
         self.intake.emit = emit
@@ -95,13 +91,11 @@ class Scanner(Connector["Settings"]):
     async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
         """Submit pending sessions; report whether the broker is reachable."""
         await self.intake.submit_pending()
+        await self.intake.delete_old()
         if problem := self.broker.problem:
             raise CheckFailed(problem)
         async for batch in super().pull(cursor):
             yield batch
-
-    async def _names(self, names: Sequence[str]) -> Mapping[str, NameInStore] | None:
-        return await self.find_in_store(names)
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         device = self._devices.of(request.headers)

@@ -5,84 +5,77 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable
-
     from backhaul_connectors.scanner.scan import Scan
+    from backhaul_sdk import Documents
 
 UNANSWERED_SECONDS = 600.0
 """How long a scan is remembered that may or may not have been stored."""
+PREFIX = "repeat/"
 
 
-class IssuedKey(Struct):
-    """A key, and until when a repeat gets the same key."""
+class IssuedKey(Struct, frozen=True):
+    """A key, and until when a repeat gets the same key, in seconds since 1970."""
 
     key: str
     until: float
 
+    def is_valid(self, now: float) -> bool:
+        """Return True if a repeat gets this key now."""
+        # A later end was stored before the clock was set back.
+        return now < self.until <= now + UNANSWERED_SECONDS
+
 
 class RecentScans:
-    """Remembers the last scans in memory, if no folder is configured."""
+    """Remembers the last scans, inside one transaction.
 
-    def __init__(self, dedupe_seconds: float, clock: Callable[[], float]) -> None:
-        self._dedupe_seconds = dedupe_seconds
-        self._clock = clock
-        self._known: dict[str, IssuedKey] = {}
-
-    def key_of(self, scan: Scan) -> str:
-        """Return the key of a scan that its device did not number."""
-        now = self._clock()
-        self._known = {
-            i: known for i, known in self._known.items() if known.until > now
-        }
-        fresh = IssuedKey(_fresh_key(scan), 0.0)
-        known = self._known.setdefault(scan.identity, fresh)
-        if known is fresh:
-            known.until = now + UNANSWERED_SECONDS
-        return known.key
-
-    def answered(self, scan: Scan) -> None:
-        """Shorten the memory of a scan: its device knows the outcome."""
-        if known := self._known.get(scan.identity):
-            known.until = min(known.until, self._clock() + self._dedupe_seconds)
-
-
-class StoredRecentScans:
-    """Remembers the last scans in the file, in one transaction for each.
-
-    `second` is the time since 1970: it continues while the program is down.
+    `now` are seconds since 1970: they go on while the program is down.
     """
 
-    def __init__(self, connection: sqlite3.Connection, second: float) -> None:
-        self._db = connection
-        self._second = second
+    def __init__(self, documents: Documents, now: float) -> None:
+        self._documents = documents
+        self._now = now
 
     def key_of(self, scan: Scan) -> str:
         """Return the key of a scan that its device did not number."""
-        longest = self._second + UNANSWERED_SECONDS
-        # A later end was stored before the clock was set back.
-        self._db.execute(
-            "DELETE FROM repeats WHERE until <= ? OR until > ?", (self._second, longest)
-        )
-        self._db.execute(
-            "INSERT OR IGNORE INTO repeats VALUES (?, ?, ?)",
-            (scan.identity, _fresh_key(scan), longest),
-        )
-        (key,) = self._db.execute(
-            "SELECT key FROM repeats WHERE identity = ?", (scan.identity,)
-        ).fetchone()
-        return str(key)
+        known = self._known(scan)
+        if known is None:
+            key = f"scan:{scan.device}:{secrets.token_hex(16)}"
+            known = IssuedKey(key, self._now + UNANSWERED_SECONDS)
+            put_issued(self._documents, scan.identity, known)
+        return known.key
 
     def answered(self, scan: Scan, dedupe_seconds: float) -> None:
         """Shorten the memory of a scan: its device knows the outcome."""
-        self._db.execute(
-            "UPDATE repeats SET until = min(until, ?) WHERE identity = ?",
-            (self._second + dedupe_seconds, scan.identity),
-        )
+        if known := self._known(scan):
+            until = min(known.until, self._now + dedupe_seconds)
+            issued = IssuedKey(known.key, until)
+            put_issued(self._documents, scan.identity, issued)
+
+    def delete_expired(self, after: str, limit: int) -> str | None:
+        """Delete expired keys of a page; return the page's last key, None at the end.
+
+        `after` is the last key of the previous page.
+        """
+        page = self._documents.list(PREFIX, after=after, limit=limit)
+        for key, value in page:
+            if not _decoded(value).is_valid(self._now):
+                self._documents.delete(key)
+        return page[-1][0] if page else None
+
+    def _known(self, scan: Scan) -> IssuedKey | None:
+        value = self._documents.get(f"{PREFIX}{scan.identity}")
+        known = None if value is None else _decoded(value)
+        return known if known is not None and known.is_valid(self._now) else None
 
 
-def _fresh_key(scan: Scan) -> str:
-    return f"scan:{scan.device}:{secrets.token_hex(16)}"
+def put_issued(documents: Documents, identity: str, issued: IssuedKey) -> None:
+    """Store the key of scans with an identity."""
+    documents.put(f"{PREFIX}{identity}", msgspec.json.encode(issued))
+
+
+def _decoded(value: bytes) -> IssuedKey:
+    return msgspec.json.decode(value, type=IssuedKey)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from backhaul_connectors.scanner.actions import COMMANDS, action_of, normalized
+from backhaul_connectors.scanner.actions import COMMANDS, normalized
 from backhaul_connectors.scanner.deduplication import RecentScans
+from backhaul_connectors.scanner.old_sessions import move_old_sessions
 from backhaul_connectors.scanner.order_validation import (
     StoreLookup,
     names_in,
     refuse_wrong_layout,
 )
+from backhaul_connectors.scanner.retention import delete_old
 from backhaul_connectors.scanner.scan import (
     MAX_TEXT,
     MODES,
@@ -25,27 +27,37 @@ from backhaul_connectors.scanner.scan import (
     read_line,
     scan_of,
 )
-from backhaul_connectors.scanner.session_store import fulfillment_of, write_count
-from backhaul_connectors.scanner.session_thread import SessionThread
+from backhaul_connectors.scanner.session_results import (
+    fulfillment_of,
+    require_folder,
+    write_count,
+)
+from backhaul_connectors.scanner.session_store import Sessions, page_of_lines
 from backhaul_connectors.scanner.sessions import (
     ScanCollected,
+    ScanCollector,
     SessionComplete,
     SessionRules,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from backhaul_connectors.scanner.actions import ScanAction
     from backhaul_connectors.scanner.scan import Scan
     from backhaul_connectors.scanner.session_store import Session
+    from backhaul_connectors.scanner.sessions import StandaloneScan
     from backhaul_connectors.scanner.settings import Settings
-    from backhaul_sdk import Emit, FindInStore, Line, Receipt
+    from backhaul_sdk import (
+        Connector,
+        Documents,
+        Emit,
+        Line,
+        Receipt,
+    )
 
-
+T = TypeVar("T")
 NOT_STORED = "not stored, please try again in a moment"
-UNNUMBERED = "without a sequence number: a repeat after a restart counts again"
-"""The note on a scan without `sequence` if no folder is configured."""
+DELETE_SECONDS = 600.0
 MOST_BYTES = 4_096
 _WORDS = {200: "OK", 503: "AGAIN"}
 
@@ -75,23 +87,22 @@ def refusal_of(refused: ScanRefused) -> DeviceAnswer:
 class ScanIntake:
     """Submits scans to the host, and collects those of sessions first.
 
-    `find_in_store` asks the host what texts name in the store.
+    `wall` returns the seconds since 1970; `connector` has what the host offers.
     """
 
     def __init__(
         self,
         settings: Settings,
-        clock: Callable[[], float],
         wall: Callable[[], float],
-        find_in_store: FindInStore,
+        connector: Connector[Any],
     ) -> None:
         self._settings = settings
-        self._clock = clock
         self._wall = wall
-        self._repeats = RecentScans(settings.dedupe_seconds, clock)
-        self._thread: SessionThread | None = None
-        self._look_up = find_in_store
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._rules = SessionRules(
+            settings.first_mode, settings.dedupe_seconds, settings.numeric_skus
+        )
+        self._connector = connector
+        self._delete_at = 0.0
         self.emit: Emit | None = None
 
     @property
@@ -102,92 +113,62 @@ class ScanIntake:
         return MODES
 
     async def open(self) -> None:
-        """Open the folder of sessions. Raises CheckFailed."""
-        if self._settings.folder is not None and self._thread is None:
-            rules = SessionRules(
-                self._settings.first_mode,
-                self._settings.dedupe_seconds,
-                self._settings.numeric_skus,
-            )
-            self._thread = await asyncio.to_thread(
-                SessionThread, self._settings.folder, rules, self._clock, self._wall
-            )
-
-    async def close(self) -> None:
-        """Close the folder. Safe to call twice."""
-        floor, self._thread = self._thread, None
-        if floor is not None:
-            await asyncio.to_thread(floor.close)
+        """Make the folder of counts usable. Raises CheckFailed."""
+        if (folder := self._settings.folder) is not None:
+            await asyncio.to_thread(require_folder, folder)
+            host = self._connector
+            await move_old_sessions(folder, host.documents, host.read_sqlite)
 
     async def take(
         self, document: Mapping[str, Any], device: str, raw: str
     ) -> DeviceAnswer:
         """Store one scan and return the answer. Raises ScanRefused for a bad scan."""
-        return await self._answered(normalized(scan_of(document, device, raw)))
-
-    async def _answered(self, scan: Scan) -> DeviceAnswer:
-        if self._settings.folder is not None:
-            return await self._take_in_session(scan)
-        if scan.mode in ("count", "pick") or scan.code in COMMANDS:
-            raise ScanRefused(422, "picking and counting are off: folder is not set")
-        scan = _in_mode(scan, self._settings.first_mode)
-        action = self._action_of(scan, await self._shop_for(scan))
-        key = scan.key
-        answer = await self._store(action, key or self._repeats.key_of(scan))
-        if key is not None or answer.status == 503:
-            return answer
-        self._repeats.answered(scan)
-        if answer.status != 200 or not action.adds:
-            return answer
-        return replace(answer, what=f"{answer.what}; {UNNUMBERED}")
-
-    async def _take_in_session(self, scan: Scan) -> DeviceAnswer:
+        scan = normalized(scan_of(document, device, raw))
         try:
-            # A device's scans keep their order, though each needs a lookup first.
-            async with self._turns[scan.device]:
-                shop = await self._shop_for(scan)
-                kept = self._open_thread().take(scan, shop)
-            step = await kept
+            # The works of a device's scans run in the order of these calls.
+            step = await self._transact(partial(self._collect, scan=scan))
+            if isinstance(step, ScanCollected):
+                return DeviceAnswer(200, step.what, step.order)
+            if isinstance(step, SessionComplete):
+                return await self.submit(step.session)
+            return await self._store(step)
         except ScanRefused:
             raise
         except Exception:  # noqa: BLE001 - after any failure the device must keep the scan
             return DeviceAnswer(503, NOT_STORED)
-        if isinstance(step, ScanCollected):
-            return DeviceAnswer(200, step.what, step.order)
-        if isinstance(step, SessionComplete):
-            return await self.submit(step.session)
-        answer = await self._store(
-            self._action_of(_in_mode(step.scan, ""), shop), step.key
-        )
-        if scan.key is None and answer.status != 503:
-            # If this fails, the scan is only remembered for longer.
-            with suppress(Exception):
-                await self._open_thread().answered(step.scan)
-        return answer
 
-    def _open_thread(self) -> SessionThread:
-        if self._thread is None:
-            raise OSError("the folder is not open")
-        return self._thread
+    def _collect(
+        self, documents: Documents, *, scan: Scan
+    ) -> ScanCollected | SessionComplete | StandaloneScan:
+        shop = self._shop_for(documents, scan)
+        collector = ScanCollector(documents, self._rules, self._wall(), shop)
+        if self._settings.folder is None:
+            return collector.take_alone(scan)
+        return collector.take(scan)
 
-    async def _shop_for(self, scan: Scan) -> StoreLookup:
+    def _transact(self, work: Callable[[Documents], T]) -> Awaitable[T]:
+        return self._connector.documents.transact(work)
+
+    def _shop_for(self, documents: Documents, scan: Scan) -> StoreLookup:
         """Return what the scan's texts name in the store. Raises ScanRefused."""
         if scan.code in COMMANDS:
             return StoreLookup()
         names = names_in(scan, numeric_skus=self._settings.numeric_skus)
-        shop = StoreLookup(await self._look_up(names))
+        shop = StoreLookup(documents.find_in_store(names))
         refuse_wrong_layout(scan, shop)
         return shop
 
-    def _action_of(self, scan: Scan, shop: StoreLookup) -> ScanAction:
-        return action_of(scan, shop, numeric_skus=self._settings.numeric_skus)
+    async def _store(self, step: StandaloneScan) -> DeviceAnswer:
+        receipt = await self._emit()(step.action.record(step.key))
+        if step.scan.key is None:
+            # If this fails, the scan is only remembered for longer.
+            with suppress(Exception):
+                await self._transact(partial(self._answered, scan=step.scan))
+        return _answer_to(receipt, step.action.what)
 
-    async def _store(self, action: ScanAction, key: str) -> DeviceAnswer:
-        try:
-            receipt = await self._emit()(action.record(key))
-        except Exception:  # noqa: BLE001 - after any failure the device must keep the scan
-            return DeviceAnswer(503, NOT_STORED)
-        return _answer_to(receipt, action.what)
+    def _answered(self, documents: Documents, *, scan: Scan) -> None:
+        repeats = RecentScans(documents, self._wall())
+        repeats.answered(scan, self._settings.dedupe_seconds)
 
     def _emit(self) -> Emit:
         if self.emit is None:
@@ -197,8 +178,7 @@ class ScanIntake:
     async def submit(self, session: Session) -> DeviceAnswer:
         """Submit a complete order to the host, or write a complete count to a file."""
         try:
-            floor = self._open_thread()
-            lines = await floor.lines(session)
+            lines = await self._lines(session)
             if session.mode == "count":
                 answer = DeviceAnswer(200, await self._write_count(session, lines))
             else:
@@ -207,10 +187,22 @@ class ScanIntake:
                 done = f"order {session.order} finished with {units} units"
                 answer = _answer_to(receipt, done)
             state = "done" if answer.status == 200 else "refused"
-            await floor.record_result(session, state, answer.what)
+            await self._transact(
+                lambda documents: Sessions(documents).end(session, state, answer.what)
+            )
         except Exception:  # noqa: BLE001 - after any failure the device must try again
             return DeviceAnswer(503, NOT_STORED)
         return answer
+
+    async def _lines(self, session: Session) -> tuple[Line, ...]:
+        """Return the collected units, each article once, in the order of the scans."""
+        found: list[tuple[int, Line]] = []
+        after: str | None = ""
+        while after is not None:
+            read = partial(page_of_lines, session=session, after=after)
+            page, after = await self._transact(read)
+            found += page
+        return tuple(line for _, line in sorted(found, key=itemgetter(0)))
 
     async def _write_count(self, session: Session, lines: tuple[Line, ...]) -> str:
         folder = self._settings.folder
@@ -221,17 +213,17 @@ class ScanIntake:
 
     async def submit_pending(self) -> None:
         """Submit complete sessions after a restart or a failure of the host."""
-        if self._thread is not None and self.emit is not None:
-            for session in await self._thread.owed():
+        if self.emit is not None:
+            closed = await self._transact(lambda each: Sessions(each).closed())
+            for session in closed:
                 await self.submit(session)
 
-
-def _in_mode(scan: Scan, first_mode: str) -> Scan:
-    if scan.mode:
-        return scan
-    if not first_mode:
-        raise ScanRefused(422, f"mode must be one of: {', '.join(MODES)}")
-    return scan._replace(mode=first_mode)
+    async def delete_old(self) -> None:
+        """Delete what no device sends again, every ten minutes."""
+        now = self._wall()
+        if not self._delete_at - DELETE_SECONDS <= now < self._delete_at:
+            self._delete_at = now + DELETE_SECONDS
+            await delete_old(self._connector.documents, now)
 
 
 def _answer_to(receipt: Receipt, done: str) -> DeviceAnswer:

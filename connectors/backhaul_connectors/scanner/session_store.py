@@ -1,53 +1,36 @@
-"""The SQLite file of open sessions, and the CSV file of a finished count."""
+"""The documents of picks and counts: sessions, their articles, and known scans."""
 
 from __future__ import annotations
 
-import csv
-import io
-import os
-import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from backhaul_sdk import Fulfillment, Line, LineInStore
+from backhaul_connectors.scanner.scan import bare
+from backhaul_sdk import Line, LineInStore
+from backhaul_sdk.database import MOST_LISTED
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from backhaul_sdk import Documents
+
+T = TypeVar("T")
+_SEPARATOR = "\x1f"
+"""Between an order and a device in a key: no order's name contains it."""
+LAST_SESSION, LAST_COMMAND = "last/session", "last/command"
 
 
-FILE = "sessions.db"
-KEPT_SESSIONS = 2_000
-"""Finished sessions that are remembered, for devices that send a scan again."""
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS desks (device TEXT PRIMARY KEY, mode TEXT NOT NULL,
-    session INTEGER);
-CREATE TABLE IF NOT EXISTS sessions (id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL UNIQUE, device TEXT NOT NULL, mode TEXT NOT NULL,
-    order_name TEXT NOT NULL, order_bare TEXT NOT NULL, tracking_company TEXT,
-    tracking_number TEXT, shipped_at TEXT, state TEXT NOT NULL, what TEXT NOT NULL,
-    wanted BLOB);
-CREATE INDEX IF NOT EXISTS sessions_state ON sessions (state, order_bare);
-CREATE TABLE IF NOT EXISTS scans (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE,
-    session INTEGER, sku TEXT NOT NULL, quantity INTEGER NOT NULL,
-    what TEXT NOT NULL, second REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS scans_session ON scans (session);
-CREATE TABLE IF NOT EXISTS repeats (identity TEXT PRIMARY KEY, key TEXT NOT NULL,
-    until REAL NOT NULL);
-"""
-_SESSION = """SELECT id, name, device, mode, order_name, tracking_company,
-    tracking_number, shipped_at, state, what, wanted FROM sessions"""
-FOLDER = "counts"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-class Session(Struct, frozen=True):
+class Session(Struct, frozen=True, omit_defaults=True):
     """A picked order, or a count.
 
     `state` is `open`, `closed` (complete, not yet stored by the host or in its file),
     `done`, `refused` (quarantined by the host) or `dropped`; `name` is unique forever.
-    `wanted` holds the lines of the order as JSON, None if the order was not known.
+    `lines_in_store` are the lines of the order when they were last looked up, None if
+    it was not known. `articles` counts the different articles. `joined` is the session
+    that took over the articles.
     """
 
     id: int
@@ -55,126 +38,279 @@ class Session(Struct, frozen=True):
     device: str
     mode: str
     order: str
-    tracking_company: str | None
-    tracking_number: str | None
-    shipped_at: str | None
-    state: str
+    tracking_company: str | None = None
+    tracking_number: str | None = None
+    shipped_at: str | None = None
+    state: str = "open"
+    what: str = ""
+    lines_in_store: tuple[LineInStore, ...] | None = None
+    articles: int = 0
+    joined: int | None = None
+
+
+class DeviceState(Struct, frozen=True, omit_defaults=True):
+    """The mode of a device, and the session that it works on."""
+
+    mode: str
+    session: int | None = None
+
+
+class LatestSession(Struct, frozen=True, omit_defaults=True):
+    """A device's latest session of an order.
+
+    `finished_at` is when a scan without number finished it, in seconds since 1970.
+    """
+
+    session: int
+    finished_at: float | None = None
+
+
+class CollectedArticle(Struct, frozen=True, omit_defaults=True):
+    """An article of a session: its units, and its place among the articles.
+
+    `scanned_at` has the last time of each number of units that a scan without number
+    had, in seconds since 1970.
+    """
+
+    units: int
+    place: int
+    scanned_at: dict[int, float] = {}
+
+
+class KnownScan(Struct, frozen=True, omit_defaults=True):
+    """A numbered scan: what was answered, and the session it belongs to.
+
+    A scan that belongs to none, and did not say its mode, has the `mode` that its
+    device had: if it comes again, it has that mode again, and so the same record.
+    """
+
     what: str
-    wanted: bytes | None = None
-
-    @property
-    def lines_in_shop(self) -> tuple[LineInStore, ...] | None:
-        """The lines of the order when they were last looked up in the store."""
-        if self.wanted is None:
-            return None
-        return msgspec.json.decode(self.wanted, type=tuple[LineInStore, ...])
+    session: int | None = None
+    mode: str = ""
 
 
-def connect(folder: Path) -> sqlite3.Connection:
-    """Open the file, create it if missing, and delete old finished sessions."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    connection = sqlite3.connect(
-        folder / FILE, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.executescript(_SCHEMA)
-    _add_what_is_new(connection)
-    _delete_old(connection)
-    return connection
+def session_key(id_: int) -> str:
+    """Return the key of a session; keys are in the order of the sessions."""
+    return f"session/{id_:010}"
 
 
-def _add_what_is_new(connection: sqlite3.Connection) -> None:
-    """Add the columns that a file of an earlier version lacks."""
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
-    if "wanted" not in columns:
-        connection.execute("ALTER TABLE sessions ADD COLUMN wanted BLOB")
+def scan_key(key: str) -> str:
+    """Return the key of a numbered scan."""
+    return f"scan/{key}"
 
 
-def _delete_old(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute(
-        """DELETE FROM sessions WHERE state IN ('done', 'dropped', 'refused')
-           AND id <= (SELECT max(id) FROM sessions) - ?""",
-        (KEPT_SESSIONS,),
-    )
-    connection.execute(
-        """DELETE FROM scans WHERE session IS NOT NULL
-           AND session NOT IN (SELECT id FROM sessions)"""
-    )
-    connection.execute(
-        """DELETE FROM scans WHERE session IS NULL
-           AND id <= (SELECT max(id) FROM scans) - ?""",
-        (KEPT_SESSIONS,),
-    )
-    connection.execute("COMMIT")
+def scans_of(id_: int) -> str:
+    """Return the prefix of the keys that list a session's numbered scans."""
+    return f"scans-of/{id_:010}/"
 
 
-def session(connection: sqlite3.Connection, id_: int) -> Session:
-    """Return a session that exists."""
-    row = connection.execute(f"{_SESSION} WHERE id = ?", (id_,)).fetchone()
-    return Session(*row)
+def articles_of(id_: int) -> str:
+    """Return the prefix of the keys of a session's articles."""
+    return f"article/{id_:010}/"
 
 
-def sessions_in(
-    connection: sqlite3.Connection, state: str, condition: str = "1", *values: object
-) -> list[Session]:
-    """Return sessions in a state, the oldest first."""
-    query = f"{_SESSION} WHERE state = ? AND {condition} ORDER BY id"
-    return [Session(*row) for row in connection.execute(query, (state, *values))]
+def command_key(number: int) -> str:
+    """Return the key that lists a numbered scan without a session."""
+    return f"command/{number:010}"
 
 
-def lines_of(connection: sqlite3.Connection, id_: int) -> tuple[Line, ...]:
-    """Return the collected units, each article once."""
-    rows = connection.execute(
-        """SELECT sku, sum(quantity) FROM scans WHERE session = ? AND quantity > 0
-           GROUP BY sku ORDER BY min(id)""",
-        (id_,),
-    )
-    return tuple(Line(sku=sku, quantity=quantity) for sku, quantity in rows)
+def devices_of(mode: str, order: str) -> str:
+    """Return the prefix of the keys of each device's latest session of an order."""
+    return f"order/{mode}/{bare(order)}{_SEPARATOR}"
 
 
-def fulfillment_of(session: Session, lines: tuple[Line, ...]) -> Fulfillment:
-    """Return the one shipment of a picked order."""
-    return Fulfillment(
-        key=f"picked:{session.name}",
-        order=session.order,
-        tracking_company=session.tracking_company,
-        tracking_number=session.tracking_number,
-        lines=lines,
-        shipped_at=session.shipped_at,
-        locator=f"order {session.order} picked with {session.device}",
-        raw="\n".join(f"{line.sku} {line.quantity}" for line in lines),
-    )
+def latest_key(session: Session) -> str:
+    """Return the key of the latest session of the same device and order."""
+    return f"{devices_of(session.mode, session.order)}{session.device}"
 
 
-def write_count(folder: Path, session: Session, lines: tuple[Line, ...]) -> str:
-    """Write `sku,quantity` atomically; the same count is the same file."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("sku", "quantity"))
-    writer.writerows((_as_text(line.sku), line.quantity) for line in lines)
-    counts = folder / FOLDER
-    counts.mkdir(exist_ok=True, mode=0o700)
-    file = counts / f"{session.id:06}-{session.device}-{session.name[:8]}.csv"
-    _write_durably(file, text.getvalue())
-    return f"{FOLDER}/{file.name}"
+class Sessions:
+    """The sessions of one connection, inside one transaction."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    def find(self, id_: int) -> Session | None:
+        """Return a session, None if it is too old to be kept."""
+        return self._read(session_key(id_), Session)
+
+    def get(self, id_: int) -> Session:
+        """Return a session that is not finished, or was a moment ago."""
+        found = self.find(id_)
+        if found is None:
+            raise LookupError(f"there is no session {id_}")
+        return found
+
+    def put(self, session: Session) -> Session:
+        """Store a session, and return it."""
+        self._write(session_key(session.id), session)
+        return session
+
+    def begin(self, session: Session) -> Session:
+        """Store a new session under the next number, and return it."""
+        return self.adopt(replace(session, id=self.last_number(LAST_SESSION) + 1))
+
+    def adopt(self, session: Session) -> Session:
+        """Store the newest session of all under its number, and return it."""
+        self._write(LAST_SESSION, session.id)
+        self._write(latest_key(session), LatestSession(session.id))
+        if session.state == "closed":
+            self._documents.put(_closed_key(session.id), b"")
+        return self.put(session)
+
+    def open_one(self, mode: str, order: str, device: str) -> Session | None:
+        """Return the device's open session of an order, or None."""
+        key = f"{devices_of(mode, order)}{device}"
+        latest = self._read(key, LatestSession)
+        found = self.find(latest.session) if latest is not None else None
+        return found if found is not None and found.state == "open" else None
+
+    def open_of_order(self, mode: str, order: str) -> list[Session]:
+        """Return the open sessions of all devices of an order, the oldest first."""
+        latest = self._documents.list(devices_of(mode, order))
+        ids = sorted(_decoded(value, LatestSession).session for _, value in latest)
+        found = map(self.find, ids)
+        return [each for each in found if each is not None and each.state == "open"]
+
+    def finish(
+        self, session: Session, state: str, finished_at: float | None = None
+    ) -> Session:
+        """End a session; its device works on none then."""
+        if state == "closed":
+            self._documents.put(_closed_key(session.id), b"")
+        device = self.device(session.device)
+        if device is not None and device.session == session.id:
+            self.put_device(session.device, DeviceState(device.mode))
+        latest = self._read(latest_key(session), LatestSession)
+        if latest is not None and latest.session == session.id:
+            self._write(latest_key(session), LatestSession(session.id, finished_at))
+        return self.put(replace(session, state=state))
+
+    def end(self, session: Session, state: str, what: str) -> None:
+        """Store the outcome of a submitted session."""
+        self._documents.delete(_closed_key(session.id))
+        self.put(replace(self.get(session.id), state=state, what=what))
+
+    def closed(self) -> list[Session]:
+        """Return the complete sessions that were not submitted, the oldest first."""
+        keys = self._documents.list("closed/")
+        return [self.get(int(key.removeprefix("closed/"))) for key, _ in keys]
+
+    def finished_at(self, mode: str, order: str, device: str) -> float | None:
+        """Return when an unnumbered scan finished the device's session of an order."""
+        key = f"{devices_of(mode, order)}{device}"
+        latest = self._read(key, LatestSession)
+        return None if latest is None else latest.finished_at
+
+    def device(self, device: str) -> DeviceState | None:
+        """Return the state of a device, None if it was never set."""
+        return self._read(f"device/{device}", DeviceState)
+
+    def put_device(self, device: str, state: DeviceState) -> None:
+        self._write(f"device/{device}", state)
+
+    def article(self, session: Session, sku: str) -> CollectedArticle | None:
+        """Return what was collected of an article."""
+        return self._read(f"{articles_of(session.id)}{sku}", CollectedArticle)
+
+    def put_article(
+        self, session: Session, sku: str, article: CollectedArticle
+    ) -> Session:
+        """Store what was collected of an article; return the session."""
+        self._write(f"{articles_of(session.id)}{sku}", article)
+        if article.place < session.articles:
+            return session
+        return self.put(replace(session, articles=article.place + 1))
+
+    def articles(self, session: Session) -> Iterator[tuple[str, CollectedArticle]]:
+        """Yield everything that was collected, by SKU."""
+        prefix, after = articles_of(session.id), ""
+        while page := self._documents.list(prefix, after=after):
+            after = page[-1][0]
+            for key, value in page:
+                yield key.removeprefix(prefix), _decoded(value, CollectedArticle)
+
+    def join(self, session: Session, other: Session) -> Session:
+        """Move the articles of another session of the order, and end that session."""
+        for sku, article in list(self.articles(other)):
+            known = self.article(session, sku)
+            known = known or CollectedArticle(0, session.articles)
+            moved = CollectedArticle(
+                known.units + article.units,
+                known.place,
+                known.scanned_at | article.scanned_at,
+            )
+            session = self.put_article(session, sku, moved)
+            self._documents.delete(f"{articles_of(other.id)}{sku}")
+        self.finish(replace(other, joined=session.id, articles=0), "dropped")
+        return session
+
+    def known_scan(self, key: str) -> KnownScan | None:
+        """Return a numbered scan that was stored before."""
+        return self._read(scan_key(key), KnownScan)
+
+    def remember(self, key: str, scan: KnownScan) -> None:
+        """Store a numbered scan under its key, so that it is known when it comes again.
+
+        A scan of no session is stored once, under the next number.
+        """
+        if scan.session is not None:
+            self._documents.put(f"{scans_of(scan.session)}{key}", b"")
+        elif self.known_scan(key) is None:
+            listed = command_key(self.next_number(LAST_COMMAND))
+            self._documents.put(listed, key.encode())
+        self._write(scan_key(key), scan)
+
+    def page(self, after: str, limit: int) -> list[Session]:
+        """Return the first sessions whose keys are behind `after`."""
+        page = self._documents.list("session/", after=after, limit=limit)
+        return [_decoded(value, Session) for _, value in page]
+
+    def delete(self, session: Session) -> None:
+        """Delete a session that has neither articles nor scans any more."""
+        latest = self._read(latest_key(session), LatestSession)
+        if latest is not None and latest.session == session.id:
+            self._documents.delete(latest_key(session))
+        self._documents.delete(session_key(session.id))
+
+    def last_number(self, name: str) -> int:
+        """Return the last number of a sequence, 0 if there was none."""
+        return self._read(name, int) or 0
+
+    def next_number(self, name: str) -> int:
+        """Return the next number of a sequence, from 1."""
+        number = self.last_number(name) + 1
+        self._write(name, number)
+        return number
+
+    def _read(self, key: str, kind: type[T]) -> T | None:
+        value = self._documents.get(key)
+        return None if value is None else _decoded(value, kind)
+
+    def _write(self, key: str, value: object) -> None:
+        self._documents.put(key, msgspec.json.encode(value))
 
 
-def _as_text(sku: str) -> str:
-    """Return the SKU in a form that no spreadsheet runs as a formula."""
-    return f"'{sku}" if sku.startswith(_FORMULA) else sku
+def page_of_lines(
+    documents: Documents, session: Session, after: str
+) -> tuple[list[tuple[int, Line]], str | None]:
+    """Return lines of a session with their places, and where the next page begins.
+
+    The first page begins at ""; the last one returns None.
+    """
+    prefix = articles_of(session.id)
+    page = documents.list(prefix, after=after)
+    lines = []
+    for key, value in page:
+        article = _decoded(value, CollectedArticle)
+        line = Line(sku=key.removeprefix(prefix), quantity=article.units)
+        lines.append((article.place, line))
+    return lines, page[-1][0] if len(page) == MOST_LISTED else None
 
 
-def _write_durably(file: Path, text: str) -> None:
-    unfinished = file.with_suffix(".tmp")
-    with unfinished.open("w", encoding="utf-8", newline="") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    unfinished.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _closed_key(id_: int) -> str:
+    return f"closed/{id_:010}"
+
+
+def _decoded(value: bytes, kind: type[T]) -> T:
+    return msgspec.json.decode(value, type=kind)

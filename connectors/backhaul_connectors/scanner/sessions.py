@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul_connectors.scanner.actions import (
     CLOSE,
     COMMANDS,
     DROP,
     MODE_CODES,
+    action_of,
     names_the_parcel,
     order_packed,
     refuse_label,
@@ -20,28 +21,29 @@ from backhaul_connectors.scanner.actions import (
     tracking_of,
 )
 from backhaul_connectors.scanner.codes import article_of, parcel_of, plain
+from backhaul_connectors.scanner.deduplication import RecentScans
 from backhaul_connectors.scanner.order_validation import (
     fitting,
     order_named,
     refuse_surplus,
     refuse_unfit_order,
 )
-from backhaul_connectors.scanner.scan import ScanRefused, bare
+from backhaul_connectors.scanner.scan import MODES, ScanRefused, bare
 from backhaul_connectors.scanner.session_store import (
+    CollectedArticle,
+    DeviceState,
+    KnownScan,
     Session,
-    lines_of,
-    session,
-    sessions_in,
+    Sessions,
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
-    from backhaul_connectors.scanner.deduplication import StoredRecentScans
+    from backhaul_connectors.scanner.actions import ScanAction
     from backhaul_connectors.scanner.order_validation import StoreLookup
     from backhaul_connectors.scanner.scan import Scan
-    from backhaul_sdk import LineInStore
+    from backhaul_sdk import Documents, LineInStore
 
 
 class ScanCollected(Struct, frozen=True):
@@ -58,9 +60,10 @@ class SessionComplete(Struct, frozen=True):
 
 
 class StandaloneScan(Struct, frozen=True):
-    """A scan outside of a session; `scan` has its mode, `key` makes it unique."""
+    """A scan outside of a session, and what it does; `key` makes it unique."""
 
     scan: Scan
+    action: ScanAction
     key: str
 
 
@@ -73,32 +76,41 @@ class SessionRules(Struct, frozen=True):
 
 
 class ScanCollector:
-    """Applies one scan to its session, on one connection, at a time in seconds.
+    """Applies one scan to its session, in one transaction.
 
-    `shop` knows what the texts of this scan name in the store.
+    `now` are seconds since 1970: they go on while the program is down, and on another
+    machine. `shop` knows what the texts of this scan name in the store.
     """
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        documents: Documents,
         rules: SessionRules,
-        second: float,
-        repeats: StoredRecentScans,
+        now: float,
         shop: StoreLookup,
     ) -> None:
-        self._db = connection
+        self._sessions = Sessions(documents)
+        self._repeats = RecentScans(documents, now)
         self._rules = rules
-        self._second = second
-        self._repeats = repeats
+        self._now = now
+        self._key: str | None = None
+        """The scan's key as its device sends it, perhaps without a mode."""
         self._shop = shop
 
     def take(self, scan: Scan) -> ScanCollected | SessionComplete | StandaloneScan:
         """Store the scan if it belongs to a session. Raises ScanRefused."""
-        if known := self._known(scan):
-            return known
+        self._key = scan.key
+        known = self._known(scan)
+        if known is not None and not known.mode:
+            return self._again(known)
         if scan.code in COMMANDS:
             return self._command(scan)
-        scan = scan._replace(mode=scan.mode or self._device_state(scan.device)[0])
+        if not scan.mode:
+            mode = known.mode if known else self._device(scan.device).mode
+            scan = scan._replace(mode=mode)
+            # Version 0.1.0 stored a scan with the mode that it did not say.
+            if known is None and (known := self._known(scan)) is not None:
+                return self._again(known)
         if scan.mode == "pick":
             return self._pick(scan)
         if scan.mode == "count":
@@ -107,54 +119,59 @@ class ScanCollector:
             return self._pack(scan)
         return self._alone(scan)
 
-    def _known(self, scan: Scan) -> ScanCollected | SessionComplete | None:
-        row = self._db.execute(
-            "SELECT session, what FROM scans WHERE key = ?", (scan.key,)
-        ).fetchone()
-        if row is None:
-            return None
-        found = session(self._db, row[0]) if row[0] is not None else None
+    def take_alone(self, scan: Scan) -> StandaloneScan:
+        """Take a scan where no folder is set for sessions. Raises ScanRefused."""
+        if scan.mode in ("count", "pick") or scan.code in COMMANDS:
+            raise ScanRefused(422, "picking and counting are off: folder is not set")
+        scan = scan._replace(mode=scan.mode or self._rules.first_mode)
+        self._key = scan.key
+        return self._alone(scan)
+
+    def _known(self, scan: Scan) -> KnownScan | None:
+        return None if scan.key is None else self._sessions.known_scan(scan.key)
+
+    def _again(self, known: KnownScan) -> ScanCollected | SessionComplete:
+        """Answer a scan that was stored before. Raises ScanRefused."""
+        found = self._session_of(known.session)
         if found is not None and found.state == "closed":
             return SessionComplete(found)
         if found is not None and found.state == "refused":
             raise ScanRefused(422, found.what)
         order = found.order if found is not None and found.state == "open" else ""
-        return ScanCollected(f"scanned before, not counted again: {row[1]}", order)
+        return ScanCollected(f"scanned before, not counted again: {known.what}", order)
 
-    def _device_state(self, device: str) -> tuple[str, int | None]:
-        row = self._db.execute(
-            "SELECT mode, session FROM desks WHERE device = ?", (device,)
-        ).fetchone()
-        mode, at_work = row or (self._rules.first_mode, None)
-        return mode, at_work
+    def _session_of(self, id_: int | None) -> Session | None:
+        """Return the session of a scan, or the one that took over its articles."""
+        found = self._sessions.find(id_) if id_ is not None else None
+        if found is None or found.joined is None:
+            return found
+        return self._sessions.find(found.joined) or found
 
-    def _put_device_state(self, device: str, mode: str, at_work: int | None) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO desks VALUES (?, ?, ?)", (device, mode, at_work)
-        )
+    def _device(self, device: str) -> DeviceState:
+        return self._sessions.device(device) or DeviceState(self._rules.first_mode)
 
     def _command(self, scan: Scan) -> ScanCollected | SessionComplete:
         command = scan.code
         if command in MODE_CODES:
             mode = MODE_CODES[command]
-            self._put_device_state(scan.device, mode, None)
-            return self._remember(scan, None, f"{scan.device} is set to {mode} now")
+            self._sessions.put_device(scan.device, DeviceState(mode))
+            return self._remember(None, f"{scan.device} is set to {mode} now")
         found = self._at_work(scan)
         if command == DROP:
-            self._finish(found, "dropped")
-            return self._remember(scan, found.id, f"{_called(found)} dropped")
+            found = self._finish(scan, found, "dropped")
+            return self._remember(found, f"{_called(found)} dropped")
         return self._close(scan, found)
 
     def _at_work(self, scan: Scan) -> Session:
         """Return the device's open session, or else one that was not submitted."""
-        mode = scan.mode or self._device_state(scan.device)[0]
+        mode = scan.mode or self._device(scan.device).mode
         if mode == "count":
-            at_work = self._open_count(scan.device)
+            at_work = self._sessions.open_one("count", "", scan.device)
         else:
             at_work = self._order_at_work(scan.device)
         if at_work is not None:
             return at_work
-        owed = sessions_in(self._db, "closed", "device = ?", scan.device)
+        owed = [each for each in self._sessions.closed() if each.device == scan.device]
         if owed and scan.code == CLOSE:
             return owed[0]
         raise ScanRefused(
@@ -162,34 +179,24 @@ class ScanCollector:
         )
 
     def _order_at_work(self, device: str) -> Session | None:
-        at_work = self._device_state(device)[1]
-        found = session(self._db, at_work) if at_work is not None else None
+        at_work = self._device(device).session
+        found = self._sessions.get(at_work) if at_work is not None else None
         return found if found is not None and found.mode == "pick" else None
 
-    def _open_count(self, device: str) -> Session | None:
-        found = sessions_in(self._db, "open", "mode = 'count' AND device = ?", device)
-        return found[0] if found else None
-
     def _close(self, scan: Scan, found: Session) -> SessionComplete:
-        if found.state == "open" and not lines_of(self._db, found.id):
+        if found.state == "open" and not found.articles:
             raise ScanRefused(
                 422, f"{_called(found)}: nothing was scanned yet; {DROP} discards it"
             )
         if scan.at and found.mode != "count":
-            self._db.execute(
-                "UPDATE sessions SET shipped_at = ? WHERE id = ?", (scan.at, found.id)
-            )
-        self._finish(found, "closed")
-        self._remember(scan, found.id, f"{_called(found)} finished")
-        return SessionComplete(session(self._db, found.id))
+            found = replace(found, shipped_at=scan.at)
+        found = self._finish(scan, found, "closed")
+        self._remember(found, f"{_called(found)} finished")
+        return SessionComplete(found)
 
-    def _finish(self, found: Session, state: str) -> None:
-        self._db.execute(
-            "UPDATE sessions SET state = ? WHERE id = ?", (state, found.id)
-        )
-        self._db.execute(
-            "UPDATE desks SET session = NULL WHERE session = ?", [found.id]
-        )
+    def _finish(self, scan: Scan, found: Session, state: str) -> Session:
+        finished_at = self._now if scan.key is None else None
+        return self._sessions.finish(found, state, finished_at)
 
     def _pick(self, scan: Scan) -> ScanCollected | SessionComplete:
         if scan.order is not None:
@@ -199,8 +206,7 @@ class ScanCollector:
         else:
             return self._begin(scan)
         if bare(plain(scan.code)) == bare(found.order):
-            self._note_parcel(scan, found)
-            return self._close(scan, found)
+            return self._close(scan, self._with_parcel(scan, found))
         return self._collect(scan, found)
 
     def _begin(self, scan: Scan) -> ScanCollected:
@@ -210,33 +216,31 @@ class ScanCollector:
             return ScanCollected(f"scanned before: order {order} was just finished")
         refuse_unfit_order(order, self._shop)
         found = self._order_session(scan.device, order, "pick")
-        units = sum(line.quantity for line in lines_of(self._db, found.id))
+        units = sum(each.units for _, each in self._sessions.articles(found))
         state = f"resumed, {units} units so far" if units else "begun"
         what = f"order {found.order} {state}: scan its articles, then {CLOSE}"
-        return self._remember(scan, found.id, what)
+        return self._remember(found, what)
 
     def _order_session(self, device: str, name: str, mode: str) -> Session:
         """Return the device's open session of an order, with the order's lines."""
         name = order_named(name, self._shop)
         found = self._session("pick", device, name)
-        self._put_device_state(device, mode, found.id)
+        self._sessions.put_device(device, DeviceState(mode, found.id))
         order = self._shop.order(name)
-        if order is None or order.uncertain:
+        if order is None or order.uncertain or order.lines == found.lines_in_store:
             return found
-        wanted = msgspec.json.encode(order.lines)
-        self._db.execute(
-            "UPDATE sessions SET wanted = ? WHERE id = ?", (wanted, found.id)
-        )
-        return session(self._db, found.id)
+        return self._sessions.put(replace(found, lines_in_store=order.lines))
 
     def _was_just_finished(self, scan: Scan, order: str) -> bool:
-        query = """SELECT 1 FROM scans JOIN sessions ON sessions.id = session
-            WHERE device = ? AND order_bare = ? AND state != 'open' AND quantity = 0
-            AND key LIKE 'once:%' AND second > ? AND second <= ?"""
-        began = self._second - self._rules.dedupe_seconds
-        values = (scan.device, bare(order), began, self._second)
-        repeated = self._db.execute(query, values).fetchone() is not None
-        return repeated and scan.sequence is None
+        finished_at = self._sessions.finished_at("pick", order, scan.device)
+        return scan.sequence is None and self._is_recent(finished_at)
+
+    def _is_recent(self, second: float | None) -> bool:
+        """Return True if a second is not longer ago than equal scans count once."""
+        if second is None:
+            return False
+        # A later one was stored before the clock was set back.
+        return self._now - self._rules.dedupe_seconds < second <= self._now
 
     def _pack(self, scan: Scan) -> ScanCollected | SessionComplete | StandaloneScan:
         """Collect an article for its order; the order or a label completes it."""
@@ -248,47 +252,43 @@ class ScanCollector:
         if gathered is None:
             return self._alone(scan)
         refuse_quantity(scan)
-        self._note_parcel(scan._replace(tracking_number=tracking_of(scan)), gathered)
-        return self._close(scan, gathered)
+        labelled = scan._replace(tracking_number=tracking_of(scan))
+        return self._close(scan, self._with_parcel(labelled, gathered))
 
     def _alone(self, scan: Scan) -> StandaloneScan:
-        return StandaloneScan(scan, scan.key or self._repeats.key_of(scan))
+        if not scan.mode:
+            raise ScanRefused(422, f"mode must be one of: {', '.join(MODES)}")
+        if self._key is not None and self._key != scan.key:
+            self._sessions.remember(self._key, KnownScan("", mode=scan.mode))
+        action = action_of(scan, self._shop, numeric_skus=self._rules.numeric_skus)
+        return StandaloneScan(scan, action, scan.key or self._repeats.key_of(scan))
 
     def _gathered(self, order: str) -> Session | None:
         """Join everything that all devices collected for an order."""
-        condition = """order_bare = ? AND mode = 'pick' AND id IN
-            (SELECT session FROM scans WHERE quantity > 0)"""
-        found = sessions_in(self._db, "open", condition, bare(order))
+        found = [
+            each
+            for each in self._sessions.open_of_order("pick", order)
+            if each.articles
+        ]
+        if not found:
+            return None
+        first = found[0]
         for other in found[1:]:
-            self._db.execute(
-                "UPDATE scans SET session = ? WHERE session = ?",
-                (found[0].id, other.id),
-            )
-            self._finish(other, "dropped")
-        return found[0] if found else None
+            first = self._sessions.join(first, other)
+        return first
 
     def _count(self, scan: Scan) -> ScanCollected:
-        found = self._open_count(scan.device) or self._session(
-            "count", scan.device, "", new=True
-        )
-        self._put_device_state(scan.device, "count", found.id)
+        found = self._session("count", scan.device, "")
+        self._sessions.put_device(scan.device, DeviceState("count", found.id))
         return self._collect(scan, found)
 
-    def _session(
-        self, mode: str, device: str, order: str, *, new: bool = False
-    ) -> Session:
+    def _session(self, mode: str, device: str, order: str) -> Session:
         """Return the device's open session for an order; begin one if needed."""
-        condition = "mode = ? AND device = ? AND order_bare = ?"
-        values = (mode, device, bare(order))
-        found = [] if new else sessions_in(self._db, "open", condition, *values)
-        if found:
-            return found[0]
-        cursor = self._db.execute(
-            """INSERT INTO sessions (name, mode, device, order_bare, order_name, state,
-               what) VALUES (?, ?, ?, ?, ?, 'open', '')""",
-            (secrets.token_hex(12), *values, order),
+        if found := self._sessions.open_one(mode, order, device):
+            return found
+        return self._sessions.begin(
+            Session(0, secrets.token_hex(12), device, mode, order)
         )
-        return session(self._db, cursor.lastrowid or 0)
 
     def _collect(self, scan: Scan, found: Session) -> ScanCollected:
         if found.mode == "pick" and (number := self._label(scan.code)):
@@ -299,69 +299,74 @@ class ScanCollector:
         sku, units = self._shop.name_of(article), article.count(scan.quantity)
         lines = self._lines_for(sku, found)
         sku = next((line.sku for line in lines if line.sku), sku)
-        if found.mode != "count" and self._was_just_scanned(scan, found, sku, units):
+        if self._was_just_scanned(scan, found, sku, units):
             what = f"{sku} was just scanned for order {found.order}, not counted again"
             return ScanCollected(f"scanned before: {what}", found.order)
         before = self._units_of(found, sku)
         refuse_surplus(found.order, sku, lines, before, units)
-        self._note_parcel(scan, found)
+        found = self._add(scan, self._with_parcel(scan, found), sku, units)
         what = f"{units} x {sku} for {_called(found)}, {before + units} so far"
-        return self._remember(scan, found.id, what, sku, units)
+        return self._remember(found, what)
+
+    def _add(self, scan: Scan, found: Session, sku: str, units: int) -> Session:
+        known = self._sessions.article(found, sku)
+        known = known or CollectedArticle(0, found.articles)
+        recent = {
+            number: second
+            for number, second in known.scanned_at.items()
+            if self._is_recent(second)
+        }
+        if scan.key is None and found.mode != "count":
+            recent[units] = self._now
+        added = CollectedArticle(known.units + units, known.place, recent)
+        return self._sessions.put_article(found, sku, added)
 
     def _label(self, code: str) -> str | None:
         return None if self._shop.is_article(code) else parcel_of(code)
 
     def _collect_label(self, scan: Scan, number: str, found: Session) -> ScanCollected:
         refuse_quantity(scan)
-        self._note_parcel(scan._replace(tracking_number=number), found)
         what = f"parcel {number} for order {found.order}"
         if found.tracking_number not in (None, number):
             what = f"{what}, instead of {found.tracking_number}"
-        return self._remember(scan, found.id, what)
+        labelled = scan._replace(tracking_number=number)
+        return self._remember(self._with_parcel(labelled, found), what)
 
     def _lines_for(self, sku: str, found: Session) -> Sequence[LineInStore]:
         if found.mode == "count":
             return ()
-        return fitting(found.order, sku, found.lines_in_shop, self._shop)
+        return fitting(found.order, sku, found.lines_in_store, self._shop)
 
     def _units_of(self, found: Session, sku: str) -> int:
         """Return the scanned units; for an order, of every device."""
-        condition = "id = ?" if found.mode == "count" else "order_bare = ?"
-        value = found.id if found.mode == "count" else bare(found.order)
-        sessions = sessions_in(
-            self._db, "open", f"mode = ? AND {condition}", found.mode, value
-        )
-        lines = (line for one in sessions for line in lines_of(self._db, one.id))
-        return sum(line.quantity for line in lines if line.sku == sku)
+        if found.mode == "count":
+            sessions = [found]
+        else:
+            sessions = self._sessions.open_of_order(found.mode, found.order)
+        articles = (self._sessions.article(each, sku) for each in sessions)
+        return sum(article.units for article in articles if article is not None)
 
     def _was_just_scanned(
         self, scan: Scan, found: Session, sku: str, units: int
     ) -> bool:
-        if scan.sequence is not None:
+        if scan.sequence is not None or found.mode == "count":
             return False
-        query = """SELECT 1 FROM scans WHERE session = ? AND sku = ? AND quantity = ?
-            AND key LIKE 'once:%' AND second > ? AND second <= ?"""
-        began = self._second - self._rules.dedupe_seconds
-        values = (found.id, sku, units, began, self._second)
-        return self._db.execute(query, values).fetchone() is not None
+        known = self._sessions.article(found, sku)
+        return known is not None and self._is_recent(known.scanned_at.get(units))
 
-    def _note_parcel(self, scan: Scan, found: Session) -> None:
-        self._db.execute(
-            """UPDATE sessions SET tracking_company = coalesce(?, tracking_company),
-               tracking_number = coalesce(?, tracking_number) WHERE id = ?""",
-            (scan.tracking_company, scan.tracking_number, found.id),
-        )
+    def _with_parcel(self, scan: Scan, found: Session) -> Session:
+        """Return the session with the parcel that a scan names."""
+        company = scan.tracking_company or found.tracking_company
+        number = scan.tracking_number or found.tracking_number
+        if (company, number) == (found.tracking_company, found.tracking_number):
+            return found
+        named = replace(found, tracking_company=company, tracking_number=number)
+        return self._sessions.put(named)
 
-    def _remember(
-        self, scan: Scan, id_: int | None, what: str, sku: str = "", units: int = 0
-    ) -> ScanCollected:
-        key = scan.key or f"once:{secrets.token_hex(12)}"
-        self._db.execute(
-            """INSERT INTO scans (key, session, sku, quantity, what, second)
-               VALUES (?, ?, ?, ?, ?, ?)""",
-            (key, id_, sku, units, what, self._second),
-        )
-        found = session(self._db, id_) if id_ is not None else None
+    def _remember(self, found: Session | None, what: str) -> ScanCollected:
+        if self._key is not None:
+            id_ = None if found is None else found.id
+            self._sessions.remember(self._key, KnownScan(what, id_))
         at_work = found is not None and found.state == "open"
         return ScanCollected(what, found.order if found is not None and at_work else "")
 
