@@ -14,20 +14,49 @@ from scenes.tcp_relay import reset
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
+HALVED = 90_000
+"""The number of the first scan that is only half sent."""
 OPEN_SCANS = 20
 """So many are on their way at any time: whoever dies, it is amid some."""
 
 
+def code_of(number: int) -> str:
+    return f"LS-{number:05}"
+
+
+def receipt_of(number: int) -> bytes:
+    """Return a scan of an article of its own, or, each second one, the code alone."""
+    if number % 2:
+        return code_of(number).encode()
+    scan = {"mode": "receive", "code": code_of(number), "sequence": number}
+    return json.dumps(scan).encode()
+
+
+PICKED = ("A", "B", "A", "C")
+"""The articles of each order."""
+
+
+def pick_of(number: int) -> bytes:
+    """Return a scan of an article of an order, or of the order that is complete."""
+    order, step = divmod(number, len(PICKED) + 1)
+    name = f"{1_001 + order}"
+    code = PICKED[step] if step < len(PICKED) else name
+    scan = {"mode": "pick", "order": name, "code": code, "sequence": number}
+    return json.dumps(scan).encode()
+
+
 @dataclass(slots=True)
 class Gun:
-    """Scans goods received, each article once, by its number or without one.
+    """Scans what `line_of` has for each number, one after another.
 
     `halved` counts the scans that it began to send and died over; it forgets those.
     """
 
     port: int
     moments: random.Random
+    line_of: Callable[[int], bytes] = receipt_of
     sent: int = 0
     answered: int = 0
     halved: int = 0
@@ -46,13 +75,13 @@ class Gun:
             raise
         return wire
 
-    async def finish(self) -> None:
-        """Have an answer to everything."""
-        reset((await self.scan(len(self._open), 0)).writer)
+    async def finish(self, more: int = 0) -> None:
+        """Have an answer to everything, and to so many more scans."""
+        reset((await self.scan(len(self._open) + more, min(more, 1))).writer)
 
     async def die(self, wire: Wire) -> None:
         """Send a part of a line; then break the line, or hang up as a process does."""
-        line = line_of(f"HALF-{self.halved:05}", self.halved)
+        line = receipt_of(HALVED + self.halved)
         self.halved += 1
         wire.writer.write(line[: self.moments.randint(1, len(line))])
         await wire.writer.drain()
@@ -73,7 +102,7 @@ class Gun:
             self._take(waiting.popleft(), await wire.reply())
 
     def _new(self) -> bytes:
-        line = line_of(code_of(self.sent), self.sent)
+        line = self.line_of(self.sent)
         self._open[self.sent] = line
         self.sent += 1
         return line
@@ -86,15 +115,3 @@ class Gun:
             assert json.loads(reply)["sequence"] == number
         del self._open[number]
         self.answered += 1
-
-
-def code_of(number: int) -> str:
-    return f"LS-{number:05}"
-
-
-def line_of(code: str, number: int) -> bytes:
-    """Return a scan with a number, or, each second one, the code alone."""
-    if number % 2:
-        return code.encode()
-    scan = {"mode": "receive", "code": code, "sequence": number}
-    return json.dumps(scan).encode()

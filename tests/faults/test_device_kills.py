@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,13 @@ import pytest
 
 from backhaul.connect.record_matching import decode
 from backhaul.core.clock import SystemClock
-from backhaul_sdk import StockAdjustment
-from faults.guns import Gun, code_of
+from backhaul_sdk import Fulfillment, Line, StockAdjustment
+from faults.guns import PICKED, Gun, code_of, pick_of
 from faults.trials import LONG, chances, tell
+from scenes import payloads
 from scenes.daemon import DaemonProcess
+from scenes.databases import started_store, take
+from scenes.payloads import envelope, variant
 from scenes.silent_platform import met_before
 from scenes.sshd import free_port
 from scenes.stored import values_of
@@ -103,6 +107,37 @@ async def kill_amid_lines(daemon: DaemonProcess, gun: Gun) -> None:
     daemon.kill()
     with pytest.raises(ConnectionError):
         await scanning
+
+
+async def test_a_daemon_that_is_killed_amid_picks_ships_each_order_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with floor() as (office, gun):
+        gun.line_of = pick_of
+        articles = [
+            variant(f"var_{code}", sku=code, barcode=None) for code in {*PICKED}
+        ]
+        async with started_store(office.database) as store:
+            product = payloads.product(variants=articles)
+            await take(store, envelope("products/create", product))
+        daemon = await start(office)
+        try:
+            for _ in range(DAEMON_KILLS):
+                await kill_amid_lines(daemon, gun)
+                daemon = await start(office)
+            await gun.finish(-gun.sent % (len(PICKED) + 1))
+        finally:
+            daemon.kill()
+        kept = values_of(office.database, "records", "payload", instance="floor")
+        records = [decode(payload)[1] for payload in kept]
+        orders = gun.sent // (len(PICKED) + 1)
+        shipped = [
+            (one.order, one.lines) if isinstance(one, Fulfillment) else ("odd", ())
+            for one in records
+        ]
+        lines = tuple(Line(sku=sku, quantity=n) for sku, n in Counter(PICKED).items())
+        assert sorted(shipped) == [(f"{1_001 + n}", lines) for n in range(orders)]
+    tell(capsys, 0, gun.sent, f"{DAEMON_KILLS} kills of the daemon amid picks")
 
 
 def assert_each_counts_once(office: Office, gun: Gun) -> None:
