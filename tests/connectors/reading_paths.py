@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from backhaul_connectors.courier.parsing import event_of, records_of
 from backhaul_connectors.courier.settings import Settings as CourierSettings
-from backhaul_connectors.file_drop.cells import CellOrigin, number_text
+from backhaul_connectors.file_drop.csv_reader import CellOrigin, number_text
 from backhaul_connectors.file_drop.json_reader import JsonRowReader
 from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings as FileSettings

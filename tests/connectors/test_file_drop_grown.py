@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_connectors.file_drop.cursor import MOST_REMEMBERED
+from backhaul_connectors.file_drop.files import MOST_REMEMBERED
 from backhaul_sdk import StockAdjustment
 from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
 

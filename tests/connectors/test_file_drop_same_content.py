@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_connectors.file_drop.already_imported import parsed_key
-from backhaul_connectors.file_drop.cursor import (
+from backhaul_connectors.file_drop.files import (
     MOST_REMEMBERED,
     FileCursor,
     ImportedFile,

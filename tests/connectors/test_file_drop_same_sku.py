@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.stock_list import ArticleIndex
+from backhaul_connectors.file_drop.parsing import ArticleIndex
 from backhaul_sdk import StockLevel
 from connectors.dropping import Drop
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pytest
 
-from backhaul_connectors.file_drop.cells import CellOrigin
-from backhaul_connectors.file_drop.csv_reader import Position
+from backhaul_connectors.file_drop.csv_reader import CellOrigin, Position
 from backhaul_connectors.file_drop.shipments import (
     MOST_BESIDE,
     MOST_ROWS,

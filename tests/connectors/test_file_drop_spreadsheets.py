@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
-from backhaul_connectors.file_drop.cells import number_text
+from backhaul_connectors.file_drop.csv_reader import number_text
 from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.xlsx import spread
 from backhaul_sdk import Fulfillment, StockAdjustment, StockLevel

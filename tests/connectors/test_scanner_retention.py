@@ -10,9 +10,13 @@ import pytest
 from backhaul.connect.own_documents import OwnDocuments
 from backhaul_connectors.scanner.deduplication import UNANSWERED_SECONDS, RecentScans
 from backhaul_connectors.scanner.order_validation import StoreLookup
-from backhaul_connectors.scanner.retention import AT_ONCE, KEPT, delete_old
 from backhaul_connectors.scanner.scan import Scan
-from backhaul_connectors.scanner.session_store import Sessions
+from backhaul_connectors.scanner.session_store import (
+    AT_ONCE,
+    KEPT,
+    Sessions,
+    delete_old,
+)
 from backhaul_connectors.scanner.sessions import (
     ScanCollector,
     SessionComplete,

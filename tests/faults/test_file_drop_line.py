@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.file_drop.cursor import FileCursor
+from backhaul_connectors.file_drop.files import FileCursor
 from backhaul_sdk import CheckFailed
 from connectors.dropping import FULFILLMENTS, Drop
 from faults.trials import LONG, SEED, chances, tell

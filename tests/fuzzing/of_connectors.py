@@ -19,8 +19,8 @@ from backhaul_connectors.courier import parsing as courier_parsing
 from backhaul_connectors.courier import polling as courier_asking
 from backhaul_connectors.courier import settings as courier_settings
 from backhaul_connectors.courier.parsing import raw_of, records_of
-from backhaul_connectors.file_drop import cursor as file_cursor
-from backhaul_connectors.file_drop.cells import CellOrigin as FileOrigin
+from backhaul_connectors.file_drop import files as file_cursor
+from backhaul_connectors.file_drop.csv_reader import CellOrigin as FileOrigin
 from backhaul_connectors.file_drop.json_reader import JsonRowReader
 from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings as FileSettings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backhaul.core.clock import from_text
 from backhaul_connectors.courier.polling import SeenStatuses
-from backhaul_connectors.file_drop.cursor import FileCursor as Files
+from backhaul_connectors.file_drop.files import FileCursor as Files
 from backhaul_connectors.http_json.client import positions_of
 from backhaul_connectors.sql.cursor import SqlCursor as Tables
 from backhaul_connectors.tryton.reader import TrytonCursor as Shipments

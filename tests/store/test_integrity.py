@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.doctor import State
-from backhaul.doctor.database import check
+from backhaul.doctor.storage import check_database as check
 from backhaul.errors import CorruptData
 from backhaul.store.sqlite import file_backup, restoring
 from backhaul.store.sqlite.opening import open_store

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.doctor import State
-from backhaul.doctor.database import check
+from backhaul.doctor.storage import check_database as check
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import (
     backup_manifest,

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.doctor import State
-from backhaul.doctor.database import check
+from backhaul.doctor.storage import check_database as check
 from backhaul.errors import ConfigurationError
 from backhaul.store import database_at, open_store
 from backhaul.store.moving import Mark

@@ -15,7 +15,7 @@ from sqlite_utils import Database, Migrations, hookimpl
 from sqlite_utils.plugins import pm
 
 from backhaul.core.clock import SystemClock
-from backhaul.doctor.database import check
+from backhaul.doctor.storage import check_database as check
 from backhaul.errors import (
     AlreadyRunning,
     BackhaulError,

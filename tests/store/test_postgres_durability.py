@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.doctor import State, database
+from backhaul.doctor import State, storage
 from backhaul.doctor.check_runner import examine
 from backhaul.settings import Settings
 from backhaul.store.postgres import durability
@@ -222,7 +222,7 @@ def test_a_standby_is_not_taken_for_a_primary(nodes: Nodes) -> None:
 
 def test_doctor_refuses_for_a_quorum_and_warns_otherwise(nodes: Nodes) -> None:
     def said(*, quorum: bool) -> list[tuple[State, str]]:
-        found = database.check(nodes.url, quorum=quorum)
+        found = storage.check_database(nodes.url, quorum=quorum)
         return [(each.state, each.fix) for each in found if each.check == "durability"]
 
     assert said(quorum=True) == [(State.OK, "")]

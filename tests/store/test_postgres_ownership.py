@@ -13,7 +13,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, CommitsLost, Superseded
 from backhaul.store.commands import restored_mark
 from backhaul.store.ownership import Member
-from backhaul.store.postgres import fence
+from backhaul.store.postgres import ownership
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.testing.command_scenes import plan, state_of
@@ -112,7 +112,7 @@ async def test_the_right_to_send_ends_before_another_can_take_over(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(fence, "boot_seconds", lambda: now)
+    monkeypatch.setattr(ownership, "boot_seconds", lambda: now)
     async with joined(url, "a") as store:
         lease = store.ownership.lease
         assert not lease.allows(lease.now())
@@ -130,7 +130,7 @@ async def test_what_was_claimed_long_ago_is_not_sent(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(fence, "boot_seconds", lambda: now)
+    monkeypatch.setattr(ownership, "boot_seconds", lambda: now)
     async with joined(url, "a") as store:
         await store.ownership.take(["main"])
         lease = store.ownership.lease

@@ -11,9 +11,9 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import AlreadyRunning, BackhaulError, DatabaseUnavailable
 from backhaul.store import database_at
 from backhaul.store.ownership import new_member
+from backhaul.store.postgres import moving
 from backhaul.store.postgres import moving as in_server
-from backhaul.store.postgres import server_check
-from backhaul.store.postgres.addresses import place_of, without_password
+from backhaul.store.postgres.connection import place_of, without_password
 from backhaul.store.postgres.database import open_store as open_server
 from backhaul.store.sqlite import file_replacement
 from backhaul.store.sqlite import moving as in_file
@@ -97,7 +97,7 @@ def test_a_url_that_libpq_would_misunderstand(url: str, path: Path) -> None:
 def test_an_old_server(
     server: Postgres, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_check, "OLDEST", 99)
+    monkeypatch.setattr(moving, "OLDEST", 99)
     assert "this is PostgreSQL 18, and Backhaul needs 99 or newer" in refusal(
         path, server.empty()
     )
@@ -355,8 +355,8 @@ def test_a_damaged_row_leaves_nothing_behind(server: Postgres, tmp_path: Path) -
     assert path.read_bytes() == before
     assert is_usable(path)
     with server.connect(url.rpartition("%3D")[2]) as connection:
-        assert not server_check._RELATIONS.isspace()
-        assert connection.execute(server_check._RELATIONS.encode()).fetchall() == []
+        assert not moving._RELATIONS.isspace()
+        assert connection.execute(moving._RELATIONS.encode()).fetchall() == []
 
 
 def test_rows_that_break_a_rule_are_named_by_the_server(

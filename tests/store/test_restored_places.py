@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.doctor import State
-from backhaul.doctor.database import check
+from backhaul.doctor.storage import check_database as check
 from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
 from backhaul.store.database import manifest_of
 from backhaul.store.sqlite import (

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.completeness import LINE_ENDS
-from backhaul_connectors.file_drop.cursor import ImportedFile
-from backhaul_connectors.file_drop.files import FileCopy
+from backhaul_connectors.file_drop.csv_reader import key_of
+from backhaul_connectors.file_drop.files import FileCopy, ImportedFile
 from backhaul_connectors.file_drop.inspection import (
     STEP_ROWS,
     InspectedFile,
@@ -35,8 +34,9 @@ from backhaul_sdk import Bad
 from backhaul_sdk.files import in_thread
 
 if TYPE_CHECKING:
-    from backhaul_connectors.file_drop.cursor import ArchivedFile, FileCursor
     from backhaul_connectors.file_drop.files import (
+        ArchivedFile,
+        FileCursor,
         FoundFile,
         ReadableFile,
         TemporaryCopies,

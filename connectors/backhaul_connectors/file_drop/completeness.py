@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from backhaul_connectors.file_drop.cursor import ArchivedFile, FileCursor
-    from backhaul_connectors.file_drop.files import FileNames, Fingerprint, ReadableFile
+    from backhaul_connectors.file_drop.files import (
+        ArchivedFile,
+        FileCursor,
+        FileNames,
+        Fingerprint,
+        ReadableFile,
+    )
     from backhaul_connectors.file_drop.folder import DropFolder
     from backhaul_connectors.file_drop.parsing import FileKind
     from backhaul_connectors.file_drop.settings import Settings

@@ -16,17 +16,19 @@ from backhaul_connectors.file_drop.already_imported import (
     key_of_repeat,
     parsed_key,
 )
-from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.columns import known_names
 from backhaul_connectors.file_drop.completeness import ArchiveWatcher, StabilityTracker
-from backhaul_connectors.file_drop.cursor import ArchivedFile, FileCursor, ImportedFile
+from backhaul_connectors.file_drop.csv_reader import key_of
 from backhaul_connectors.file_drop.files import (
     ARCHIVE,
     HELD,
+    ArchivedFile,
     FileChanged,
+    FileCursor,
     FileIncomplete,
     FileNames,
     FoundFile,
+    ImportedFile,
     TemporaryCopies,
     own_folders,
     shared,

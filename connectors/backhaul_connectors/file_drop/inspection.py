@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from backhaul_connectors.file_drop.cells import CellOrigin, identifier, key_of
 from backhaul_connectors.file_drop.completeness import check_end
-from backhaul_connectors.file_drop.csv_reader import CsvRow, Position, RowReader, shown
+from backhaul_connectors.file_drop.csv_reader import (
+    CellOrigin,
+    CsvRow,
+    Position,
+    RowReader,
+    identifier,
+    key_of,
+    shown,
+)
 from backhaul_connectors.file_drop.files import FileIncomplete, FileUnreadable
 from backhaul_connectors.file_drop.format_detection import FileDigest
 from backhaul_connectors.file_drop.layout import layout_of
+from backhaul_connectors.file_drop.parsing import ArticleIndex, LevelRow, article_of
 from backhaul_connectors.file_drop.shipments import PlacedRow, ShipmentRow, shipments
-from backhaul_connectors.file_drop.stock_list import ArticleIndex, LevelRow, article_of
 from backhaul_sdk import Bad
 from backhaul_sdk.fields import Unusable, is_placeholder, plain
 from backhaul_sdk.files import in_thread, run_in_steps
@@ -23,8 +30,11 @@ from backhaul_sdk.files import in_thread, run_in_steps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_connectors.file_drop.cursor import ImportedFile
-    from backhaul_connectors.file_drop.files import ReadableFile, TemporaryCopies
+    from backhaul_connectors.file_drop.files import (
+        ImportedFile,
+        ReadableFile,
+        TemporaryCopies,
+    )
     from backhaul_connectors.file_drop.layout import Layout
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_connectors.file_drop.shipments import OrderIndex

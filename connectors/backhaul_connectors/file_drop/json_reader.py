@@ -12,13 +12,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from backhaul_connectors.file_drop.cells import ROUNDED_MARK, number_text
 from backhaul_connectors.file_drop.columns import folded, known_names, places_of
 from backhaul_connectors.file_drop.csv_reader import (
     MAX_ROW_BYTES,
+    ROUNDED_MARK,
     CsvRow,
     Position,
     RowReader,
+    number_text,
     unreadable,
 )
 from backhaul_connectors.file_drop.files import FileUnreadable

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_connectors.file_drop.cells import same
 from backhaul_connectors.file_drop.columns import (
     Ambiguous,
     Column,
@@ -31,6 +30,7 @@ from backhaul_connectors.file_drop.csv_reader import (
     CsvRow,
     Position,
     RowReader,
+    same,
     shown,
 )
 from backhaul_connectors.file_drop.files import FileCopy, FileUnreadable

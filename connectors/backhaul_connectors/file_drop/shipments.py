@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from backhaul_connectors.file_drop.cells import key_of, same
-from backhaul_connectors.file_drop.csv_reader import Position
+from backhaul_connectors.file_drop.csv_reader import Position, key_of, same
 from backhaul_sdk import Bad, Fulfillment, Line, Part
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from backhaul_connectors.file_drop.cells import CellOrigin
+    from backhaul_connectors.file_drop.csv_reader import CellOrigin
     from backhaul_sdk import Record
 
     ReadRow: TypeAlias = "Callable[[Position], PlacedRow | Bad | None]"

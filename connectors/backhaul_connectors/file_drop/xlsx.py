@@ -22,7 +22,7 @@ from msgspec import Struct
 from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format, is_timedelta_format
 from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
 
-from backhaul_connectors.file_drop.cells import NO_RESULT, number_text
+from backhaul_connectors.file_drop.csv_reader import NO_RESULT, number_text
 from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.json_reader import csv_line
 

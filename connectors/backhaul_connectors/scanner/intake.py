@@ -19,7 +19,6 @@ from backhaul_connectors.scanner.order_validation import (
     names_in,
     refuse_wrong_layout,
 )
-from backhaul_connectors.scanner.retention import delete_old
 from backhaul_connectors.scanner.scan import (
     MAX_TEXT,
     MODES,
@@ -27,17 +26,19 @@ from backhaul_connectors.scanner.scan import (
     read_line,
     scan_of,
 )
-from backhaul_connectors.scanner.session_results import (
-    fulfillment_of,
-    require_folder,
-    write_count,
+from backhaul_connectors.scanner.session_store import (
+    Sessions,
+    delete_old,
+    page_of_lines,
 )
-from backhaul_connectors.scanner.session_store import Sessions, page_of_lines
 from backhaul_connectors.scanner.sessions import (
     ScanCollected,
     ScanCollector,
     SessionComplete,
     SessionRules,
+    fulfillment_of,
+    require_folder,
+    write_count,
 )
 
 if TYPE_CHECKING:

@@ -1,27 +1,156 @@
-"""Joins the daemons of a PostgreSQL database that keeps what it confirms."""
+"""Several daemons on one PostgreSQL database: who joins, stands by and takes over."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+import html
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from aiohttp import web
 from loguru import logger
 
-from backhaul.errors import Busy, ConfigurationError
+from backhaul.app import public_http, sockets
+from backhaul.app.control_socket import SOCKET_NAME
+from backhaul.app.public_http import RequestLimits
+from backhaul.errors import BackhaulError, Busy, ConfigurationError
+from backhaul.runtime.loop import wait_for_event
 from backhaul.store import database_at
 from backhaul.store.ownership import new_member
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator
 
+    from backhaul.app.wiring import Receiving
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
+    from backhaul.store import Store
     from backhaul.store.ownership import Member, Ownership
+
+
+TAKE_SECONDS = 1.0
+"""How often a standby tries to take over; it can once the owner is silent."""
+_ELSEWHERE = "another replica runs the connectors of this store; send it there"
+
+
+class Standby:
+    """Serves webhooks on the listeners of a daemon that is not the owner."""
+
+    def __init__(
+        self, settings: Settings, store: Store, clock: Clock, receiving: Receiving
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._receiving = receiving
+        self._served = AsyncExitStack()
+        self._socket = settings.state_dir / SOCKET_NAME
+
+    async def __aenter__(self) -> None:
+        """Begin with nothing served."""
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
+        self._socket.unlink(missing_ok=True)
+
+    async def end(self) -> None:
+        """Stop the listeners, once those of the owner serve. Safe to call twice."""
+        await self._served.aclose()
+
+    async def take(self) -> bool:
+        """Take the right to write; return False if another daemon has it."""
+        try:
+            return await self._store.ownership.take(list(self._settings.stores))
+        except Busy as error:
+            logger.bind(action="owner.busy").warning("{}", error)
+            return False
+
+    async def wait_until_owner(self, stopping: asyncio.Event) -> bool:
+        """Return True once this daemon is the owner, False if it has to stop."""
+        while not stopping.is_set():
+            if await self.take():
+                return True
+            await wait_for_event(stopping, TAKE_SECONDS, self._clock)
+        return False
+
+    async def serve(self, public: socket.socket, admin: socket.socket) -> None:
+        """Serve webhooks and the checks of a load balancer on copies of the sockets.
+
+        The owner's own listeners may start on the sockets before `end`, so that no
+        request is refused when a standby becomes the owner.
+        """
+        own = self._settings.public
+        limits = RequestLimits.of(own, self._receiving.answers.add_at)
+        routes = self._receiving.receiver.routes()
+        routes.append(web.route("*", "/connect/{rest:.*}", _elsewhere))
+        app = public_http.build(routes, own.max_body_bytes, limits)
+        listeners = [
+            (sockets.Listener(app, own.max_connections, limits), public.dup()),
+            (sockets.Listener(self._admin()), admin.dup()),
+            (sockets.Listener(self._control()), sockets.bind_unix(self._socket)),
+        ]
+        await self._served.enter_async_context(sockets.serving(listeners))
+        logger.bind(action="daemon.standby").info(
+            "another daemon owns the database; this one receives webhooks at {} and"
+            " takes over if the owner falls silent",
+            sockets.url_of(public),
+        )
+
+    def _admin(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/healthz", _healthy)
+        app.router.add_get("/readyz", _healthy)
+        app.router.add_get("/", self._page)
+        return app
+
+    def _control(self) -> web.Application:
+        """Answer every command beside this daemon with the name of the owner."""
+        app = web.Application()
+        app.router.add_route("*", "/{rest:.*}", self._misdirected)
+        return app
+
+    async def _misdirected(self, _: web.Request) -> web.Response:
+        known = await self._store.ownership.members()
+        owner = next((each for each in known if each.is_owner), None)
+        where = "" if owner is None else f" on {owner.host}, admin at {owner.admin_url}"
+        said = (
+            "is a standby: it receives webhooks. Another daemon owns this database"
+            f"{where}; run the command there"
+        )
+        return web.json_response({"error": said}, status=421)
+
+    async def _page(self, _: web.Request) -> web.Response:
+        known = await self._store.ownership.members()
+        rows = "".join(
+            f"<li>{html.escape(each.host)}: "
+            + ("owner" if each.is_owner else "standby")
+            + f', <a href="{html.escape(each.admin_url)}">'
+            + f"{html.escape(each.admin_url)}</a></li>"
+            for each in known
+        )
+        body = (
+            "<!doctype html><title>Backhaul: standby</title><h1>Standby</h1><p>This"
+            " replica receives webhooks. The dashboard is at the owner:</p>"
+            f"<ul>{rows}</ul>"
+        )
+        return web.Response(text=body, content_type="text/html")
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.json_response({"status": "standby"})
+
+
+async def _elsewhere(_: web.Request) -> web.Response:
+    headers = {"Retry-After": "1"}
+    return web.json_response({"error": _ELSEWHERE}, status=503, headers=headers)
+
 
 CHECK_SECONDS = 60.0
 STANDBYS = "pg_stat_replication"
 """What shows that no standby confirms now: commits wait then, and lose nothing."""
+RECOVERY = "pg_is_in_recovery()"
+"""What shows that a server is a standby: during a failover it may be for a moment."""
 
 
 def joining(
@@ -45,7 +174,7 @@ def require_durability(settings: Settings) -> None:
     """
     quorum = settings.cluster.durability == "quorum"
     found = database_at(settings.place).durability(quorum=quorum)
-    lasting = [each for each in found if each.key != STANDBYS]
+    lasting = [each for each in found if each.key not in {STANDBYS, RECOVERY}]
     if lasting and quorum:
         raise ConfigurationError(lasting)
     for each in found:
@@ -73,5 +202,10 @@ async def watch_durability(settings: Settings, clock: Clock) -> NoReturn:
     while True:
         await clock.sleep(CHECK_SECONDS)
         if isinstance(settings.place, str):
-            with suppress(Busy):
+            try:
                 await asyncio.to_thread(require_durability, settings)
+            except ConfigurationError:
+                raise
+            except BackhaulError as error:
+                # It is away, as during a failover; the parts that need it say so.
+                logger.bind(action="database.unreachable").warning("{}", error)

@@ -15,6 +15,7 @@ from backhaul.admin import routes as admin_site
 from backhaul.app import cluster, sockets
 from backhaul.app import public_http as public_site
 from backhaul.app.actions import ActionContext, actions
+from backhaul.app.cluster import Standby
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.first_contact import FirstContact, mark_interrupted
 from backhaul.app.jobs import Jobs
@@ -22,7 +23,6 @@ from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
-from backhaul.app.standby import Standby
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
     Shared,

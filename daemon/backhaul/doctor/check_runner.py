@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.app.wiring import build_client
-from backhaul.doctor import State, configuration, daemon, database, platform, storage
+from backhaul.doctor import State, configuration, daemon, platform, storage
 from backhaul.doctor.storage import Machine
 from backhaul.doctor.webhooks import RoundTrip
 
@@ -41,10 +41,10 @@ async def examine(
     sound = not storage.is_closed(settings.state_dir)
     if sound:
         quorum = settings.cluster.durability == "quorum"
-        for found in database.check(place, deep=deep, quorum=quorum):
+        for found in storage.check_database(place, deep=deep, quorum=quorum):
             sound = sound and found.state is State.OK
             yield found
-        for found in database.left_behind(place, settings.stores):
+        for found in storage.left_behind(place, settings.stores):
             yield found
         live, result = daemon.ask(settings)
         yield result

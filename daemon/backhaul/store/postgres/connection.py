@@ -1,24 +1,79 @@
-"""Connections of psycopg that run the common text and return rows with names."""
+"""Connections that run the common text on PostgreSQL, and what a URL may show."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 from psycopg.adapt import Dumper, Loader
 from psycopg.pq import TransactionStatus
 
-from backhaul.errors import WriterFailed
+from backhaul.errors import BackhaulError, WriterFailed
 from backhaul.store.postgres import timeouts
 from backhaul.store.postgres.dialect import with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
+    from urllib.parse import SplitResult
 
     from psycopg.abc import Buffer
+
+
+SCHEMES = ("postgresql", "postgres")
+_HOST = r"(\[[0-9a-fA-F:.]*\]|[^:@,\[\]]*)(:\d*)?"
+_NETLOC = re.compile(rf"([^@:]*(:[^@:]*)?@)?{_HOST}(,{_HOST})*")
+_PLACE = frozenset({"host", "port", "dbname", "options"})
+"""The parameters that say where the database is."""
+_SECRET = frozenset({"password", "sslpassword"})
+
+
+def require_valid(url: str) -> None:
+    """Refuse a URL that libpq would understand differently. Raises BackhaulError."""
+    try:
+        parts = urlsplit(url)
+        # A password with one of / ? # ends where the path, query or fragment begins.
+        is_valid = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
+    except ValueError:
+        is_valid = False
+    if not (is_valid and parts.scheme in SCHEMES and _NETLOC.fullmatch(parts.netloc)):
+        raise BackhaulError(
+            "the URL of the database cannot be understood; it is such as"
+            " postgresql://user@db.example.com:5432/backhaul, where special characters"
+            " of a name or password are percent-encoded: @ is %40, / is %2F"
+        )
+
+
+def place_of(url: str) -> str:
+    """Return where a database is, without any credentials, to be shown and stored."""
+    parts = urlsplit(url)
+    query = [each for each in _parameters(parts) if _name(each) in _PLACE]
+    return _joined(parts.netloc.rpartition("@")[2], parts.path, query)
+
+
+def without_password(url: str) -> str:
+    """Return a URL for a configuration that has the password elsewhere."""
+    parts = urlsplit(url)
+    account, at, hosts = parts.netloc.rpartition("@")
+    query = [each for each in _parameters(parts) if _name(each) not in _SECRET]
+    return _joined(f"{account.partition(':')[0]}{at}{hosts}", parts.path, query)
+
+
+def _parameters(parts: SplitResult) -> list[str]:
+    """Return the parameters as they are: libpq does not read `+` as a space."""
+    return [each for each in parts.query.split("&") if each]
+
+
+def _name(parameter: str) -> str:
+    return unquote(parameter.partition("=")[0])
+
+
+def _joined(netloc: str, path: str, query: list[str]) -> str:
+    return f"postgresql://{netloc}{path}{'?' if query else ''}{'&'.join(query)}"
+
 
 LOCK_MILLISECONDS = 500
 """How long the daemon waits for a lock, as SQLite waits for that of its file."""

@@ -8,12 +8,10 @@ import psycopg
 
 from backhaul.errors import DatabaseUnavailable
 from backhaul.store.postgres import full_text, schema
-from backhaul.store.postgres.addresses import place_of
-from backhaul.store.postgres.connection import Connection
+from backhaul.store.postgres.connection import Connection, place_of
 from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
-from backhaul.store.postgres.fence import Fence
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
-from backhaul.store.postgres.ownership import PostgresOwnership
+from backhaul.store.postgres.ownership import Fence, PostgresOwnership
 from backhaul.store.postgres.streams import StreamInbox
 from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets

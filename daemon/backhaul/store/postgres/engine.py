@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import Arrival
-    from backhaul.store.postgres.fence import Fence
+    from backhaul.store.postgres.ownership import Fence
     from backhaul.store.sql.family import Unit
 
 T = TypeVar("T")

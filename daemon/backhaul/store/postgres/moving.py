@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from backhaul.errors import AlreadyRunning, BackhaulError, DatabaseUnavailable
-from backhaul.store.postgres import schema, server_check
-from backhaul.store.postgres.addresses import place_of, require_valid, without_password
-from backhaul.store.postgres.connection import CommitUnknown, Connection
+from backhaul.store.postgres import schema
+from backhaul.store.postgres.connection import (
+    CommitUnknown,
+    Connection,
+    place_of,
+    require_valid,
+    without_password,
+)
 from backhaul.store.postgres.ownership import known_members
 from backhaul.store.sql.inbox.fold import folded_to
 from backhaul.store.sql.operations import move_marks
@@ -25,6 +30,74 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.store.moving import Mark, Row, Table
+
+
+OLDEST = 15
+_SHOWN = 3
+_SERVER = """
+    SELECT current_setting('server_version_num')::int / 10000,
+           current_setting('server_encoding'),
+           pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+           current_schema(), current_user,
+           coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
+"""
+# What an extension made, such as its views, belongs to the extension.
+_RELATIONS = """
+    SELECT c.relname FROM pg_class c
+    WHERE c.relnamespace = current_schema()::regnamespace
+      AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
+      AND NOT EXISTS (SELECT 1 FROM pg_depend d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+    ORDER BY c.relkind = 'S', c.relname
+"""
+
+
+def require_suitable(connection: Connection, place: str) -> None:
+    """Refuse a server or schema that Backhaul cannot use. Raises BackhaulError."""
+    ((version, encoding, is_read_only, schema, user, may_create),) = connection.execute(
+        _SERVER
+    ).fetchall()
+    if version < OLDEST:
+        raise BackhaulError(
+            f"{place}: this is PostgreSQL {version}, and Backhaul needs {OLDEST} or"
+            " newer; upgrade the server, or use another one"
+        )
+    if encoding != "UTF8":
+        raise BackhaulError(
+            f"{place}: the encoding of this database is {encoding}; create one with"
+            " UTF8: createdb --encoding UTF8 --template template0 NAME"
+        )
+    if is_read_only:
+        raise BackhaulError(
+            f"{place}: this database can only be read; name the primary server, and a"
+            " user whose default_transaction_read_only is off"
+        )
+    if schema is None:
+        raise BackhaulError(
+            f"{place}: the user {user} has no schema there; create one:"
+            f" CREATE SCHEMA AUTHORIZATION {user}"
+        )
+    if not may_create:
+        raise BackhaulError(
+            f"{place}: the user {user} is not allowed to create tables; as the owner of"
+            f" the database: GRANT USAGE, CREATE ON SCHEMA {schema} TO {user}"
+        )
+
+
+def require_empty(connection: Connection, place: str) -> None:
+    """Refuse a schema with anything in it. Raises BackhaulError."""
+    names = [str(name) for (name,) in connection.execute(_RELATIONS)]
+    if names:
+        raise BackhaulError(
+            f"{place}: this database is not empty: it has {_listed(names)}; a move"
+            " needs an empty one, so create another: createdb --encoding UTF8 NAME"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
 
 _TYPES = {"INTEGER": "int8", "TEXT": "text", "BLOB": "bytea", "REAL": "float8"}
 LOCK_SECONDS = 10
@@ -130,12 +203,12 @@ class PostgresTarget:
         self._indexes: list[str] = []
 
     def begin(self, source: str) -> None:
-        server_check.require_suitable(self._connection, self.place)
+        require_suitable(self._connection, self.place)
         self._connection.execute("BEGIN")
         self._connection.execute(_WITHOUT_LIMITS)
         schema.lock(self._connection)
         self._remove_interrupted(source)
-        server_check.require_empty(self._connection, self.place)
+        require_empty(self._connection, self.place)
         schema.create_within(self._connection)
         for name, statement in self._connection.execute(_INDEXES).fetchall():
             self._indexes.append(statement)

@@ -10,7 +10,7 @@ from backhaul.store.read_records import SearchHit
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.family import write
 from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
-from backhaul.store.sql.schema.mirror import SEARCH_DOCUMENTS
+from backhaul.store.sql.schema.inbox_and_mirror import SEARCH_DOCUMENTS
 
 if TYPE_CHECKING:
     import sqlite3

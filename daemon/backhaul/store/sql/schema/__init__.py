@@ -9,22 +9,112 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from backhaul.store.sql.schema import commands, inbox, mirror, operations, views
+from backhaul.store.sql.mirror.payment_states import NOT_REFUNDED
+from backhaul.store.sql.schema import commands_and_operations, inbox_and_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# A variant that moved to another product may be in the mirror twice: the newer counts.
+_NEWEST_VARIANT = """
+    LEFT JOIN variants v ON v.store = l.store AND v.id = l.variant_id
+      AND NOT EXISTS (
+        SELECT 1 FROM variants n WHERE n.store = v.store AND n.id = v.id
+        AND (n.updated_at, n.product_id) > (v.updated_at, v.product_id))
+"""
+VIEWS: tuple[str, ...] = (
+    """
+    CREATE VIEW events AS
+    SELECT i.id, i.store, coalesce(o.topic, i.topic) AS topic, o.event_id,
+           i.received_at, coalesce(o.state, 'received') AS state, i.body,
+           i.headers, i.kind AS source, o.kind, o.object_id, o.detail, o.folded_at,
+           i.erased_at, i.erased_by
+    FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+    """,
+    # A row waits while a command of its ordering key has no known outcome.
+    """
+    CREATE VIEW feed AS
+    SELECT c.id, c.store, c.kind, c.object_id, c.change, c.at, c.event, c.instance,
+           EXISTS (SELECT 1 FROM commands o WHERE o.store = c.store
+                   AND o.lane = CASE c.kind WHEN 'order' THEN 'order:'
+                                ELSE 'product:' END || c.object_id
+                   AND o.state IN ('sending', 'uncertain')) AS waits
+    FROM changes c
+    """,
+    # A stock target as people see it beside commands, by the same numbers and ids.
+    """
+    CREATE VIEW commands_and_targets AS
+    SELECT seq, id, store, kind, target, lane, state, reason, payload, attempts,
+           failures, evidence, cause, instance, hold_reason, created_at, due_at,
+           settled_at, request, key_fingerprint, baseline, sent_at, looks, effect_id,
+           digest, request_digest, caused_at, behind, accepted
+    FROM commands
+    UNION ALL
+    SELECT seq, id, store, 'target', product_id, 'product:' || product_id,
+           CASE state WHEN 'waiting' THEN 'planned' WHEN 'adjusting' THEN 'planned'
+             WHEN 'held' THEN 'planned' WHEN 'discarded' THEN 'rejected'
+             ELSE state END,
+           reason, payload, 0, 0, evidence, cause, instance,
+           CASE state WHEN 'adjusting' THEN 'adjustment' WHEN 'held' THEN 'restore' END,
+           created_at, due_at, settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest,
+           NULL, caused_at, 0, NULL
+    FROM stock_targets
+    """,
+    f"""
+    CREATE VIEW open_orders AS
+    SELECT store, id, number, name, placed_at, status, financial_status,
+           fulfillment_status, awaiting_confirmation,
+           (SELECT sum(quantity - fulfilled_quantity) FROM order_items i
+            WHERE i.store = o.store AND i.order_id = o.id) AS units_to_ship,
+           total_minor, currency, customer_id
+    FROM orders o WHERE cancelled_at IS NULL AND fulfillment_status != 'FULFILLED'
+      AND {NOT_REFUNDED}
+    """,  # noqa: S608 - constants
+    f"""
+    CREATE VIEW order_lines AS
+    SELECT i.store, i.id, i.order_id, o.number AS order_number, o.name AS order_name,
+           o.placed_at, o.status AS order_status, i.sku, i.title, i.quantity,
+           i.fulfilled_quantity,
+           CASE WHEN o.cancelled_at IS NULL AND {NOT_REFUNDED}
+                THEN i.quantity - i.fulfilled_quantity ELSE 0 END AS units_to_ship,
+           i.unit_price_minor, o.currency, i.product_id, i.variant_id
+    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    """,  # noqa: S608 - constants
+    """
+    CREATE VIEW revenue_by_day AS
+    SELECT store, substr(placed_at, 1, 10) AS day, currency, count(*) AS orders,
+           sum(total_minor) AS revenue_minor
+    FROM orders WHERE cancelled_at IS NULL AND placed_at IS NOT NULL
+    GROUP BY store, substr(placed_at, 1, 10), currency
+    """,
+    f"""
+    CREATE VIEW stock AS
+    SELECT l.store, v.sku, p.title AS product, v.title AS variant, l.stock,
+           l.updated_at AS since, v.barcode, l.product_id, l.variant_id
+    FROM inventory_levels l {_NEWEST_VARIANT}
+    LEFT JOIN products p ON p.store = l.store AND p.id = l.product_id
+    """,  # noqa: S608 - constants
+    f"""
+    CREATE VIEW stock_moves AS
+    SELECT l.id, l.store, l.at, v.sku, p.title AS product, v.title AS variant,
+           l.adjustment, l.stock_after, l.reason, o.name AS order_name, l.cause,
+           l.product_id, l.variant_id
+    FROM stock_ledger l {_NEWEST_VARIANT}
+    LEFT JOIN products p ON p.store = l.store AND p.id = l.product_id
+    LEFT JOIN orders o ON o.store = l.store AND o.id = l.cause
+    """,  # noqa: S608 - constants
+)
 BASELINE = "m001_baseline"
 CONNECTOR_DOCUMENTS = "m002_connector_documents"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
-        *inbox.STATEMENTS,
-        *mirror.STATEMENTS,
-        *commands.STATEMENTS,
-        *operations.STATEMENTS,
-        *views.STATEMENTS,
+        *inbox_and_mirror.INBOX,
+        *inbox_and_mirror.MIRROR,
+        *commands_and_operations.COMMANDS,
+        *commands_and_operations.OPERATIONS,
+        *VIEWS,
     ),
-    CONNECTOR_DOCUMENTS: operations.CONNECTOR_DOCUMENTS,
+    CONNECTOR_DOCUMENTS: commands_and_operations.CONNECTOR_DOCUMENTS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""
