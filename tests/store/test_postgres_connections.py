@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,13 @@ from backhaul.store.postgres.database import open_store
 from backhaul.store.testing.event_scenes import webhook
 from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from backhaul.store import Store
+    from backhaul.store.read_models import Reader
     from scenes.postgres import Postgres
     from scenes.postgres_databases import PostgresDatabases
 
@@ -168,6 +171,26 @@ def test_a_program_beside_the_daemon_waits_for_no_lock(
         refused = pytest.raises(BackhaulError, match="lock timeout")
         with refused, database_at(url).reader() as reader:
             reader.counts()
+
+
+async def test_a_read_that_outlives_the_store_leaves_no_connection(
+    postgres_server: PostgresDatabases,
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def query(_: Reader) -> bool:
+        begun.set()
+        return may_end.wait(HANG_SECONDS)
+
+    with postgres_server.lent() as url:
+        store = open_store(url, SystemClock())
+        store.start()
+        reading = asyncio.create_task(store.read(query))
+        await asyncio.to_thread(begun.wait, HANG_SECONDS)
+        await store.stop()
+        may_end.set()
+        assert await reading
+        assert store.engine._idle.empty()
 
 
 async def repeat(write: Callable[[], Awaitable[object]]) -> None:

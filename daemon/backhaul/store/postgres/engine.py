@@ -97,6 +97,7 @@ class PostgresEngine(RoundEngine):
         self.receiver = StreamWriter(url, name, hold_seconds)
         self.url = url
         self._idle: SimpleQueue[Connection] = SimpleQueue()
+        self._is_closed = False
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
         """Append an event to this member's stream. May raise Busy."""
@@ -123,6 +124,8 @@ class PostgresEngine(RoundEngine):
             yield connection
         finally:
             self._idle.put(connection)
+            if self._is_closed:
+                self.close()
 
     def concerns_the_file(self, error: Exception) -> bool:
         """Return True if the whole database failed, False if one statement did."""
@@ -137,7 +140,11 @@ class PostgresEngine(RoundEngine):
         return {"database": self.read_here(unit)}
 
     def close(self) -> None:
-        """Close the connections that read; the writer stops on its own."""
+        """Close the connections that read, each lent one when it comes back.
+
+        The writer stops on its own.
+        """
+        self._is_closed = True
         with suppress(Empty):
             while True:
                 self._idle.get_nowait().close()
