@@ -65,15 +65,18 @@ order, and uses the first secret that it finds:
 3. the configuration file: the setting itself (such as `api_key`), or a setting with
    `_file` (such as `api_key_file`) that contains the path of a file with the secret.
 
-The URL of a PostgreSQL database is a secret, because it may contain a password. Where
-none of these places gives `database.url`, Backhaul uses the variable `DATABASE_URL`, if
-it begins with `postgresql://` or `postgres://`.
+The URL of a PostgreSQL database is a secret, because it may contain a password. If
+you set `database.url` in none of these places, Backhaul reads the variable
+`DATABASE_URL`. Backhaul uses the value of this variable only if it begins with
+`postgresql://` or `postgres://`.
 
 Rules for secrets:
 
 - If a setting is a list of secrets, its file contains one secret per line.
-- Backhaul rejects a file with a secret if other users can read it. Use `chmod 600`.
-  This rule does not apply to systemd credentials.
+- Backhaul rejects the file of a `_file` setting if other users can read the file. Use
+  `chmod 600`. This rule does not apply to systemd credentials.
+- If the configuration file itself contains secrets and other users can read it,
+  `check-config` only shows a warning.
 - It is an error to set both `api_key` and `api_key_file` in the configuration file, or
   both in the environment. The same is true for every other secret.
 

@@ -76,27 +76,31 @@ class Settings(BaseModel):
     )
     secrets: tuple[SecretStr, ...] = Field(
         default=(),
-        description="Secrets that messages are signed with; two while one replaces "
-        "the other.",
+        description="Secrets with which the courier signs its messages. Give two "
+        "secrets while you replace the first by the second.",
     )
     window_seconds: float = Field(
         default=300.0,
         gt=0,
-        description="Seconds that a signed time may be off, where a time is signed.",
+        description="Maximum difference, in seconds, between the signed time of a "
+        "message and the time on this machine. Some couriers sign no time.",
     )
     on_return: Literal["park", "cancel"] = Field(
         default="park",
-        description="What a parcel that came back asks for: a proposal to cancel the "
-        "order, or to cancel it once every parcel of it came back.",
+        description="What Backhaul does if a parcel came back. `park`: Backhaul parks "
+        "a command that cancels the order, and an operator decides. `cancel`: Backhaul "
+        "cancels the order after all its parcels have come back.",
     )
     ship: Literal["never", "lines", "order"] = Field(
         default="lines",
-        description="Whether a parcel fulfills its order: never, only the lines that "
-        "the courier names, or without lines all that is left.",
+        description="What a parcel fulfills. `never`: nothing. `lines`: the order "
+        "lines that the courier names. `order`: the same, and if the courier names no "
+        "lines, everything in the order that is not shipped yet.",
     )
     ship_at: Literal["announced", "in_transit"] = Field(
         default="in_transit",
-        description="When it does: with its label, or once it is on its way.",
+        description="When a parcel fulfills its order. `announced`: when the label is "
+        "created. `in_transit`: when the parcel is on its way.",
     )
     statuses: dict[str, str] = Field(
         default_factory=dict,

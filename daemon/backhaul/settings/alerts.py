@@ -87,8 +87,9 @@ class AlertSettings(Section):
     drift_rows: int = Field(
         default=1,
         ge=1,
-        description="Backhaul sends an alert if at least this many rows of the mirror "
-        "still differ from the platform after a full sync.",
+        description="A full sync corrects the rows of the mirror that differ from the "
+        "platform. Backhaul cannot correct some rows. If their number is at least "
+        "this setting, Backhaul sends an alert.",
     )
 
     @model_validator(mode="after")

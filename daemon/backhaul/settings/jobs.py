@@ -189,9 +189,9 @@ class PushJob(Job):
         default=None,
         description="`true`: Backhaul sends each planned command immediately, but not "
         "in quiet hours (`quiet`). `false`: Backhaul sends planned commands only when "
-        "the job runs. If you leave out `eager` and set `trigger`, `every`, `cron` or "
-        "`quiet`, the job works as with `false`. If you set none of these, `[push] "
-        "eager` decides.",
+        "the job runs. Without this setting: if you set `trigger`, `every`, `cron` or "
+        "`quiet` for the job, the default is `false`. Otherwise the value of `[push] "
+        "eager` applies.",
     )
 
     def sends_at_once(self, eager: bool) -> bool:
@@ -231,11 +231,11 @@ class PushJob(Job):
 class StoreJob(PushJob):
     """Settings of a job that apply only to one store.
 
-    The first name is the store's, the second is the job's. If you leave out a setting,
-    the value in `[jobs.NAME]` applies. The schedule is an exception: if you set one of
-    `trigger`, `every` and `cron` for the store, Backhaul ignores all three settings,
-    and `eager`, in `[jobs.NAME]` for this store. Only jobs that send commands have
-    `eager`.
+    The first name is the store's, the second is the job's. If you leave out a setting
+    here, the value in `[jobs.NAME]` applies. The schedule is an exception. If you set
+    `trigger`, `every` or `cron` here, these four settings in `[jobs.NAME]` do not apply
+    to the store: `trigger`, `every`, `cron` and `eager`. Only jobs that send commands
+    have `eager`.
     """
 
 

@@ -52,40 +52,49 @@ class Database(Section):
 
     url: DatabaseUrl = Field(
         default=SecretStr(""),
-        description="The SQLite file, such as "
-        '"sqlite:////var/lib/backhaul/backhaul.db", or a PostgreSQL database, such as '
-        '"postgresql://backhaul@db.internal/backhaul". Write the absolute path of a '
-        "file with four slashes. If the setting is empty, the file is backhaul.db in "
-        "`state_dir`. A PostgreSQL URL may also be given in `DATABASE_URL`.",
+        description="The URL of a SQLite file, such as "
+        '"sqlite:////var/lib/backhaul/backhaul.db", or of a PostgreSQL database, such '
+        'as "postgresql://backhaul@db.internal/backhaul". The URL of a file is '
+        "`sqlite:///` and the path. An absolute path starts with a slash too, so the "
+        "URL then has four slashes. If the setting is empty, Backhaul uses the file "
+        "backhaul.db in `state_dir`. You can also set a PostgreSQL URL in the "
+        "variable `DATABASE_URL`.",
     )
     retention_days: Count = Field(
         default=30,
         le=3_650,
         description="Number of days for which Backhaul keeps the bodies and headers "
-        "of events, and the stock counts that changed nothing. Backhaul keeps the "
-        "outcome of each event for ever.",
+        "of events, the runs of jobs, and most stock counts that changed nothing. "
+        "Backhaul keeps the outcome of each event for ever. docs/mirror.md lists the "
+        "stock counts that Backhaul keeps for ever.",
     )
 
 
 class Cluster(Section):
-    """Several daemons on one PostgreSQL database. A file ignores this table."""
+    """Several daemons on one PostgreSQL database.
+
+    With a SQLite file, Backhaul ignores this section.
+    """
 
     durability: Literal["quorum", "single"] = Field(
         default="quorum",
-        description='With "quorum", a standby server must confirm each commit, and '
-        "Backhaul refuses to run otherwise: what it acknowledged survives the loss of "
-        'the primary server. With "single", Backhaul only warns.',
+        description='How the PostgreSQL server must protect commits. "quorum": a '
+        "replica must confirm each commit, so no acknowledged data is lost if the "
+        "primary server is lost. If the server is not set up in this way, Backhaul "
+        'does not run. "single": Backhaul requires no replica. It logs a warning if '
+        "even a crash of the server could lose or damage data.",
     )
     ttl: Duration = Field(
         default=3.0,
-        description="How long the owner of the database may be silent. Then another "
-        "daemon takes over.",
+        description="The owner is the daemon that does the work. If the owner gives "
+        "no sign of life for this time, another daemon takes over.",
     )
 
     hold: Duration = Field(
         default=8.0,
-        description="How long a webhook waits for its answer while the database server "
-        "is away, as during a failover. Then Backhaul answers 503.",
+        description="How long a webhook waits for its answer while Backhaul cannot "
+        "reach the database server, such as during a failover. After this time "
+        "Backhaul answers 503.",
     )
 
     @field_validator("ttl")
@@ -152,9 +161,10 @@ class Admin(Section):
 
     host: Text = Field(
         default="127.0.0.1",
-        description="Address to listen on. Keep a loopback address, because "
-        "`/metrics` and other pages for monitoring need no login. For access from "
-        "other machines, use an HTTPS proxy.",
+        description="Address to listen on. Use a loopback address, or an address that "
+        "only your own load balancer and operators can reach, because `/metrics` and "
+        "other pages for monitoring need no login. For access from other machines, "
+        "use an HTTPS proxy.",
     )
     port: Port = Field(
         default=8751,
@@ -220,11 +230,11 @@ class Push(Section):
     longest_pause: Duration = Field(
         default=parse_duration("5m"),
         le=86_400,
-        description="Because of its rate limit, the platform can ask Backhaul to "
-        "pause (status 429 with the header `Retry-After`, or the header `RateLimit`). "
-        "This setting is the longest pause that Backhaul makes. After the pause "
-        "Backhaul sends one request as a test. `backhaul status` and an alert report "
-        "a pause of more than a minute.",
+        description="The longest pause that Backhaul makes if the platform asks for a "
+        "pause. The platform asks for a pause because of its rate limit: with status "
+        "429 and the header `Retry-After`, or with the header `RateLimit`. After the "
+        "pause Backhaul sends one request as a test. `backhaul status` and an alert "
+        "report a pause of more than a minute.",
     )
     check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
@@ -277,9 +287,9 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="How far each poll reaches back before the previous poll, so that "
-        'it misses no change. With "2m", a poll also reads the changes of the 2 '
-        "minutes before the previous poll.",
+        description="Each poll also reads the changes of this time before the "
+        'previous poll, so that no change is missed. With "2m", a poll reads all '
+        "changes since 2 minutes before the previous poll.",
     )
 
 
