@@ -116,9 +116,9 @@ def parser() -> argparse.ArgumentParser:
         type=_quirk,
         default=[],
         metavar="NAME",
-        help="behave differently where the API's specification is unclear, such as"
-        " no-idempotency: ignore idempotency keys; repeat the option for several"
-        " names (docs/reference-server.md lists them)",
+        help="choose another behaviour where the API's specification is unclear;"
+        " for example, no-idempotency makes the server ignore idempotency keys; for"
+        " several names, repeat the option (docs/reference-server.md lists all names)",
     )
     add("--log-level", choices=LOG_LEVELS, default="info")
     _add_mail_options(made)

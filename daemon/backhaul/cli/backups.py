@@ -23,8 +23,9 @@ def backup(
 ) -> None:
     """Back up the database to a file; the daemon can run at the same time.
 
-    Backhaul checks the copy. It also writes a manifest (size and checksum)
-    beside the copy; `backhaul restore` compares the backup with its manifest.
+    Backhaul checks the backup. It also writes a manifest (size and checksum)
+    in the same folder. `backhaul restore` compares the backup with the
+    manifest. This command works on SQLite only. For PostgreSQL, use the server's tools.
     """
     opened = database_at(context.settings(config).place)
     if out.exists():
@@ -53,7 +54,8 @@ def restore(
     """Replace the database with a backup; stop the daemon first.
 
     Backhaul checks the backup before it changes anything. The previous database
-    stays in the same folder, under another name.
+    stays in the same folder, under another name. This command works on SQLite
+    only. For PostgreSQL, use the server's tools.
     """
     clock = SystemClock()
     if drill:
@@ -123,9 +125,10 @@ def migrate(
 ) -> None:
     """Back up the database, then upgrade it to the schema of this version.
 
-    The daemon also does this when it starts. With --to, Backhaul instead
-    moves all data to another database, compares both, and prints what to
-    configure. If a move is interrupted, run the same command again.
+    The daemon also does this when it starts. Backhaul does not back up a
+    PostgreSQL database. With --to, Backhaul instead moves all data to another
+    database, compares both, and prints what to configure. If a move is
+    interrupted, run the same command again.
     """
     if (plan and to) or (source and not to):
         raise typer.BadParameter("use --from only with --to, and --plan without them")

@@ -155,7 +155,8 @@ def resolve_command(
     applied: Annotated[
         bool,
         typer.Option(
-            "--applied", help="Mark it as applied, because you know it took effect."
+            "--applied",
+            help="Mark the command as applied, because you know that it took effect.",
         ),
     ] = False,
     reason: OptionalReason = None,
@@ -190,7 +191,10 @@ def discard(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Discard a parked command: it becomes `rejected` and will not be sent."""
+    """Discard a parked command: it becomes `rejected` and will not be sent.
+
+    For a planned or uncertain command, type `backhaul commands park` first.
+    """
     _decide(command, config, "drop", reason, as_json)
 
 
@@ -212,7 +216,8 @@ def resend(
 ) -> None:
     """Send a parked or rejected command again, after showing the request.
 
-    Caution: if the command already took effect, it takes effect twice.
+    Caution: if the command already took effect, it can take effect a second
+    time. Only a platform that supports idempotency keys prevents this.
     `--restock-unshipped` first cancels the order without a restock. After that,
     Backhaul puts the unshipped units back into stock.
     """
@@ -295,7 +300,9 @@ def list_incidents(config: ConfigOption = None, as_json: JsonOption = False) -> 
 )
 def resolve_incident(
     incident: Annotated[int, typer.Argument(help="The incident's number (id).")],
-    reason: Annotated[str, typer.Option("--reason", help="How it was corrected.")],
+    reason: Annotated[
+        str, typer.Option("--reason", help="How you corrected the problem.")
+    ],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -368,10 +375,11 @@ def release_targets(
 ) -> None:
     """Apply stock counts that are on hold since the database was restored.
 
-    Release a count only if the back office has no newer count of the SKU;
-    otherwise submit the newer count, which replaces the count on hold. Backhaul
-    then takes all stock movements since the count as sales or received goods.
-    It parks a count that it still cannot explain.
+    Release a count only if the back office has no newer count of the SKU.
+    If there is a newer count, submit the newer count: it replaces the count
+    on hold. After a release, Backhaul calculates as if all stock movements
+    since the count were sales or received goods. If Backhaul still cannot
+    explain the stock, it parks the count.
     """
     wanted = HeldFilter(store, connection, sku)
     if everything == (wanted != HeldFilter()):

@@ -51,7 +51,7 @@ def erase_customer(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Show the customer it would erase; change nothing."
+            "--dry-run", help="Show the customer who would be erased; change nothing."
         ),
     ] = False,
     yes: Annotated[

@@ -36,8 +36,8 @@ def doctor(
         str | None,
         typer.Option(
             metavar="CONNECTION",
-            help="Show the host key of this connection's SFTP server, and run"
-            " no check.",
+            help="Show the host key of this connection's SFTP server, and how to"
+            " trust this key. Nothing is stored, and no check runs.",
         ),
     ] = None,
     deep: Annotated[
@@ -140,7 +140,9 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     """Check the configuration and list every error (exit code 78).
 
     The command also warns about risks. Examples are plain HTTP, secrets in the
-    environment, and a file with secrets that other users can read.
+    environment, and secrets in a configuration file that other users can read.
+    It is an error if other users can read the file of a setting such as
+    `api_key_file`.
     """
     from backhaul.doctor import State, configuration
 

@@ -90,9 +90,10 @@ def pause_job(
 ) -> None:
     """Pause a job until an operator resumes it; a restart does not resume it.
 
-    While a push job is paused, Backhaul sends no command of its kind and no
-    retry. `backhaul jobs run` sends the commands that are planned at that
-    moment.
+    Each push job sends one kind of command: fulfillments, cancellations or
+    adjustments. While a push job is paused, Backhaul sends no command of this
+    kind, and repeats no request. `backhaul jobs run` sends the commands that
+    are planned at that moment.
     """
     _change("pause", name, store, config, as_json)
 

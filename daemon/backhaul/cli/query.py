@@ -189,8 +189,8 @@ def query(
     sql: Annotated[
         str,
         typer.Argument(
-            help="One SELECT statement. Write - to read the statement from"
-            " standard input."
+            help="One statement that reads: SELECT, VALUES, WITH, EXPLAIN or PRAGMA."
+            " Write - to read the statement from standard input."
         ),
     ],
     config: ConfigOption = None,
@@ -198,7 +198,10 @@ def query(
     as_json: JsonOption = False,
     as_jsonl: JsonlOption = False,
 ) -> None:
-    """Run a read-only SQL query; docs/mirror.md lists the tables and columns."""
+    """Run a read-only SQL query; docs/mirror.md lists the tables and columns.
+
+    This command works on SQLite only. For a PostgreSQL database, use `psql`.
+    """
     form = chosen(as_csv, as_json, as_jsonl)
     statement = _read_stdin() if sql == "-" else sql
     with console(config) as opened, _ended_after(PATIENCE_SECONDS):
