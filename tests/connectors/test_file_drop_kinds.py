@@ -252,7 +252,7 @@ async def test_arrays_and_objects_are_read_as_they_come(
         ('[{"order": "1"},', "its end is missing"),
         ('[{"order": "1"}, {"order', "after its first 1 objects"),
         ('[{"order": "1"} {"order": "2"}]', "a comma is missing"),
-        ('[{"order": "1"}] x', "something follows the array's end"),
+        ('[{"order": "1"}] x', "there is text after the array's ]"),
         ('[{"order": "1"}, oops]', "after its first 1 objects"),
         ('[{"order": "' + "x" * 200_000, "letters"),
         ("[" * 3_000, "write an array of objects"),

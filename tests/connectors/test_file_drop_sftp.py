@@ -258,8 +258,8 @@ async def test_nobody_there_is_told_in_a_sentence(harmful: dict[str, Any]) -> No
         ({"sftp_host": "h", "sftp_user": "u"}, "sftp_password or sftp_key is missing"),
         ({"sftp_user": "u"}, "sftp_host is missing"),
         ({"sftp_host_key": "ssh-rsa nonsense"}, "is not a public key"),
-        ({"exports": "../out"}, "one folder's own name"),
-        ({"exports": "archive"}, "one folder's own name"),
+        ({"exports": "../out"}, "the name of one folder"),
+        ({"exports": "archive"}, "archive, held, rejected, exported are reserved"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(

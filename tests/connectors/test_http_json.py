@@ -112,7 +112,7 @@ async def test_an_unknown_article_never_ships_the_whole_order(
     await host.pull(office.connector())
     assert host.records == {}
     (bad,) = host.bad.values()
-    assert "it is unknown what was shipped" in bad.reason
+    assert "Backhaul does not know what was shipped" in bad.reason
 
 
 def reader_of(kind: str, fields: dict[str, str], **more: Any) -> ItemParser:
@@ -273,7 +273,7 @@ async def test_a_strange_answer_stops_the_pull_and_says_why(
         ({"lists": {"x": {**SHIPMENTS, "key": "a b"}}}, "not a JMESPath"),
         ({"lists": {"x": {**SHIPMENTS, "path": "https://x"}}}, "must be a path"),
         ({"lists": {"x": {**SHIPMENTS, "path": "//evil/x"}}}, "must be a path"),
-        ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "lacks order"),
+        ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "must also have order"),
         ({"lists": {"x": {**SHIPMENTS, "fields": {"order": "a", "b": "c"}}}}, "no b"),
         ({"lists": {"x": {**SHIPMENTS, "since": None}}}, "belong together"),
         ({"lists": {"x": {**SHIPMENTS, "next": None}}}, "needs next"),

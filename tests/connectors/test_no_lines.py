@@ -61,7 +61,7 @@ async def test_a_table_of_shipments_without_lines_ships_nothing(
     await host.pull(connector)
     assert list(host.records) == []
     (bad,) = host.bad.values()
-    assert "(lines is empty), so it is unknown what was shipped" in bad.reason
+    assert "(lines is empty), so Backhaul does not know what was shipped" in bad.reason
 
 
 @pytest.mark.parametrize("lines", EMPTY, ids=repr)

@@ -146,7 +146,7 @@ def test_a_commit_that_waits_for_one_disk_is_enough_for_one_server(
 ) -> None:
     options = f"options=-csynchronous_commit%3D{level}"
     finding = only(found_at(nodes.primary, options=options))
-    assert finding.problem.endswith("before a standby has it on disk")
+    assert finding.problem.endswith("before a replica has it on disk")
     assert "[database] url" in finding.hint
     assert found_at(nodes.primary, quorum=False, options=options) == []
 
@@ -197,7 +197,7 @@ def test_too_few_standbys_are_found_however_they_are_named(
     nodes: Nodes, names: str
 ) -> None:
     configure(nodes, synchronous_standby_names=names)
-    await_problem(nodes, "2 of 3 standbys")
+    await_problem(nodes, "2 of the 3 replicas")
 
 
 def test_missing_standbys_are_counted(nodes: Nodes) -> None:
@@ -205,11 +205,11 @@ def test_missing_standbys_are_counted(nodes: Nodes) -> None:
     one.stop()
     assert found_at(nodes.primary) == []
     configure(nodes, synchronous_standby_names="b")
-    await_problem(nodes, "0 of 1 standbys")  # the other one need not confirm
+    await_problem(nodes, "0 of the 1 replicas")  # the other one need not confirm
     configure(nodes, synchronous_standby_names="ANY 2 (b, c)")
-    await_problem(nodes, "1 of 2 standbys")
+    await_problem(nodes, "1 of the 2 replicas")
     other.stop()
-    await_problem(nodes, "0 of 2 standbys")
+    await_problem(nodes, "0 of the 2 replicas")
     for server in (one, other):
         nodes.back(server)
     await_no_problem(nodes)

@@ -392,7 +392,7 @@ def _lines(found: Any) -> tuple[Line, ...]:
     """Return the lines of a parcel. Raises Unusable: a missing article is not all."""
     if not isinstance(found, list) or not found:
         raise Unusable(
-            "the parcel's lines are empty, so it is unknown what was shipped"
+            "the parcel's lines are empty, so Backhaul does not know what was shipped"
         )
     return tuple(map(_line, found))
 
@@ -402,7 +402,8 @@ def _line(found: Any) -> Line:
     sku = article(line.get("sku"), is_text=True)
     if not sku:
         raise Unusable(
-            "a line of the parcel has no sku, so it is unknown what was shipped"
+            "a line of the parcel has no sku, so Backhaul does not know what was"
+            " shipped"
         )
     quantity = shipped_units(line.get("quantity", 1), decimal="system")
     return Line(sku=sku, quantity=quantity)

@@ -159,5 +159,8 @@ def _next(listing: ParcelList, url: URL, document: Any) -> URL | None:
             f"{url.host} returned an invalid URL of the next page"
         ) from None
     if following == url:
-        raise CheckFailed(f"{url.host} returned the same page as its own next page")
+        raise CheckFailed(
+            f"{url.host} named the page that was just read as the next page, so the"
+            " list cannot be read to its end"
+        )
     return following

@@ -262,7 +262,7 @@ def _next(text: _Text, number: int, in_brackets: bool) -> str | None:
         text.at += 1
         text.skip(_BLANKS)
         if text.at < len(text.text):
-            raise FileUnreadable(f"{_where(number)}: something follows the array's end")
+            raise FileUnreadable(f"{_where(number)}: there is text after the array's ]")
         return None
     if in_brackets and number and "," not in between:
         raise FileUnreadable(f"{_where(number)}: a comma is missing")

@@ -212,7 +212,8 @@ def _lines(rows: list[_Row]) -> str:
 
 
 NO_ARTICLE_NAMED = (
-    "the sku is {!r}, which stands for no value, so it is unknown what was shipped; "
+    "the sku is {!r}, which stands for no value, so Backhaul does not know what was "
+    "shipped; "
     "name the article, or leave the cell empty when everything was shipped"
 )
 

@@ -324,7 +324,12 @@ class Settings(BaseModel):
     @classmethod
     def _is_one_folder(cls, name: str) -> str:
         if "/" in name or name.startswith(".") or name in OWN_FOLDERS:
-            raise ValueError(f"{name!r} must be one folder's own name, such as outbox")
+            reserved = ", ".join(OWN_FOLDERS)
+            raise ValueError(
+                f"{name!r} is not allowed; write the name of one folder, such as"
+                f" outbox, without / and without a dot at its start; {reserved} are"
+                " reserved"
+            )
         return name
 
     @field_validator("sftp_host_key")

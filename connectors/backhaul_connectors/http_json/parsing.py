@@ -145,13 +145,17 @@ class ItemParser:
             return ()
         found = find(self._settings.lines, item)
         if not isinstance(found, list) or not found:
-            raise Unusable("the item has no lines, so it is unknown what was shipped")
+            raise Unusable(
+                "the item has no lines, so Backhaul does not know what was shipped"
+            )
         return tuple(map(self._line, found))
 
     def _line(self, line: Any) -> Line:
         sku = fields.article(find(self._settings.line_sku, line), is_text=True)
         if not sku:
-            raise Unusable("a line has no article, so it is unknown what was shipped")
+            raise Unusable(
+                "a line has no article, so Backhaul does not know what was shipped"
+            )
         units = find(self._settings.line_quantity, line)
         return Line(sku=sku, quantity=fields.shipped_units(units, decimal="system"))
 

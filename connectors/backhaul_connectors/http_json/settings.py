@@ -34,7 +34,10 @@ FIELDS = {
 
 def _path(text: str) -> str:
     if not text.startswith("/") or text.startswith("//") or "#" in text:
-        raise ValueError(f"{text!r} must be a path such as /orders below base_url")
+        raise ValueError(
+            f"{text!r} must be a path: the part of the URL after base_url, such as"
+            " /orders"
+        )
     return text
 
 
@@ -120,7 +123,7 @@ class List(BaseModel):
     def _is_whole(self) -> List:
         required, optional = FIELDS[self.kind]
         if missing := required - self.fields.keys():
-            raise ValueError(f"fields lacks {', '.join(sorted(missing))}")
+            raise ValueError(f"fields must also have {', '.join(sorted(missing))}")
         if unknown := self.fields.keys() - required - optional:
             raise ValueError(f"a {self.kind} has no {', '.join(sorted(unknown))}")
         if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:

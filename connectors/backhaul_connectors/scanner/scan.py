@@ -123,7 +123,7 @@ def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
     if mode and mode not in MODES:
         raise ScanRefused(422, f"mode must be one of: {', '.join(MODES)}")
     if code is None:
-        raise ScanRefused(422, "code is missing: it is what was scanned")
+        raise ScanRefused(422, "code is missing; code is the text that was scanned")
     quantity = document.get("quantity")
     try:
         return Scan(

@@ -282,5 +282,7 @@ def _read(file: Path) -> dict[str, SecretStr]:
     except ValueError as error:
         raise CheckFailed(f"{file}: {error}") from None
     if not tokens:
-        raise CheckFailed(f"{file} has no device; write a line name=token for each")
+        raise CheckFailed(
+            f"{file} names no device; write one line for each device: name=token"
+        )
     return tokens

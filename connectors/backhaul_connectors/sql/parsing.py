@@ -32,7 +32,8 @@ Values: TypeAlias = "Mapping[str, Any]"
 
 LONGEST_KEY = 120
 _NO_ARTICLE = (
-    "the row has no article ({} is empty), so it is unknown what was shipped; name the "
+    "the row has no article ({} is empty), so Backhaul does not know what was "
+    "shipped; name the "
     "articles, or read shipments of whole orders without a column of articles"
 )
 
@@ -197,7 +198,7 @@ def _counted_at(values: Values, origin: RowOrigin) -> str:
     if counted is None and not origin.in_order:
         counted = fields.moment(origin.changed_at, "as of", origin.zone)
     if counted is None:
-        raise Unusable("as of is empty, so it is unknown when the article was counted")
+        raise Unusable("as of is empty, but Backhaul must know when this was counted")
     return counted
 
 

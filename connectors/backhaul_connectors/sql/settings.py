@@ -227,7 +227,10 @@ class StockLevels(Source):
     @model_validator(mode="after")
     def _has_count_time(self) -> StockLevels:
         if self.processed_at and not self.columns.as_of:
-            raise ValueError("processed_at needs columns.as_of: when was it counted?")
+            raise ValueError(
+                "processed_at also needs columns.as_of, the column with the time of the"
+                " count"
+            )
         return self
 
 

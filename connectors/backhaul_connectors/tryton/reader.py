@@ -165,8 +165,11 @@ class TrytonReader:
         if len(found) == 1:
             return [found[0]["storage_location"], found[0]["output_location"]]
         if name:
-            raise CheckFailed(f"there is not exactly one warehouse called {name!r}")
-        raise CheckFailed("there is not exactly one warehouse: set warehouse")
+            number = "several warehouses have" if found else "no warehouse has"
+            raise CheckFailed(f"{number} the code or the name {name!r}")
+        if found:
+            raise CheckFailed("there are several warehouses; set warehouse to one")
+        raise CheckFailed("there is no warehouse")
 
     async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:
         """Return what each shipment sent to customers, with the sale's line."""

@@ -37,7 +37,10 @@ def key_of(secret: SecretStr) -> bytes:
         raise ValueError("a secret must be whsec_ followed by Base64") from None
     fewest, most = KEY_BYTES
     if not fewest <= len(key) <= most:
-        raise ValueError(f"a secret must hold {fewest} to {most} bytes in Base64")
+        raise ValueError(
+            f"a secret must be {fewest} to {most} random bytes, written in Base64;"
+            " to create a secret, run: openssl rand -base64 32"
+        )
     return key
 
 

@@ -154,7 +154,9 @@ def parse_time(text: str) -> datetime:
     except OverflowError:
         raise ValueError(f"{text!r} is outside the years 1 to 9999") from None
     if after.time() >= _FIRST_SECOND_ENDS:
-        raise ValueError(f"{text!r} has a second 60 that is not a leap second")
+        raise ValueError(
+            f"{text!r} is not a time: only 23:59:60 UTC may have the second 60"
+        )
     return after
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 TAKE_SECONDS = 1.0
 """How often a standby tries to take over; it can once the owner is silent."""
-_ELSEWHERE = "another replica runs the connectors of this store; send it there"
+_ELSEWHERE = (
+    "another daemon runs the connectors of this store; send the request to that daemon"
+)
 
 
 class Standby:
@@ -93,7 +95,7 @@ class Standby:
         await self._served.enter_async_context(sockets.serving(listeners))
         logger.bind(action="daemon.standby").info(
             "another daemon owns the database; this one receives webhooks at {} and"
-            " takes over if the owner falls silent",
+            " takes over if the owner gives no sign of life",
             sockets.url_of(public),
         )
 
@@ -131,7 +133,7 @@ class Standby:
         )
         body = (
             "<!doctype html><title>Backhaul: standby</title><h1>Standby</h1><p>This"
-            " replica receives webhooks. The dashboard is at the owner:</p>"
+            " daemon receives webhooks. The dashboard is at the owner:</p>"
             f"<ul>{rows}</ul>"
         )
         return web.Response(text=body, content_type="text/html")

@@ -40,7 +40,7 @@ def check_database(
 ) -> Iterator[Result]:
     """Check a database, which may be in use; `deep` also compares each index.
 
-    With `quorum` a standby has to confirm each commit of a server.
+    With `quorum` a replica has to confirm each commit of a server.
     """
     if isinstance(place, str):
         yield from _server(place, quorum=quorum)

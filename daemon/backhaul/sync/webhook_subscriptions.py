@@ -113,7 +113,10 @@ class SubscriptionManager:
             found |= fresh
             if not fresh or page.has_more is False:
                 return list(found.values())
-        raise Unusable(f"the list of subscriptions has no end after {MOST_PAGES} pages")
+        raise Unusable(
+            f"the platform's list of webhook subscriptions has more than {MOST_PAGES}"
+            " pages, so Backhaul did not read the rest"
+        )
 
     async def _create_or_repair(self, hooks: list[dict[str, Any]]) -> str:
         """Create or repair our subscription; return what an operator has to do."""

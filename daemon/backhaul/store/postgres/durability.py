@@ -99,7 +99,7 @@ def _seen(connection: Connection) -> _Server:
 def _standby(server: _Server) -> Finding:
     return server.finding(
         "pg_is_in_recovery()",
-        "this server is a standby, which accepts no writes",
+        "this server is a replica, which accepts no writes",
         "list all servers in [database] url, with target_session_attrs=read-write",
     )
 
@@ -123,7 +123,7 @@ def _commit(server: _Server, *, quorum: bool) -> Iterator[Finding]:
     if found.value == "off":
         problem = "a commit is confirmed before it is on any disk"
     elif quorum:
-        problem = "a commit is confirmed before a standby has it on disk"
+        problem = "a commit is confirmed before a replica has it on disk"
     else:
         return
     yield server.finding(
@@ -159,7 +159,7 @@ def _standbys(server: _Server) -> Iterator[Finding]:
     if not names.strip():
         yield server.finding(
             "synchronous_standby_names",
-            "no standby has to confirm a commit: a failover loses confirmed rows",
+            "no replica has to confirm a commit, so a failover loses confirmed rows",
             "set it to ANY 1 (NAME, NAME), in Patroni by synchronous_mode and"
             " synchronous_mode_strict, in CloudNativePG by spec.postgresql.synchronous;"
             " if the provider copies the disk synchronously instead, as RDS Multi-AZ"
@@ -168,15 +168,15 @@ def _standbys(server: _Server) -> Iterator[Finding]:
     elif server.confirming is None:
         yield server.finding(
             "pg_stat_replication",
-            f"the role {server.role} may not see whether a standby replicates",
+            f"the role {server.role} may not see whether a replica is connected",
             f'run: GRANT pg_read_all_stats TO "{server.role}"',
         )
     elif server.confirming < (needed := _needed(names)):
         yield server.finding(
             "pg_stat_replication",
-            f"{server.confirming} of {needed} standbys that must confirm a commit"
-            f" replicate ({names}): every commit waits until they do",
-            "start the standbys; SELECT * FROM pg_stat_replication shows those that"
+            f"{server.confirming} of the {needed} replicas that must confirm a commit"
+            f" are connected ({names}); until all are, every commit waits",
+            "start the replicas; SELECT * FROM pg_stat_replication shows those that"
             " are connected",
         )
 

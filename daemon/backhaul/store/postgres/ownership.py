@@ -165,8 +165,9 @@ class Fence:
         if self._right is not None and (row is None or row[0] < self._right.epoch):
             return CommitsLost(_LOST)
         return Superseded(
-            "another daemon took over this database, because this one was silent for"
-            f" more than {self.member.ttl_seconds:g} s; it ends, and may start again"
+            "another daemon took over this database, because this daemon gave no sign"
+            f" of life for more than {self.member.ttl_seconds:g} s; this daemon ends,"
+            " and may start again"
         )
 
     def _hold_all(self, connection: Connection) -> NoReturn:
@@ -180,9 +181,9 @@ class Fence:
 
 
 _LOST = (
-    "the database lacks transactions that it had confirmed: a standby without them was"
-    " promoted, or an older state was restored. The daemon ends; after the next start"
-    " it sends nothing until it has read what the platform did. See"
+    "the database lacks transactions that it had confirmed: a replica without them"
+    " became the primary server, or an older state was restored. The daemon ends. After"
+    " the next start it sends nothing until it has read what the platform did. See"
     " docs/how-to/run-on-several-machines.md"
 )
 
