@@ -25,7 +25,8 @@ def backup(
 
     Backhaul checks the backup. It also writes a manifest (size and checksum)
     in the same folder. `backhaul restore` compares the backup with the
-    manifest. This command works on SQLite only. For PostgreSQL, use the server's tools.
+    manifest. This command works on SQLite only. For PostgreSQL, use the
+    server's tools.
     """
     opened = database_at(context.settings(config).place)
     if out.exists():
