@@ -209,7 +209,7 @@ HARMFUL = {
     "cut": (archive(sheet_of(["a"]))[:-30], "damaged"),
     "many parts": (
         archive(sheet_of(["a"]), {f"{n:0200}": "" for n in range(5_000)}),
-        "too many parts",
+        "too many internal parts",
     ),
     "unusual packing": (
         archive(sheet_of(["a"]), compression=zipfile.ZIP_LZMA),

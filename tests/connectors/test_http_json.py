@@ -273,7 +273,7 @@ async def test_a_strange_answer_stops_the_pull_and_says_why(
         ({"lists": {"x": {**SHIPMENTS, "key": "a b"}}}, "not a JMESPath"),
         ({"lists": {"x": {**SHIPMENTS, "path": "https://x"}}}, "must be a path"),
         ({"lists": {"x": {**SHIPMENTS, "path": "//evil/x"}}}, "must be a path"),
-        ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "must also have order"),
+        ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "lacks order"),
         ({"lists": {"x": {**SHIPMENTS, "fields": {"order": "a", "b": "c"}}}}, "no b"),
         ({"lists": {"x": {**SHIPMENTS, "since": None}}}, "belong together"),
         ({"lists": {"x": {**SHIPMENTS, "next": None}}}, "needs next"),

@@ -351,4 +351,4 @@ def test_a_journal_of_counts_has_no_other_time_than_its_own() -> None:
     origin = RowOrigin("t", id_, id_, zone_named("UTC"), NOW, in_order=True)
     found = record_of("stock_levels", told, origin)
     assert isinstance(found, Bad)
-    assert found.reason.startswith("as of is empty")
+    assert found.reason.startswith("'as of' is empty")

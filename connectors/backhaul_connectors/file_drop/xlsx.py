@@ -102,7 +102,7 @@ def check_directory(stream: BinaryIO) -> None:
         # The ZIP64 end record before this one counts.
         directory_bytes = _LARGE.unpack_from(tail, at - _LARGE.size)[0]
     if directory_bytes > MAX_DIRECTORY_BYTES:
-        raise FileUnreadable("the spreadsheet lists too many parts; save it again")
+        raise FileUnreadable("the file lists too many internal parts; save it again")
 
 
 def _check_part(part: ZipInfo) -> None:

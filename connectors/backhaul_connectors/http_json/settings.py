@@ -123,7 +123,7 @@ class List(BaseModel):
     def _is_whole(self) -> List:
         required, optional = FIELDS[self.kind]
         if missing := required - self.fields.keys():
-            raise ValueError(f"fields must also have {', '.join(sorted(missing))}")
+            raise ValueError(f"the setting fields lacks {', '.join(sorted(missing))}")
         if unknown := self.fields.keys() - required - optional:
             raise ValueError(f"a {self.kind} has no {', '.join(sorted(unknown))}")
         if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:

@@ -198,7 +198,7 @@ def _counted_at(values: Values, origin: RowOrigin) -> str:
     if counted is None and not origin.in_order:
         counted = fields.moment(origin.changed_at, "as of", origin.zone)
     if counted is None:
-        raise Unusable("as of is empty, but Backhaul must know when this was counted")
+        raise Unusable("'as of' is empty; enter the time when this was counted")
     return counted
 
 

@@ -168,7 +168,7 @@ class TrytonReader:
             number = "several warehouses have" if found else "no warehouse has"
             raise CheckFailed(f"{number} the code or the name {name!r}")
         if found:
-            raise CheckFailed("there are several warehouses; set warehouse to one")
+            raise CheckFailed("there are several warehouses; name one in `warehouse`")
         raise CheckFailed("there is no warehouse")
 
     async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:

@@ -88,8 +88,8 @@ class AlertSettings(Section):
         default=1,
         ge=1,
         description="A full sync corrects the rows of the mirror that differ from the "
-        "platform. Backhaul cannot correct some rows. If their number is at least "
-        "this setting, Backhaul sends an alert.",
+        "platform. Backhaul sends an alert if at least this number of rows could not "
+        "be corrected.",
     )
 
     @model_validator(mode="after")

@@ -233,9 +233,8 @@ class StoreJob(PushJob):
 
     The first name is the store's, the second is the job's. If you leave out a setting
     here, the value in `[jobs.NAME]` applies. The schedule is an exception. If you set
-    `trigger`, `every` or `cron` here, these four settings in `[jobs.NAME]` do not apply
-    to the store: `trigger`, `every`, `cron` and `eager`. Only jobs that send commands
-    have `eager`.
+    `trigger`, `every` or `cron` here, the store ignores all three of them in
+    `[jobs.NAME]`, and also `eager`. Only jobs that send commands have `eager`.
     """
 
 

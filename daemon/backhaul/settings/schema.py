@@ -82,7 +82,7 @@ class Cluster(Section):
         "replica must confirm each commit, so no acknowledged data is lost if the "
         "primary server is lost. If the server is not set up in this way, Backhaul "
         'does not run. "single": Backhaul requires no replica. It logs a warning if '
-        "even a crash of the server could lose or damage data.",
+        "the server is set up so that a crash could lose or damage data.",
     )
     ttl: Duration = Field(
         default=3.0,
@@ -287,9 +287,9 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll also reads the changes of this time before the "
-        'previous poll, so that no change is missed. With "2m", a poll reads all '
-        "changes since 2 minutes before the previous poll.",
+        description="Each poll begins this much earlier than the previous poll, so "
+        'that no change is missed. With "2m", a poll reads all changes since 2 '
+        "minutes before the previous poll.",
     )
 
 
