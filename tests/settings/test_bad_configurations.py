@@ -73,6 +73,10 @@ AFTER_A_STORE = {
     '[database]\nurl = "postgresql://a:p#w@x/b"': (
         '6: database.url: must not contain "#"; write it as %23 in a password'
     ),
+    '[database]\nurl = "postgresql://a:canary/word@x/b"': (
+        "6: database.url: must write special characters of a name or password as"
+        " percent codes: / is %2F, ? is %3F, @ is %40"
+    ),
     '[database]\nurl = "postgres://a@x/b c"': (
         "6: database.url: must not contain spaces"
     ),

@@ -59,6 +59,13 @@ def test_a_postgresql_database_keeps_its_password_to_itself(tmp_path: Path) -> N
     assert settings.data_folder == settings.state_dir
 
 
+def test_a_password_among_the_parameters_of_the_url_is_a_secret(tmp_path: Path) -> None:
+    url = "postgresql://db.example/mirror?sslmode=require&password=canary%2Fword"
+    settings = load_settings(written(tmp_path, f'{STORE}[database]\nurl = "{url}"'), {})
+    assert "canary" not in settings.database_name
+    assert {"canary%2Fword", "canary/word"} <= set(secret_values(settings))
+
+
 @pytest.mark.parametrize(
     ("url", "has_backups"), [("sqlite:///b.db", True), (URL, False)]
 )

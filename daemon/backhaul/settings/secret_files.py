@@ -209,8 +209,13 @@ def secret_values(settings: Settings) -> list[str]:
 
 
 def _of_database(place: Path | str) -> Iterator[str]:
-    """Yield the password of a database's URL, as it stands there and decoded."""
-    if isinstance(place, str) and (password := urlsplit(place).password):
+    """Yield the passwords of a database's URL, as they stand there and decoded."""
+    if not isinstance(place, str):
+        return
+    url = urlsplit(place)
+    members = (each.partition("=") for each in url.query.split("&"))
+    given = [value for name, _, value in members if name.endswith("password")]
+    for password in filter(None, (url.password, *given)):
         yield from (password, unquote(password))
 
 

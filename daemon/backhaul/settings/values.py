@@ -153,6 +153,12 @@ def check_postgres_url(text: str) -> None:
         raise ValueError("must not contain spaces")
     if url.fragment:
         raise ValueError('must not contain "#"; write it as %23 in a password')
+    # A password with / or ? ends there for a parser, and its rest would be shown.
+    if "@" in f"{url.path}{url.query}":
+        raise ValueError(
+            "must write special characters of a name or password as percent codes:"
+            " / is %2F, ? is %3F, @ is %40"
+        )
     if not url.path.strip("/"):
         raise ValueError('must name a database, such as ".../backhaul"')
 
