@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from backhaul.platform.transport import FIRST_BYTE
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
@@ -77,6 +79,7 @@ class Wire(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request = await _left(request)
         self.busy += 1
         try:
             command = request.headers.get(KEY, "").removeprefix(KEY_PREFIX)
@@ -143,6 +146,21 @@ class Wire(httpx.AsyncBaseTransport):
         return httpx.Response(
             answer.status_code, headers=answer.headers, content=body, request=request
         )
+
+
+async def _left(request: httpx.Request) -> httpx.Request:
+    """Return a request as it is on its way: the program cannot hold it back now."""
+    trace = request.extensions.get("trace")
+    if trace is not None:
+        await trace(FIRST_BYTE, {})
+    extensions = {k: v for k, v in request.extensions.items() if k != "trace"}
+    return httpx.Request(
+        request.method,
+        request.url,
+        headers=request.headers,
+        stream=request.stream,
+        extensions=extensions,
+    )
 
 
 @asynccontextmanager
