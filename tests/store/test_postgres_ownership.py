@@ -25,6 +25,8 @@ from scenes.waiting import HANG_SECONDS, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
+
 pytestmark = pytest.mark.programs
 LONG_AGO = "UPDATE owners SET beat_at = beat_at - interval '1 hour'"
 
@@ -186,6 +188,44 @@ async def test_an_event_that_becomes_visible_late_is_folded(url: str) -> None:
         assert (report.folded, report.folded_to) == (1, first)
         ((folded,),) = run(url, "SELECT count(*) FROM event_outcomes")
         assert folded == 2
+
+
+async def test_an_event_that_becomes_visible_during_a_fold_hides_no_later_one(
+    url: str,
+) -> None:
+    """Whoever waits until all is folded would wait for ever otherwise."""
+    async with joined(url, "a") as store:
+        await store.ownership.take(["main"])
+        with closing(Connection(url)) as other:
+            other.execute("BEGIN")
+            other.execute("INSERT INTO streams (member) VALUES ('b')")
+            other.execute(
+                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
+                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
+                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
+            )
+            first = await store.inbox.append(webhook("early"))
+
+            def commit_meanwhile(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+                if event.id == first:
+                    other.execute("COMMIT")
+                return fold_to_body(event, mirror)
+
+            fold = without_decoding(commit_meanwhile)
+            report = await store.inbox.fold(fold, 1.0)
+            assert (report.folded, report.folded_to) == (1, first - 2)
+        report = await store.inbox.fold(fold, 1.0)
+        assert (report.folded, report.folded_to) == (1, first)
+
+
+async def test_an_idle_owner_gives_signs_of_life(url: str) -> None:
+    async with joined(url, "a") as store:
+        await store.ownership.take(["main"])
+        run(url, LONG_AGO)
+        keeping = asyncio.ensure_future(store.ownership.keep())
+        fresh = "SELECT beat_at > clock_timestamp() - interval '30 min' FROM owners"
+        await until(lambda: run(url, fresh) == [(1,)], "a sign of life")
+        keeping.cancel()
 
 
 async def test_the_row_of_the_owner_survives_a_crash_of_the_server(url: str) -> None:

@@ -19,7 +19,7 @@ from backhaul.store.postgres.streams import is_waiting, retire
 from backhaul.store.sql.commands.reference_tags import mark_restored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from backhaul.runtime.signals import Lease
     from backhaul.store.ownership import Member
@@ -244,14 +244,26 @@ class PostgresOwnership:
         return await asyncio.to_thread(self._use, self._fence.take, stores)
 
     async def keep(self) -> NoReturn:
+        # Each for itself: the receiver may hold its work while the server is away.
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat(self._beat_as_owner))
+            await self._repeat(self._beat_as_member)
+        raise AssertionError("beats never end")
+
+    async def _repeat(self, beat: Callable[[], Awaitable[None]]) -> NoReturn:
         while True:
             try:
-                await self._engine.receiver.urgent(self.beat)
-                if self._fence.is_held:
-                    await self._engine.writer.heartbeat()
+                await beat()
             except Busy as error:
                 logger.bind(action="owner.busy").warning("{}", error)
             await asyncio.sleep(self._beat_seconds)
+
+    async def _beat_as_owner(self) -> None:
+        if self._fence.is_held:
+            await self._engine.writer.heartbeat()
+
+    async def _beat_as_member(self) -> None:
+        await self._engine.receiver.urgent(self.beat)
 
     async def watch_arrivals(self, wake: Callable[[], None]) -> NoReturn:
         while True:
