@@ -117,8 +117,8 @@ class Standby:
         owner = next((each for each in known if each.is_owner), None)
         where = "" if owner is None else f" on {owner.host}, admin at {owner.admin_url}"
         said = (
-            "is a standby: it receives webhooks. Another daemon owns this database"
-            f"{where}; run the command there"
+            "this daemon is a standby: it receives webhooks. Another daemon owns the"
+            f" database{where}; run the command there"
         )
         return web.json_response({"error": said}, status=421)
 
