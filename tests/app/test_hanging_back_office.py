@@ -28,7 +28,7 @@ sftp_host_key = "SHA256:nobody"
 async def test_the_daemon_is_ready_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul.app.daemon.START_SECONDS", 1.0)
+    monkeypatch.setattr("backhaul.app.store_runtime.START_SECONDS", 1.0)
     # Nobody accepts what the kernel takes: the server is there, and says nothing.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         more = SILENT.format(port=silent.getsockname()[1])

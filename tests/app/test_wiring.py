@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from backhaul.app.daemon import Daemon, Environment
+from backhaul.app.store_runtime import StoreRuntime
 from backhaul.app.wiring import Shared, build_shop
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.ingest.webhook_secrets import SecretRegistry
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
 
 DAEMON = Path(__file__).resolve().parents[2] / "daemon/backhaul"
-BUILDERS = ("daemon", "jobs", "monitoring", "offline", "wiring")
+BUILDERS = ("daemon", "jobs", "monitoring", "offline", "store_runtime", "wiring")
 MOST_ARGUMENTS = 7
 
 
@@ -137,16 +139,26 @@ SHARED_WAKES = {
 }
 
 
-def connected(woken: set[str]) -> Daemon:
-    """Return a daemon whose parts only say that they were woken."""
+Connected: TypeAlias = "tuple[Daemon, dict[str, StoreRuntime]]"
+
+
+def connected(woken: set[str]) -> Connected:
+    """Return a daemon and two stores whose parts only say that they were woken."""
 
     def part(name: str) -> Any:
         return SimpleNamespace(wake=lambda: woken.add(name))
 
     daemon = Daemon(SETTINGS, Environment(VirtualClock()))
     daemon._indexer, daemon._waiting = part("indexer"), part("retry")
-    daemon._sinks = [part("sink")]
+    daemon._connect_signals()
+    process: Any = SimpleNamespace(
+        signals=daemon._signals, retry_unmatched=daemon._waiting.wake
+    )
+    stores = {}
     for store in ("main", "other"):
+        runtime = stores[store] = StoreRuntime.__new__(StoreRuntime)
+        runtime._process, runtime._connected = process, ExitStack()
+        runtime.sinks = [part("sink")]
         signals = StoreSignals()
         signals.command_changed.connect(part(f"commands of {store}").wake)
         context = StoreContext(store, VirtualClock(), lambda: 0.5, signals)
@@ -156,20 +168,33 @@ def connected(woken: set[str]) -> Daemon:
         shop: Any = SimpleNamespace(
             sender=sender, refetcher=part(f"refetcher of {store}")
         )
-        daemon._shops[store] = shop
-    daemon._connect_signals()
-    return daemon
+        runtime.shop = shop
+        runtime._connect_signals()
+    return daemon, stores
 
 
 @pytest.mark.parametrize("name", SHARED_WAKES)
 async def test_a_shared_signal_wakes_the_parts_of_every_store(name: str) -> None:
     woken: set[str] = set()
-    getattr(connected(woken)._signals, name).emit()
+    daemon, _stores = connected(woken)
+    getattr(daemon._signals, name).emit()
     assert woken == SHARED_WAKES[name]
+
+
+@pytest.mark.parametrize("name", SHARED_WAKES)
+async def test_a_shared_signal_wakes_no_part_of_a_store_that_stopped(
+    name: str,
+) -> None:
+    woken: set[str] = set()
+    daemon, stores = connected(woken)
+    for runtime in stores.values():
+        runtime.disconnect()
+    getattr(daemon._signals, name).emit()
+    assert woken == SHARED_WAKES[name] & {"indexer", "retry"}
 
 
 async def test_records_of_a_connection_wake_their_own_store() -> None:
     woken: set[str] = set()
-    daemon = connected(woken)
-    daemon._shops["other"].sender.context.signals.records_accepted.emit()
+    _, stores = connected(woken)
+    stores["other"].shop.sender.context.signals.records_accepted.emit()
     assert woken == {"retry", "commands of other"}

@@ -17,24 +17,27 @@ from backhaul.app import public_http as public_site
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.cluster import Standby
 from backhaul.app.control_socket import SOCKET_NAME
-from backhaul.app.first_contact import FirstContact, mark_interrupted
 from backhaul.app.jobs import Jobs
 from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
+from backhaul.app.store_runtime import (
+    ProcessParts,
+    ShopsView,
+    StoreRuntime,
+    mark_interrupted,
+)
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
     Shared,
     build_receiving,
     build_secret_files,
-    build_shop,
     load_secrets,
     unsigned_stores,
 )
-from backhaul.connect import delivery_worker, registry
-from backhaul.connect.host import START_SECONDS, Host, listen_all, poll_now
-from backhaul.connect.polling import PollSchedule
+from backhaul.connect.host import poll_now
+from backhaul.connect.http_routes import ConnectorRoutes
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
@@ -44,31 +47,22 @@ from backhaul.maintenance.backup import BackupPlan, BackupWorker
 from backhaul.maintenance.retention import Pruner
 from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
-from backhaul.push.dispatcher import end_sending
 from backhaul.runtime.loop import Loop, retry_while_busy
-from backhaul.runtime.signals import SharedSignals, StoreContext, StoreSignals
-from backhaul.settings.jobs import polling_job
+from backhaul.runtime.signals import SharedSignals
 from backhaul.store import open_store
 from backhaul.store.database import sole_writer
 from backhaul.sync.on_demand import SyncEndpoint
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import (
-        AsyncIterator,
-        Callable,
-        Coroutine,
-        Iterable,
-    )
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     import httpx
-    from aiohttp import web
 
     from backhaul.app.wiring import Shop
-    from backhaul.connect.delivery_worker import DeliveryWorker
+    from backhaul.connect.host import Host
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
-    from backhaul.runtime.signals import Lease
     from backhaul.settings import Settings
     from backhaul.store import OpenStore, Store
 
@@ -115,8 +109,8 @@ class Daemon:
         self._hide = hide
         self._secret_files = build_secret_files(settings, hide)
         self._shops: dict[str, Shop] = {}
-        self._hosts: list[Host] = []
-        self._sinks: list[DeliveryWorker] = []
+        self._runtimes: list[StoreRuntime] = []
+        self._routes = ConnectorRoutes()
         self._signals = SharedSignals()
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
@@ -175,10 +169,8 @@ class Daemon:
             async with cluster.kept(store.ownership):
                 yield store
         finally:
-            for host in self._hosts:
-                await host.close()
-            for shop in self._shops.values():
-                await shop.client.transport.close()
+            for runtime in self._runtimes:
+                await runtime.close()
             await store.stop()
 
     @contextlib.asynccontextmanager
@@ -205,23 +197,22 @@ class Daemon:
     ) -> None:
         """Start the inner parts first; at the stop, stop the outer parts first."""
         self._jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
-        fold_worker = self._build_shops(store)
+        fold_worker = self._build_process(store)
+        self._build_stores(store, fold_worker)
         await mark_interrupted(store, self._settings.stores)
-        self._first_contact = FirstContact(
-            self._settings, self._shops, store.kv, self._facts
-        )
-        if not await self._first_contact.first(self._stopping):
+        for runtime in self._runtimes:
+            await runtime.prepare(self._stopping)
+        if self.stopping:
             return
         await load_secrets(self._settings, self._receiving.signers, self._secret_files)
         for name, said in self._unsigned().items():
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
             )
-        self._build_workers(store)
-        await delivery_worker.subscribe_all(self._sinks, store.deliveries)
+        sinks = [s.instance for each in self._runtimes for s in each.sinks]
+        await store.deliveries.retire(sinks)
         self._receiving.arrived.connect(fold_worker.wake)
-        routes = self._receiving.receiver.routes()
-        routes += await listen_all(self._hosts, START_SECONDS)
+        await asyncio.gather(*(each.connect() for each in self._runtimes))
         self._connect_signals()
         self._connect_jobs()
         await self._jobs.load()
@@ -236,7 +227,7 @@ class Daemon:
         )
         async with (
             self._tasks(store, fold_worker, reloader),
-            self._listeners(store, routes, public, admin),
+            self._listeners(store, public, admin),
         ):
             await self._standby.end()
             self.ready.set()
@@ -248,7 +239,8 @@ class Daemon:
             self._supervisor.stopping()
             logger.bind(action="daemon.stopping").info("stopping")
 
-    def _build_shops(self, store: Store) -> FoldWorker:
+    def _build_process(self, store: Store) -> FoldWorker:
+        """Build the parts that the daemon has once, whatever stores it owns."""
         fold_worker = FoldWorker(
             store.inbox,
             self._clock,
@@ -265,34 +257,6 @@ class Daemon:
             self._clock,
             self._schedule,
         )
-        shared = Shared(
-            store,
-            fold_worker,
-            self._facts,
-            self._receiving.signers,
-            self._secret_files,
-            self._hide,
-            self._http,
-        )
-        for name in self._settings.stores:
-            context = self._context(name, store.ownership.lease)
-            self._shops[name] = build_shop(self._settings, context, shared)
-        return fold_worker
-
-    def _context(self, name: str, lease: Lease) -> StoreContext:
-        signals = StoreSignals()
-        count = self.metrics.counter("commands_total")
-
-        def reached(kind: str, state: str) -> None:
-            count[name, kind, state] += 1
-
-        signals.state_reached.connect(reached)
-        signals.request_ended.connect(partial(self.metrics.count_request, name))
-        report = partial(self._jobs.report, name)
-        return StoreContext(name, self._clock, self._chance, signals, report, lease)
-
-    def _build_workers(self, store: Store) -> None:
-        """Build the maintenance workers and the connections."""
         jobs, settings = self._jobs, self._settings
         days = settings.database.retention_days
         self._pruner = Pruner(
@@ -305,22 +269,41 @@ class Daemon:
         self._waiting = UnmatchedRetry(
             store.records, self._matcher, self._clock, self._signals
         )
-        self._hosts = [self._host(n, store) for n in settings.enabled_connectors]
-        self._sinks = delivery_worker.delivery_workers(
-            settings, self._hosts, store.deliveries, self._clock, self._chance
-        )
+        return fold_worker
 
-    def _host(self, name: str, store: Store) -> Host:
-        settings = self._settings.connectors[name]
-        return Host(
-            registry.build(name, settings.type, settings.options),
-            self._shops[settings.store].sender.context,
-            PollSchedule(self._clock, None),
-            store.records,
-            store.documents,
-            self._matcher,
-            self._jobs.reporter(polling_job(name)),
+    def _build_stores(self, store: Store, fold_worker: FoldWorker) -> None:
+        """Build the parts of each store."""
+        shared = Shared(
+            store,
+            fold_worker,
+            self._facts,
+            self._receiving.signers,
+            self._secret_files,
+            self._hide,
+            self._http,
         )
+        process = ProcessParts(
+            self._settings,
+            shared,
+            self._facts,
+            self._clock,
+            self._chance,
+            self.metrics,
+            self._jobs,
+            self._signals,
+            self._matcher,
+            self._waiting.wake,
+            self._routes,
+        )
+        for name in self._settings.stores:
+            runtime = StoreRuntime(name, process)
+            self._runtimes.append(runtime)
+            self._shops[name] = runtime.shop
+
+    @property
+    def _hosts(self) -> list[Host]:
+        """The connections that run now."""
+        return [host for runtime in self._runtimes for host in runtime.hosts]
 
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await poll_now(self._hosts, name)
@@ -330,46 +313,24 @@ class Daemon:
         return unsigned_stores(self._shops, live, self.public_url)
 
     def _connect_jobs(self) -> None:
-        """Connect each scheduled job with the part that does its work."""
-        jobs = self._jobs
-        jobs.does("prune", "", self._pruner.wake)
-        jobs.does("backup", "", self._backer.wake)
-        for name, shop in self._shops.items():
-            reading = shop.reconciler
-            jobs.sends(name, shop.sender.dispatcher)
-            jobs.does("reconcile_incremental", name, reading.request_poll)
-            jobs.does("reconcile_full", name, reading.request_full_sync)
-            jobs.does("audit", name, shop.sender.auditor.wake)
-        for host in self._hosts:
-            jobs.polls(host.connector.instance, host.polls)
+        """Connect each job of the whole database with the part that does its work."""
+        self._jobs.does("prune", "", self._pruner.wake)
+        self._jobs.does("backup", "", self._backer.wake)
 
     def _connect_signals(self) -> None:
-        """Let what one part does wake the parts that have work after it."""
-        signals = self._signals
+        """Let what one part does wake the parts of all stores with work after it."""
+        signals, retry = self._signals, self._waiting.wake
         signals.search_changed.connect(self._indexer.wake)
-        signals.events_folded.connect(self._indexer.wake)
-        sinks = [sink.wake for sink in self._sinks]
-        signals.events_folded.connect(*sinks)
-        signals.operator_decided.connect(*sinks)
+        signals.events_folded.connect(self._indexer.wake, retry)
         # A command that an order or variant was missing for may be planned now.
-        planning = signals.events_folded, signals.records_accepted
-        for signal in (*planning, signals.operator_decided):
-            signal.connect(self._waiting.wake)
-        for shop in self._shops.values():
-            changed = shop.sender.context.signals.command_changed.emit
-            for signal in (*planning, signals.operator_decided):
-                signal.connect(changed)
-            signals.operator_decided.connect(shop.sender.resolver.wake)
-            signals.conflict_found.connect(shop.refetcher.wake)
-            shop.sender.context.signals.records_accepted.connect(
-                self._waiting.wake, changed
-            )
+        signals.records_accepted.connect(retry)
+        signals.operator_decided.connect(retry)
 
     @contextlib.asynccontextmanager
     async def _tasks(
         self, store: Store, fold_worker: FoldWorker, reloader: Reloader
     ) -> AsyncIterator[None]:
-        """Run every loop; at the stop, finish the dispatchers and cancel the rest."""
+        """Run every loop; at the stop, let the stores finish and cancel the rest."""
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
         loops += [self._pruner.run, self._backer.run, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
@@ -380,66 +341,39 @@ class Daemon:
         ]
         if self._supervisor.watchdog_seconds:
             loops.append(partial(self._supervisor.feed, store, self._clock))
-        loops += [host.run for host in self._hosts]
-        self._matcher.hold(self._shops)
-        loops += [partial(self._catch_up, name, fold_worker) for name in self._shops]
-        loops += [partial(self._first_contact.again, name) for name in self._shops]
-        loops += [shop.refetcher.run for shop in self._shops.values()]
-        loops += [shop.reconciler.run for shop in self._shops.values()]
-        loops += [shop.target_worker.run for shop in self._shops.values()]
-        looks = [shop.sender.resolver.run for shop in self._shops.values()]
-        loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
-
-            def start(
-                runs: Iterable[Callable[[], Coroutine[Any, Any, None]]],
-            ) -> list[asyncio.Task[None]]:
-                # What the database refused to one part must not end the others.
-                kept = [retry_while_busy(run, self._clock) for run in runs]
-                return [group.create_task(each) for each in kept]
-
-            endless = start(loops)
-            sinks = start(sink.run for sink in self._sinks)
-            dispatchers = [shop.sender.dispatcher for shop in self._shops.values()]
-            senders = start(one.run for one in dispatchers)
-            looking = start(looks)
-            ending = group.create_task(
-                end_sending(self._stopping, dispatchers, senders, looking)
-            )
+            # What the database refused to one part must not end the others.
+            kept = [retry_while_busy(run, self._clock) for run in loops]
+            endless = [group.create_task(each) for each in kept]
+            stores = [
+                group.create_task(each.run(self._stopping)) for each in self._runtimes
+            ]
             self._schedule.start()
             try:
                 yield
             finally:
                 self._schedule.stop()
                 self.stop()
-                if not is_cancelled():  # a repeated stop request skips the waiting
-                    await ending
-                    await delivery_worker.stop_all(self._sinks, sinks)
-                for task in (*senders, *endless, *sinks):
+                if stores and not is_cancelled():  # a repeated stop skips the wait
+                    await asyncio.wait(stores)
+                for task in (*stores, *endless):
                     task.cancel()
                 with contextlib.suppress(Busy):
                     await asyncio.gather(
                         self._jobs.close(), self._receiving.signers.save()
                     )
 
-    async def _catch_up(self, name: str, fold_worker: FoldWorker) -> None:
-        """Let waiting records expire only after the mirror is up to date."""
-        await self._shops[name].reconciler.filled.wait()
-        await fold_worker.caught_up()
-        self._matcher.release(name)
-        self._shops[name].refetcher.release()
-
     @contextlib.asynccontextmanager
     async def _listeners(
         self,
         store: Store,
-        routes: list[web.RouteDef],
         public: socket.socket,
         admin: socket.socket,
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
         arrivals = RequestLimits.of(limits, self._receiving.answers.add_at)
+        routes = [*self._receiving.receiver.routes(), self._routes.route()]
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         metrics = self._monitoring.metrics_text
         problems = self._monitoring.problems
@@ -452,7 +386,7 @@ class Daemon:
             self._receiving.signers,
             Reprocessor(store.reprocessing, self._facts, self._signals),
             self._signals,
-            {name: shop.sender.dialect for name, shop in self._shops.items()},
+            ShopsView(self._shops, lambda shop: shop.sender.dialect),
             self._jobs,
             self._ask_connector,
         )
@@ -462,7 +396,7 @@ class Daemon:
             self.ready.is_set, self._status, changing, metrics, problems
         )
         own_app.router.add_get("/api/problems", self._monitoring.list_problems)
-        reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
+        reconcilers = ShopsView(self._shops, lambda shop: shop.reconciler)
         own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
         bad = self.metrics.counter("bad_requests_total")
@@ -496,5 +430,9 @@ class Daemon:
             "connectors": {
                 host.connector.instance: host.state() for host in self._hosts
             },
-            "news": {sink.instance: sink.state() for sink in self._sinks},
+            "news": {
+                sink.instance: sink.state()
+                for runtime in self._runtimes
+                for sink in runtime.sinks
+            },
         }

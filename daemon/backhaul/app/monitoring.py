@@ -16,6 +16,7 @@ from backhaul.alerting import find_alerts, find_problems
 from backhaul.alerting.notifications import Notifier
 from backhaul.alerting.operation_problems import BACKUP
 from backhaul.alerting.problem import Facts
+from backhaul.app.store_runtime import ShopsView
 from backhaul.errors import Busy
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, cluster, readings
 from backhaul.observe.metrics import GaugeValue
@@ -100,8 +101,7 @@ class Monitoring:
         shops: Mapping[str, Shop],
     ) -> None:
         """Add the dashboard to the admin application."""
-        subscriptions = {name: shop.subscription for name, shop in shops.items()}
-        deliveries = {n: kept.deliveries for n, kept in subscriptions.items() if kept}
+        deliveries = ShopsView(shops, _deliveries)
         given = Services(
             self._settings,
             self._clock,
@@ -154,3 +154,8 @@ class Monitoring:
             backups_missed=partial(self._schedule.missed_twice, BACKUP),
             free_bytes=shutil.disk_usage(self._settings.data_folder).free,
         )
+
+
+def _deliveries(shop: Shop) -> Callable[[], Awaitable[Sequence[Any]]] | None:
+    """Return what reads the platform's list of webhook deliveries, if it can."""
+    return None if shop.subscription is None else shop.subscription.deliveries

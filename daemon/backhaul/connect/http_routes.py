@@ -43,6 +43,35 @@ def routes(instance: str, wanted: Sequence[Route]) -> list[web.RouteDef]:
     ]
 
 
+class ConnectorRoutes:
+    """The routes of the connections that run now; they change while it serves."""
+
+    def __init__(self) -> None:
+        self._routers: dict[str, web.UrlDispatcher] = {}
+
+    def serve(self, instances: Sequence[str], wanted: Sequence[web.RouteDef]) -> None:
+        """Serve the routes of these connections."""
+        router = web.UrlDispatcher()
+        router.add_routes(wanted)
+        self._routers |= dict.fromkeys(instances, router)
+
+    def remove(self, instances: Sequence[str]) -> None:
+        """Serve the routes of these connections no longer."""
+        for instance in instances:
+            self._routers.pop(instance, None)
+
+    def route(self) -> web.RouteDef:
+        """Return the one route for the public listener."""
+        return web.route("*", "/connect/{connection}{rest:.*}", self._handle)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        router = self._routers.get(request.match_info["connection"])
+        if router is None:
+            raise web.HTTPNotFound
+        found = await router.resolve(request)
+        return await found.handler(request)
+
+
 def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         asked = HttpRequest(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
@@ -31,9 +32,19 @@ class Signal(Generic[P]):
         """Call these handlers too, after those that are connected already."""
         self._handlers += handlers
 
+    @contextmanager
+    def connected(self, *handlers: Callable[P, object]) -> Iterator[None]:
+        """Call these handlers too, until the block ends."""
+        self.connect(*handlers)
+        try:
+            yield
+        finally:
+            for handler in handlers:
+                self._handlers.remove(handler)
+
     def emit(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call all handlers."""
-        for handler in self._handlers:
+        for handler in [*self._handlers]:
             handler(*args, **kwargs)
 
 
