@@ -84,8 +84,8 @@ sbom: $(READY) ## write a bill of materials (CycloneDX) to dist/
 
 lock: ## update the lock files (needs uv; newest versions: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)
-	$(UV) $(EXPORT) --no-dev --output-file requirements.lock
-	$(UV) $(EXPORT) --all-groups --output-file requirements-dev.lock
+	$(UV) $(EXPORT) --no-dev --extra postgres --output-file requirements.lock
+	$(UV) $(EXPORT) --all-groups --all-extras --output-file requirements-dev.lock
 
 clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

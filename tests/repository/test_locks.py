@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,11 @@ from packaging.utils import canonicalize_name
 
 from repository.tree import read
 
-EXPORTS = {"requirements.lock": set[str](), "requirements-dev.lock": {"build", "dev"}}
+GROUPS = {"requirements.lock": set[str](), "requirements-dev.lock": {"build", "dev"}}
+EXTRAS = {
+    "requirements.lock": {"postgres"},
+    "requirements-dev.lock": {"demo-cluster", "postgres"},
+}
 PIN = re.compile(
     r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?P<rest>(?:.*\\\n)(?:.*\\\n)*.*)$",
     re.MULTILINE,
@@ -45,12 +50,14 @@ def pins(export: str) -> dict[str, tuple[str, set[str]]]:
     }
 
 
-def closure(groups: set[str]) -> set[str]:
-    """Return what our dependencies and groups need, directly or not, by uv.lock."""
+def closure(export: str) -> set[str]:
+    """Return what an export's dependencies need, directly or not, by uv.lock."""
     entry = us()
     packages = locked()
     waiting = [*entry["dependencies"]]
-    for group in groups:
+    for extra in EXTRAS[export]:
+        waiting += entry["optional-dependencies"][extra]
+    for group in GROUPS[export]:
         waiting += entry["dev-dependencies"][group]
     needed: set[tuple[str, str]] = set()
     while waiting:
@@ -73,17 +80,17 @@ def requirements(names: list[str]) -> list[tuple[str, str]]:
 
 
 def recorded(entries: list[dict[str, str]]) -> list[tuple[str, str]]:
-    """Return (name, specifier) pairs as uv.lock records them."""
+    """Return (name, specifier) pairs as uv.lock records them, without their extra."""
     texts = [entry["name"] + entry.get("specifier", "") for entry in entries]
     return requirements(texts)
 
 
-@pytest.mark.parametrize("export", EXPORTS)
+@pytest.mark.parametrize("export", GROUPS)
 def test_an_export_pins_just_what_is_needed(export: str) -> None:
-    assert set(pins(export)) == closure(EXPORTS[export])
+    assert set(pins(export)) == closure(export)
 
 
-@pytest.mark.parametrize("export", EXPORTS)
+@pytest.mark.parametrize("export", GROUPS)
 def test_an_export_has_the_versions_and_hashes_of_the_lock(export: str) -> None:
     packages = locked()
     for name, (version, hashes) in pins(export).items():
@@ -95,8 +102,10 @@ def test_an_export_has_the_versions_and_hashes_of_the_lock(export: str) -> None:
 def test_the_lock_was_made_from_these_requirements() -> None:
     metadata = us()["metadata"]
     groups = PROJECT["dependency-groups"]
-    stated = PROJECT["project"]["dependencies"]
+    extras = PROJECT["project"]["optional-dependencies"]
+    stated = [*PROJECT["project"]["dependencies"], *chain(*extras.values())]
     assert recorded(metadata["requires-dist"]) == requirements(stated)
+    assert set(metadata["provides-extras"]) == set(extras)
     assert set(metadata["requires-dev"]) == set(groups)
     for group, texts in groups.items():
         assert recorded(metadata["requires-dev"][group]) == requirements(texts)
@@ -109,13 +118,13 @@ def test_what_make_venv_needs_is_pinned() -> None:
 
 
 def test_every_address_is_the_public_index() -> None:
-    for name in ("uv.lock", *EXPORTS):
+    for name in ("uv.lock", *GROUPS):
         addresses = re.findall(r"[a-z+]+://[^\s\"]+", read(name))
         hosts = {(urlsplit(a).scheme, urlsplit(a).hostname) for a in addresses}
         assert hosts <= {("https", "pypi.org"), ("https", "files.pythonhosted.org")}
 
 
-@pytest.mark.parametrize("export", EXPORTS)
+@pytest.mark.parametrize("export", GROUPS)
 def test_an_export_has_no_option_that_changes_where_packages_come_from(
     export: str,
 ) -> None:

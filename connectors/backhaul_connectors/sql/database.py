@@ -12,8 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from psycopg.adapt import Loader
-from psycopg.pq import Format
 from pymysql.constants import FIELD_TYPE
 from sqlalchemy import (
     LargeBinary,
@@ -294,6 +292,10 @@ def _load_leniently(connection: Any) -> None:
 
 
 def _wrap(connection: Any, name: str, otherwise: Callable[[bytes], Any]) -> None:
+    # An extra: only who reads PostgreSQL has it.
+    from psycopg.adapt import Loader
+    from psycopg.pq import Format
+
     oid = connection.adapters.types[name].oid
     usual = connection.adapters.get_loader(oid, Format.TEXT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -440,6 +441,11 @@ def parsed(text: str) -> URL:
         )
     if family == "sqlite" and not url.database:
         raise ValueError("url must name a file; write sqlite:////srv/erp.db")
+    if family == "postgresql" and find_spec("psycopg") is None:
+        raise ValueError(
+            "url needs the package psycopg, which is not installed; install it with:"
+            " pip install 'backhaul[postgres]'"
+        )
     return url.set(drivername=DRIVERS[family])
 
 

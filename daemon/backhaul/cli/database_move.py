@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from backhaul.cli import output
 from backhaul.core.clock import SystemClock
+from backhaul.settings.values import check_driver
 from backhaul.store import move_database
 from backhaul.store.database import sole_writer
 
@@ -32,6 +33,10 @@ def place_of(url: str) -> Place:
     if url.startswith(_FILE) and url.removeprefix(_FILE).strip("/"):
         return Path(url.removeprefix(_FILE))
     if url.startswith(_SERVER):
+        try:
+            check_driver()
+        except ValueError as error:
+            raise typer.BadParameter(f"the URL {error}") from None
         return url
     raise typer.BadParameter(
         "the URL is neither postgresql://HOST/NAME nor sqlite:///PATH"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import time
+from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -132,6 +133,7 @@ def check_database_url(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
     if text.startswith(POSTGRES_PREFIXES):
         check_postgres_url(text)
+        check_driver()
     elif text and not text.startswith(DATABASE_PREFIX):
         raise ValueError(
             f'must begin with "{DATABASE_PREFIX}" and name a file, or with'
@@ -161,6 +163,15 @@ def check_postgres_url(text: str) -> None:
         )
     if not url.path.strip("/"):
         raise ValueError('must name a database, such as ".../backhaul"')
+
+
+def check_driver() -> None:
+    """Raise ValueError if the driver of PostgreSQL, an extra, is not installed."""
+    if find_spec("psycopg") is None:
+        raise ValueError(
+            "needs the package psycopg, which is not installed; install it with: pip"
+            " install 'backhaul[postgres]'"
+        )
 
 
 def without_password(url: str) -> str:
