@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backhaul.demo.daemon_rows import Cause, Kind
-from backhaul.demo.erp import ReceivedByErp
+from backhaul.demo.workers import ReceivedByErp
 from demo.world import (
     CANCEL,
     CANCELLED,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from backhaul.demo.comparison import ComparisonReport, Latency
 from backhaul.demo.daemon_rows import Finding, Kind
-from backhaul.demo.screen import SHOWN, Screen
+from backhaul.demo.runner import SHOWN, Screen
 
 NO_LATENCY = Latency(0, 0.0, 0.0)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from backhaul.demo.back_office_checks import TrytonBooks
     from backhaul.demo.daemon_rows import Row
-    from backhaul.demo.erp import ReceivedByErp
+    from backhaul.demo.workers import ReceivedByErp
 
 T0, T1, T2 = (f"2026-03-31T10:00:0{second}.000Z" for second in range(3))
 SHIPPED, CANCELLED, OPEN = "ord_1", "ord_2", "ord_3"

@@ -132,9 +132,8 @@ def demo(
     """Run the daemon with a local test platform and a simulated warehouse."""
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
-    from backhaul.demo.screen import Screen
 
-    screen, clock = Screen(), SystemClock()
+    screen, clock = runner.Screen(), SystemClock()
     tryton = None
     if with_tryton:
         from backhaul.demo.tryton_server import keep_database

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from backhaul.demo.daemon_rows import Cause, DaemonRows, Row
-    from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State as StoreState
+    from backhaul.demo.workers import ReceivedByErp
 
 
 def check_received(orders: Mapping[str, Row], told: ReceivedByErp) -> Iterator[Finding]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from backhaul.demo.back_office_checks import TrytonBooks
     from backhaul.demo.daemon_rows import Cause, DaemonRows, Placement
-    from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State
+    from backhaul.demo.workers import ReceivedByErp
 
 
 class Latency(Struct, frozen=True):

@@ -18,8 +18,8 @@ from backhaul.demo.demo_folder import (
     free_port,
     free_ports,
 )
-from backhaul.demo.erp import Erp
 from backhaul.demo.processes import Program, ProgramFailed
+from backhaul.demo.workers import Erp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
