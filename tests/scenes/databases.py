@@ -158,6 +158,16 @@ def put_target(place: Place, id_: str, **columns: object) -> None:
     write(place, statement, *values.values())
 
 
+def put_record(place: Place, key: str, payload: str) -> None:
+    """Write a record that was accepted and became no command."""
+    statement = """
+        INSERT INTO records (store, instance, key, payload, raw, locator, state,
+            received_at, retry_at)
+        VALUES ('main', 'courier', ?, ?, '', '', 'accepted', '', '')
+    """
+    write(place, statement, key, payload)
+
+
 @contextmanager
 def locked(place: Place, mode: str = "EXCLUSIVE") -> Iterator[Any]:
     """Let others read and not write, as a backup or a curious person may do.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from backhaul.core.clock import from_text
 from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from backhaul.store import Place
 
 
 Row: TypeAlias = "dict[str, Any]"
@@ -71,20 +75,31 @@ class Progress(Struct, frozen=True):
         return moving + self.untold
 
 
-def read_daemon_rows(database: Path, store: str, scanner: str) -> DaemonRows:
+def read_daemon_rows(database: Place, store: str, scanner: str) -> DaemonRows:
     """Read everything in one transaction. Raises BackhaulError."""
     with database_at(database).connection() as connection:
         connection.execute("BEGIN")
         values = {"store": store, "scanner": scanner}
-        return DaemonRows(
-            **{
-                name: [dict(row) for row in connection.execute(query, values)]
-                for name, query in _TABLES.items()
-            }
-        )
+        tables = {
+            name: [dict(row) for row in connection.execute(query, values)]
+            for name, query in _TABLES.items()
+        }
+    tables["recognized"] = list(map(_parcel, tables["recognized"]))
+    tables["recognized"] = [each for each in tables["recognized"] if each]
+    return DaemonRows(**tables)
 
 
-def read_progress(database: Path) -> Progress:
+def _parcel(row: Row) -> Row:
+    """Return carrier and number of a fulfillment's record; nothing of other kinds."""
+    payload = json.loads(row["payload"])
+    if payload.get("kind") != "fulfill":
+        return {}
+    record = payload["record"]
+    names = {"company": "tracking_company", "number": "tracking_number"}
+    return {name: record.get(key) for name, key in names.items()}
+
+
+def read_progress(database: Place) -> Progress:
     """Count, on a connection of its own. Raises BackhaulError."""
     with database_at(database).connection() as connection:
         return Progress(*connection.execute(_PROGRESS).fetchone())
@@ -107,10 +122,11 @@ def records_from(database: Path, instance: str, locator: str) -> int:
         return int(connection.execute(_RECORDS, values).fetchone()[0])
 
 
-def recent_latency_seconds(database: Path) -> float | None:
+def recent_latency_seconds(database: Place) -> float | None:
     """Return the median time from placed to mirrored of the last orders."""
     with database_at(database).connection() as connection:
-        taken = sorted(row[0] for row in connection.execute(_RECENT))
+        spans = [map(from_text, row) for row in connection.execute(_RECENT)]
+    taken = sorted((folded - placed).total_seconds() for placed, folded in spans)
     return taken[len(taken) // 2] if taken else None
 
 
@@ -146,10 +162,8 @@ _TABLES = {
         FROM records WHERE state = 'replaced' AND store = :store
     """,
     "recognized": """
-        SELECT payload ->> '$.record.tracking_company' AS company,
-               payload ->> '$.record.tracking_number' AS number
-        FROM records WHERE state = 'accepted' AND command_id IS NULL
-          AND payload ->> '$.kind' = 'fulfill' AND store = :store
+        SELECT payload FROM records
+        WHERE state = 'accepted' AND command_id IS NULL AND store = :store
     """,
     "sightings": """
         SELECT object_id AS order_id, min(folded_at) AS folded_at FROM event_outcomes
@@ -167,8 +181,7 @@ _PROGRESS = """
            (SELECT count(*) FROM commands WHERE kind = 'cancel' AND state = 'applied'),
            (SELECT count(*) FROM commands WHERE kind = 'adjust' AND state = 'applied'),
            (SELECT count(*) FROM commands_and_targets WHERE state = 'parked'),
-           (SELECT coalesce(max(id), 0) FROM inbox)
-             - (SELECT coalesce(max(id), 0) FROM event_outcomes),
+           (SELECT count(*) FROM inbox) - (SELECT count(*) FROM event_outcomes),
            (SELECT count(*) FROM commands_and_targets
              WHERE state IN ('planned', 'sending', 'uncertain')),
            (SELECT count(*) FROM records WHERE state = 'waiting'),
@@ -193,9 +206,9 @@ _COUNTED = """
       AND payload ->> 'as_of' > moved.at
 """
 _RECENT = """
-    SELECT (julianday(min(e.folded_at)) - julianday(o.placed_at)) * 86400
+    SELECT o.placed_at, min(e.folded_at)
     FROM (SELECT id, placed_at FROM orders ORDER BY number DESC LIMIT 50) o
-    JOIN event_outcomes e ON e.object_id = o.id GROUP BY o.id
+    JOIN event_outcomes e ON e.object_id = o.id GROUP BY o.id, o.placed_at
 """
 
 
