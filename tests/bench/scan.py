@@ -63,7 +63,9 @@ async def _scan_in_turn(folder: Path, count: int) -> list[float]:
             pair = await stack.enter_async_context(open_pair(folder, CLOCK))
         device = DEVICES[0]
         token = pair.device_tokens[device]
-        handheld = Handheld(device, token, pair.public_url, CLOCK)
+        handheld = Handheld(
+            device, token, f"{pair.public_url}/connect/{pair.scanner}", CLOCK
+        )
         stack.push_async_callback(handheld.close)
         orders = await _buy(pair, count)
         taken = [await _scan(pair, handheld, order) for order in orders]

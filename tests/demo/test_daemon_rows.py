@@ -9,6 +9,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.demo.daemon_rows import (
     read_daemon_rows,
     read_progress,
+    read_totals,
     recent_latency_seconds,
 )
 from backhaul.store import open_store
@@ -40,4 +41,5 @@ def test_progress_counts_what_is_there(database: Place) -> None:
     put_target(database, "a" * 32)
     found = read_progress(database)
     assert (found.open_commands, found.waiting, found.to_fold) == (1, 1, 0)
+    assert read_totals(database) == (0, 0)
     assert recent_latency_seconds(database) is None

@@ -128,12 +128,32 @@ def demo(
             help="Also run a Tryton server; needs trytond-sale and proteus.",
         ),
     ] = False,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster",
+            help="Run three daemons on three PostgreSQL servers, kill one daemon every"
+            " 20 seconds, and compare both sides at the end; needs the extra"
+            " demo-cluster.",
+        ),
+    ] = False,
+    kills: Annotated[
+        int, typer.Option(min=0, help="Number of kills; only with --cluster.")
+    ] = 3,
 ) -> None:
     """Run the daemon with a local test platform and a simulated warehouse."""
+    if cluster and (once or with_tryton):
+        other = "--once" if once else "--with-tryton"
+        raise typer.BadParameter(f"--cluster and {other} cannot be combined")
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
 
     screen, clock = runner.Screen(), SystemClock()
+    if cluster:
+        from backhaul.demo.cluster import run_cluster
+
+        play = run_cluster(screen, clock, kills=kills, keep=keep, seed=seed)
+        raise typer.Exit(asyncio.run(play))
     tryton = None
     if with_tryton:
         from backhaul.demo.tryton_server import keep_database

@@ -105,6 +105,13 @@ def read_progress(database: Place) -> Progress:
         return Progress(*connection.execute(_PROGRESS).fetchone())
 
 
+def read_totals(database: Place) -> tuple[int, int]:
+    """Return how many webhooks were accepted, and how many commands were confirmed."""
+    with database_at(database).connection() as connection:
+        webhooks, commands = connection.execute(_TOTALS).fetchone()
+    return webhooks, commands
+
+
 def counted_since(database: Path, instance: str, at: str) -> int:
     """Return of how many articles a back office has counted again since the end.
 
@@ -187,11 +194,16 @@ _PROGRESS = """
            (SELECT count(*) FROM records WHERE state = 'waiting'),
            (SELECT count(*) FROM deliveries
              WHERE state IN ('planned', 'sending', 'uncertain'))
-             + (SELECT count(*) FROM change_subscribers
-                 WHERE "cursor" < (SELECT coalesce(max(id), 0) FROM changes)),
+             + (SELECT count(*) FROM change_subscribers s WHERE EXISTS (
+                 SELECT 1 FROM changes c
+                 WHERE c.store = s.store AND c.id > s."cursor")),
            (SELECT coalesce(max(id), 0) FROM inbox),
            (SELECT count(*) FROM refetch_queue),
            (SELECT count(*) FROM kv WHERE name LIKE 'backfill:%')
+"""
+_TOTALS = """
+    SELECT (SELECT count(*) FROM inbox WHERE kind = 'delivery'),
+           (SELECT count(*) FROM commands WHERE state = 'applied')
 """
 _RECORDS = """
     SELECT count(*) FROM records WHERE instance = :instance AND locator LIKE :locator

@@ -1,4 +1,4 @@
-"""Folders, secrets, ports and configuration of a demo."""
+"""Folders, secrets, ports and configuration of a demo, and access to its stores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
+from backhaul.core.webhook import TOPICS
 from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
@@ -131,6 +134,72 @@ class DemoFolder(Struct, frozen=True):
             "admin": ports.admin,
             "lines": ports.lines,
         }
+
+
+ASK_SECONDS = 30.0
+
+
+class Access(Struct, frozen=True):
+    """How to reach the store that the reference server plays."""
+
+    public_url: str
+    control_url: str
+    control_token: str
+    subdomain: str
+    api_key: str
+
+    @property
+    def shop_url(self) -> str:
+        """Where people buy from the store."""
+        return f"{self.public_url}/shop/{self.subdomain}"
+
+    @classmethod
+    def read(cls, home: DemoFolder) -> Access:
+        """Read what the reference server wrote for scripts."""
+        found = json.loads((home.reference_data / "access.json").read_text())
+        store = found["stores"][0]
+        return cls(
+            found["public_url"],
+            found["control_url"],
+            found["control_token"],
+            store["subdomain"],
+            store["api_key"],
+        )
+
+    async def state(self) -> dict[str, Any]:
+        """Return the whole state of the store. Raises httpx.HTTPError."""
+        url = f"{self.control_url}/_control/stores/{self.subdomain}/state"
+        async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
+            answer = await client.get(url, headers=self.control_headers)
+            found: dict[str, Any] = answer.raise_for_status().json()
+            return found
+
+    async def another_store(self, subdomain: str) -> Access:
+        """Create one more store with the same goods. Raises BackhaulError."""
+        body = {"subdomain": subdomain, "fixture": "fresh"}
+        async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
+            url = f"{self.control_url}/_control/stores"
+            answer = await client.post(url, json=body, headers=self.control_headers)
+        if not answer.is_success:
+            raise BackhaulError(f"no store can be created: {answer.status_code}")
+        key = answer.json()["data"]["apiKey"]
+        return replace(self, subdomain=subdomain, api_key=key)
+
+    async def subscribe(self, address: str) -> str:
+        """Ask for every topic; return the secret that signs the deliveries."""
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        body = {"address": address, "topics": list(TOPICS)}
+        async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
+            url = f"{self.public_url}/api/v1/webhooks"
+            answer = await client.post(url, json=body, headers=headers)
+        if not answer.is_success:
+            raise BackhaulError(f"the subscription was refused: {answer.status_code}")
+        secret: str = answer.json()["data"]["secret"]
+        return secret
+
+    @property
+    def control_headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.control_token}"}
 
 
 def free_ports() -> Ports:

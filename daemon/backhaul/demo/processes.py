@@ -1,18 +1,20 @@
-"""Starts, stops, kills and restarts one of the two programs."""
+"""Starts, stops, kills and restarts a program; a load balancer before several."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import httpx
 
+from backhaul.demo.demo_folder import HOST, free_port
 from backhaul.errors import BackhaulError
 from backhaul.settings import bare_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -139,3 +141,80 @@ async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
         return (await client.get(url)).is_success
     except httpx.HTTPError:
         return False
+
+
+class Balancer:
+    """Passes connections on to the replicas in turn, past those that do not answer."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self.port = free_port()
+        self._ports = list(ports)
+        self._preferred: int | None = None
+        self._served: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Accept connections; end all at the end."""
+        async with asyncio.TaskGroup() as group:
+
+            def accept(
+                reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+            ) -> None:
+                task = group.create_task(self._serve(reader, writer))
+                self._served.add(task)
+                task.add_done_callback(self._served.discard)
+
+            server = await asyncio.start_server(accept, HOST, self.port)
+            try:
+                yield
+            finally:
+                server.close()
+                self._end_all()
+
+    def prefer(self, port: int) -> None:
+        """Try this port first from now on; open connections end if it is another."""
+        if port != self._preferred:
+            self._preferred = port
+            self._end_all()
+
+    def _end_all(self) -> None:
+        for each in self._served:
+            each.cancel()
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(_hang_up, writer)
+            upstream = await self._connect()
+            if upstream is None:
+                return
+            stack.push_async_callback(_hang_up, upstream[1])
+            async with asyncio.TaskGroup() as group:
+                ways = (_pass_on(reader, upstream[1]), _pass_on(upstream[0], writer))
+                tasks = [group.create_task(each) for each in ways]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for each in tasks:
+                    each.cancel()
+
+    async def _connect(
+        self,
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        self._ports.append(self._ports.pop(0))
+        for port in sorted(self._ports, key=lambda each: each != self._preferred):
+            with suppress(OSError):
+                return await asyncio.open_connection(HOST, port)
+        return None
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+
+
+async def _hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import httpx
 from msgspec import Struct
 
-from backhaul.core.webhook import TOPICS
 from backhaul.demo.demo_folder import (
     HOST,
+    SCANNER,
     STORE,
+    Access,
     DemoFolder,
     Ports,
     free_port,
     free_ports,
 )
-from backhaul.demo.processes import Program, ProgramFailed
+from backhaul.demo.processes import Program
 from backhaul.demo.workers import Erp
 
 if TYPE_CHECKING:
@@ -30,35 +29,6 @@ if TYPE_CHECKING:
 
 RETRY_SCHEDULE = "0,0.2,1,5,30"
 """Seconds before each try of a webhook: a demo has no 27 hours."""
-ASK_SECONDS = 30.0
-
-
-class Access(Struct, frozen=True):
-    """How to reach the store that the reference server plays."""
-
-    public_url: str
-    control_url: str
-    control_token: str
-    subdomain: str
-    api_key: str
-
-    @property
-    def shop_url(self) -> str:
-        """Where people buy from the store."""
-        return f"{self.public_url}/shop/{self.subdomain}"
-
-    @classmethod
-    def read(cls, home: DemoFolder) -> Access:
-        """Read what the reference server wrote for scripts."""
-        found = json.loads((home.reference_data / "access.json").read_text())
-        store = found["stores"][0]
-        return cls(
-            found["public_url"],
-            found["control_url"],
-            found["control_token"],
-            store["subdomain"],
-            store["api_key"],
-        )
 
 
 class Pair(Struct, frozen=True):
@@ -88,15 +58,22 @@ class Pair(Struct, frozen=True):
     def admin_url(self) -> str:
         return f"http://{HOST}:{self.ports.admin}"
 
+    @property
+    def drop(self) -> Path:
+        """Where CSV files are read from."""
+        return self.home.drop
+
+    @property
+    def lines_port(self) -> int:
+        return self.ports.lines
+
+    @property
+    def scanner(self) -> str:
+        return SCANNER
+
     async def server_state(self) -> dict[str, Any]:
         """Return the reference server's own books, whole. Raises httpx.HTTPError."""
-        access = self.access
-        headers = {"Authorization": f"Bearer {access.control_token}"}
-        url = f"{access.control_url}/_control/stores/{access.subdomain}/state"
-        async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
-            answer = await client.get(url, headers=headers)
-            state: dict[str, Any] = answer.raise_for_status().json()
-            return state
+        return await self.access.state()
 
 
 @asynccontextmanager
@@ -123,7 +100,7 @@ async def open_pair(
     erp = Erp(home.erp, clock) if with_erp else None
     if erp is not None:
         erp.set_up()
-    reference = _reference(home, ports, clock, limits, retry_schedule, quirks)
+    reference = reference_server(home, ports, clock, limits, retry_schedule, quirks)
     daemon = _daemon(home, ports, clock)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reference.stop)
@@ -142,7 +119,7 @@ async def open_pair(
         yield Pair(home, ports, reference, daemon, access, tokens, erp, tryton)
 
 
-def _reference(
+def reference_server(
     home: DemoFolder,
     ports: Ports,
     clock: Clock,
@@ -191,7 +168,7 @@ async def _introduce(
     """Subscribe the daemon to the store, and write all it needs to know."""
     address = f"http://{HOST}:{ports.public}/webhooks/{STORE}"
     home.keep_secret("api_key", [access.api_key])
-    home.keep_secret("webhook_secrets", [await _subscribe(access, address)])
+    home.keep_secret("webhook_secrets", [await access.subscribe(address)])
     home.write_config(
         ports,
         access.public_url,
@@ -199,16 +176,3 @@ async def _introduce(
         tryton=tryton.server.port if tryton else None,
     )
     return home.make_device_tokens()
-
-
-async def _subscribe(access: Access, address: str) -> str:
-    """Ask for every topic; return the secret that the deliveries are signed with."""
-    headers = {"Authorization": f"Bearer {access.api_key}"}
-    body = {"address": address, "topics": list(TOPICS)}
-    async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
-        url = f"{access.public_url}/api/v1/webhooks"
-        answer = await client.post(url, json=body, headers=headers)
-    if not answer.is_success:
-        raise ProgramFailed(f"the subscription was refused: {answer.status_code}")
-    secret: str = answer.json()["data"]["secret"]
-    return secret

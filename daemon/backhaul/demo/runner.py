@@ -33,13 +33,20 @@ from backhaul.demo.simulation import LIVE, ShopFloor, at_once
 from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterator,
+        Sequence,
+    )
 
     from rich.console import RenderableType
 
     from backhaul.core.clock import Clock
     from backhaul.demo.comparison import ComparisonReport, Latency
-    from backhaul.demo.daemon_rows import Progress
+    from backhaul.demo.daemon_rows import Finding, Progress
     from backhaul.demo.mirror_checks import State
     from backhaul.demo.program_pair import Pair
     from backhaul.demo.simulation import Pace
@@ -48,40 +55,63 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.15
 
 
+class Check(Struct, frozen=True):
+    """The store's state at one moment, what still moves in words, and what changed.
+
+    Two checks in a row with the same `fingerprint` and nothing busy mean that nothing
+    moved between the two sides.
+    """
+
+    state: State
+    busy: list[str]
+    fingerprint: object
+
+
 async def until_quiet(
     pair: Pair, clock: Clock, seconds: float
 ) -> tuple[State, list[str]]:
     """Return the store's state and what is not quiet after `seconds`: nothing, if well.
 
-    Quiet means two equal looks in a row that find nothing to do, so that nothing moved
-    between the two sides.
     Raises httpx.HTTPError or BackhaulError when one side cannot be asked at the end.
     """
+
+    async def check() -> Check:
+        # In the order in which work moves on, or it could slip past a check.
+        files = len(list(pair.home.drop.glob("*.csv")))
+        entered = pair.erp.untaken() if pair.erp else 0
+        done = pair.tryton.untold(pair.home.database) if pair.tryton else 0
+        progress = read_progress(pair.home.database)
+        state = await pair.server_state()
+        pending = state["deliveries"]["PENDING"]
+        busy = list(work_left(files, entered, done, progress, pending))
+        return Check(state, busy, (progress, state["sequence"]))
+
+    found = await until_at_rest(check, clock, seconds)
+    return found.state, found.busy
+
+
+async def until_at_rest(
+    check: Callable[[], Awaitable[Check]], clock: Clock, seconds: float
+) -> Check:
+    """Check until two checks are quiet and equal; return the last after `seconds`."""
     until = clock.monotonic() + seconds
     before: object = None
     while True:
         last = clock.monotonic() > until
         try:
-            # In the order in which work moves on, or it could slip past a look.
-            files = len(list(pair.home.drop.glob("*.csv")))
-            entered = pair.erp.untaken() if pair.erp else 0
-            done = pair.tryton.untold(pair.home.database) if pair.tryton else 0
-            progress = read_progress(pair.home.database)
-            state = await pair.server_state()
+            found = await check()
         except (httpx.HTTPError, BackhaulError):
             if last:
                 raise
         else:
-            busy = list(_busy(files, entered, done, progress, state))
-            now = (progress, state["sequence"])
-            if last or (not busy and now == before):
-                return state, busy
-            before = None if busy else now
+            if last or (not found.busy and found.fingerprint == before):
+                return found
+            before = None if found.busy else found.fingerprint
         await clock.sleep(LOOK_SECONDS)
 
 
-def _busy(
-    files: int, entered: int, done: int, progress: Progress, state: State
+def work_left(
+    files: int, entered: int, done: int, progress: Progress, pending: int
 ) -> Iterator[str]:
     """Yield what still moves, in words."""
     counts = {
@@ -92,7 +122,7 @@ def _busy(
         "records that wait for their order or article": progress.waiting_records,
         "commands neither settled nor parked": progress.open_commands,
         "change notifications still to be delivered": progress.untold,
-        "webhooks still to be delivered": state["deliveries"]["PENDING"],
+        "webhooks still to be delivered": pending,
     }
     yield from (f"{what}: {count}" for what, count in counts.items() if count)
 
@@ -156,7 +186,7 @@ async def run_once(
             return await conclude(pair, floor, clock)
 
     screen.say("starting the reference server and the daemon")
-    with _folder(keep) as (folder, kept):
+    with lent_folder(keep) as (folder, kept):
         result = await _with_pair(play, folder, clock, tryton, limits=False)
         if result is None:
             return INTERRUPTED
@@ -187,7 +217,7 @@ async def run_live(
             await floor.play()
 
     screen.say("starting the reference server and the daemon")
-    with _folder(keep) as (folder, _):
+    with lent_folder(keep) as (folder, _):
         await _with_pair(play, folder, clock, tryton, limits=True)
     screen.say("both programs are stopped")
     return OK
@@ -212,15 +242,27 @@ async def _with_pair(
         ):
             return await play(pair)
 
-    return await _interruptible(work())
+    return await interruptible(work())
 
 
-async def _interruptible(work: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for work; a signal cancels it, and then None is returned."""
+async def interruptible(
+    work: Coroutine[Any, Any, T], ending: asyncio.Event | None = None
+) -> T | None:
+    """Wait for work; a signal cancels it, and then None is returned.
+
+    With `ending`, the first signal only sets that.
+    """
     stopped = asyncio.Event()
+
+    def stop() -> None:
+        if ending is not None and not ending.is_set():
+            ending.set()
+        else:
+            stopped.set()
+
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(work)
@@ -252,7 +294,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
+def lent_folder(keep: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Lend a folder, gone afterwards unless it was asked for or something failed.
 
     Calling what comes with it keeps it too.
@@ -308,24 +350,32 @@ class Screen:
 
     def show(self, report: ComparisonReport) -> None:
         """Print the comparison, and explain each row that is not zero."""
+        figures = [
+            ("orders", str(report.orders)),
+            ("commands", str(report.commands)),
+            ("placed to mirrored", _spoken(report.mirrored)),
+            ("scanned to fulfilled", _spoken(report.fulfilled)),
+        ]
+        self.show_findings(report.findings, figures)
+
+    def show_findings(self, findings: Sequence[Finding], figures: Figures) -> None:
+        """Print how many there are of each kind, then figures, then each finding."""
         table = Table(
             title="comparison of both sides", box=box.SIMPLE_HEAD, show_header=False
         )
         table.add_column()
         table.add_column(justify="right")
-        for kind in Kind:
-            count = len(report.of(kind))
-            table.add_row(kind.value, Text(str(count), style="red" if count else ""))
-        table.add_row("orders", str(report.orders))
-        table.add_row("commands", str(report.commands))
-        table.add_row("placed to mirrored", _spoken(report.mirrored))
-        table.add_row("scanned to fulfilled", _spoken(report.fulfilled))
+        by_kind = {kind: [f for f in findings if f.kind is kind] for kind in Kind}
+        for kind, found in by_kind.items():
+            style = "red" if found else ""
+            table.add_row(kind.value, Text(str(len(found)), style=style))
+        for name, value in figures:
+            table.add_row(name, value)
         self.console.print(table)
-        for kind in Kind:
-            self._explain(report, kind)
+        for kind, found in by_kind.items():
+            self._explain(kind, found)
 
-    def _explain(self, report: ComparisonReport, kind: Kind) -> None:
-        found = report.of(kind)
+    def _explain(self, kind: Kind, found: Sequence[Finding]) -> None:
         for finding in found[:SHOWN]:
             self.say(str(finding))
         if len(found) > SHOWN:

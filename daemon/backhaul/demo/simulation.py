@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -22,12 +22,14 @@ from backhaul.demo.workers import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.demo.daemon_rows import Cause, Placement
-    from backhaul.demo.program_pair import Pair
-    from backhaul.demo.workers import Article
+    from backhaul.demo.demo_folder import Access
+    from backhaul.demo.tryton import TrytonStaff
+    from backhaul.demo.workers import Article, Erp
 
 SCAN, COURIER, HOUSE = "scan", "courier", "house"
 CANCEL, LEAVE = "cancel", "leave"
@@ -63,40 +65,70 @@ LIVE = Pace(None, 1, (1.5, 4.0), (0.5, 2.5), 6.0)
 """A pace to watch, and within the store's limits for one address."""
 
 
+class Shop(Protocol):
+    """One store, and what its people work with.
+
+    `drop` is the folder for CSV files, `scanner` the connection of the handhelds.
+    Without `lines_port` there is no packing station.
+    """
+
+    @property
+    def access(self) -> Access: ...
+    @property
+    def public_url(self) -> str: ...
+    @property
+    def drop(self) -> Path: ...
+    @property
+    def scanner(self) -> str: ...
+    @property
+    def device_tokens(self) -> Mapping[str, str]: ...
+    @property
+    def lines_port(self) -> int | None: ...
+    @property
+    def erp(self) -> Erp | None: ...
+    @property
+    def tryton(self) -> TrytonStaff | None: ...
+
+
 class ShopFloor:
-    """Everybody who works against the pair, and what they did.
+    """Everybody who works in a shop, and what they did.
 
     `placements` and `causes` grow as the work is acknowledged.
     """
 
     def __init__(
-        self, pair: Pair, pace: Pace, rng: random.Random, clock: Clock
+        self, shop: Shop, pace: Pace, rng: random.Random, clock: Clock
     ) -> None:
         self.placements: list[Placement] = []
         self.causes: list[Cause] = []
-        self._pair = pair
+        self._shop = shop
         self._pace = pace
         self._rng = rng
         self._clock = clock
         self._packed: asyncio.Queue[Placement] = asyncio.Queue()
-        drop, said = pair.home.drop, self.causes.append
+        drop, said = shop.drop, self.causes.append
         self._courier = Clerk(drop, workers.FULFILLMENTS, said)
         self._office = Clerk(drop, workers.CANCELLATIONS, said)
         self._keeper = Clerk(drop, workers.STOCK_DELTAS, said)
         people = pace.orders or 200
         self._customers = max(2, people * 2 // 3)
         wanted = itertools.count() if pace.orders is None else range(pace.orders)
-        self._wanted = iter(wanted)
+        self._closed = False
+        self._wanted = itertools.takewhile(lambda _: not self._closed, wanted)
         self._articles: Sequence[Article] = ()
         self._of_tryton: Sequence[Article] = ()
         self._counted = 0
 
+    def close(self) -> None:
+        """Sell nothing more; `play` returns when the work on the last order is done."""
+        self._closed = True
+
     async def play(self) -> None:
-        """Work until every order is placed and everything is said, or for ever."""
+        """Work until every order is placed and everything is said, or until closed."""
         async with self._equipment() as (storefront, devices):
             self._articles = await storefront.articles()
-            if self._pair.tryton is not None:
-                await self._pair.tryton.move_in([each.sku for each in self._articles])
+            if self._shop.tryton is not None:
+                await self._shop.tryton.move_in([each.sku for each in self._articles])
                 self._of_tryton = self._articles[-KEPT_BY_TRYTON:]
                 self._articles = self._articles[:-KEPT_BY_TRYTON]
             async with asyncio.TaskGroup() as group:
@@ -104,14 +136,14 @@ class ShopFloor:
                 for clerk in self._clerks:
                     work = clerk.work(self._pace.paper_seconds, self._clock)
                     staff.append(group.create_task(work))
-                if self._pair.tryton is not None:
-                    staff.append(group.create_task(self._pair.tryton.work()))
+                if self._shop.tryton is not None:
+                    staff.append(group.create_task(self._shop.tryton.work()))
                 await self._sell(storefront)
                 await self._packed.join()
                 for clerk in self._clerks:
                     clerk.hand_in()
-                if self._pair.tryton is not None:
-                    await self._pair.tryton.finish()
+                if self._shop.tryton is not None:
+                    await self._shop.tryton.finish()
                 for task in staff:
                     task.cancel()
 
@@ -124,13 +156,15 @@ class ShopFloor:
         self,
     ) -> AsyncIterator[tuple[Storefront, list[Handheld | Station]]]:
         async with AsyncExitStack() as stack:
-            storefront = Storefront(self._pair.access, self._clock)
+            storefront = Storefront(self._shop.access, self._clock)
             stack.push_async_callback(storefront.close)
-            station = Station(self._pair.ports.lines, self._clock)
-            stack.push_async_callback(station.close)
-            devices: list[Handheld | Station] = [station]
-            for device, token in self._pair.device_tokens.items():
-                url = self._pair.public_url
+            devices: list[Handheld | Station] = []
+            if self._shop.lines_port is not None:
+                station = Station(self._shop.lines_port, self._clock)
+                stack.push_async_callback(station.close)
+                devices.append(station)
+            for device, token in self._shop.device_tokens.items():
+                url = f"{self._shop.public_url}/connect/{self._shop.scanner}"
                 handheld = Handheld(device, token, url, self._clock)
                 stack.push_async_callback(handheld.close)
                 devices.append(handheld)
@@ -139,9 +173,9 @@ class ShopFloor:
     async def _sell(self, storefront: Storefront) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._pace.shoppers):
-                group.create_task(self._shop(storefront))
+                group.create_task(self._visit(storefront))
 
-    async def _shop(self, storefront: Storefront) -> None:
+    async def _visit(self, storefront: Storefront) -> None:
         for number in self._wanted:
             placed = await self._buy(storefront, number)
             self.placements.append(placed)
@@ -172,8 +206,8 @@ class ShopFloor:
             self._ship_in_tryton(order)
         elif fate == SCAN:
             self._packed.put_nowait(order)
-        elif fate == HOUSE and self._pair.erp is not None:
-            self.causes.append(self._pair.erp.ship(order))
+        elif fate == HOUSE and self._shop.erp is not None:
+            self.causes.append(self._shop.erp.ship(order))
         elif fate in {COURIER, HOUSE}:
             self._courier.note(*workers.parcel(order))
         elif fate == CANCEL:
@@ -187,14 +221,14 @@ class ShopFloor:
         return any(each.variant_id in order.lines for each in self._of_tryton)
 
     def _ship_in_tryton(self, order: Placement) -> None:
-        if self._pair.tryton is not None:
-            self._pair.tryton.ship(order, self.causes.append)
+        if self._shop.tryton is not None:
+            self._shop.tryton.ship(order, self.causes.append)
 
     def _receive_in_tryton(self) -> None:
         """Have new goods come in: nobody tells the store but the next reading."""
-        if self._pair.tryton is not None:
+        if self._shop.tryton is not None:
             article = self._rng.choice(self._of_tryton)
-            self._pair.tryton.receive(article.sku, self._rng.choice((6, 12)))
+            self._shop.tryton.receive(article.sku, self._rng.choice((6, 12)))
 
     def _count(self) -> None:
         """Correct an article's stock: mostly new goods, now and then a unit less."""
@@ -206,14 +240,14 @@ class ShopFloor:
 
     def _count_in_erp(self) -> None:
         """Say how many there are of an article; orders go on meanwhile."""
-        if self._pair.erp is not None:
+        if self._shop.erp is not None:
             article = self._rng.choice(self._articles[:COUNTED_BY_ERP])
             quantity = self._rng.randrange(200, 400)
-            self.causes.append(self._pair.erp.count(article.sku, quantity))
+            self.causes.append(self._shop.erp.count(article.sku, quantity))
 
     @property
     def _of_keeper(self) -> Sequence[Article]:
-        return self._articles[COUNTED_BY_ERP if self._pair.erp else 0 :]
+        return self._articles[COUNTED_BY_ERP if self._shop.erp else 0 :]
 
     async def _pack(self, device: Handheld | Station) -> None:
         while True:

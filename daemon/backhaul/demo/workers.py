@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.program_pair import Access
+    from backhaul.demo.demo_folder import Access
 
 
 PATIENCE_SECONDS = 0.2
@@ -215,12 +215,12 @@ ANSWER_SECONDS = 5.0
 class Handheld:
     """One device. A scan without an answer may have been heard: it is sent again."""
 
-    def __init__(self, device: str, token: str, daemon_url: str, clock: Clock) -> None:
+    def __init__(self, device: str, token: str, scanner_url: str, clock: Clock) -> None:
         self._device = device
         self._clock = clock
         self._sequence = 0
         self._client = httpx.AsyncClient(
-            base_url=daemon_url,
+            base_url=scanner_url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=ANSWER_SECONDS,
             trust_env=False,
@@ -240,7 +240,7 @@ class Handheld:
     async def _heard(self, scan: dict[str, object]) -> bool:
         """Send it once. A refusal is an answer: the report will miss the command."""
         try:
-            answer = await self._client.post(f"/connect/{SCANNER}/scan", json=scan)
+            answer = await self._client.post("/scan", json=scan)
         except httpx.TransportError:
             return False
         return answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
