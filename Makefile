@@ -61,7 +61,7 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 	$(BIN)/mypy bootstrap.py
 	$(BIN)/lint-imports
 	$(BIN)/bandit $(BANDIT) daemon connectors
-	$(BIN)/hadolint docker/Dockerfile
+	$(BIN)/hadolint docker/Dockerfile docker/Dockerfile.patroni
 	$(BIN)/check-jsonschema $(COMPOSE) docker/compose*.yaml
 	$(BIN)/pytest tests/docs
 

@@ -18,6 +18,7 @@ DEBIAN = {
     "dnsmasq": "dnsmasq-base",
     "mosquitto": "mosquitto",
     "pgbouncer": "pgbouncer",
+    "haproxy": "haproxy",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
     "systemd-analyze": "systemd",
