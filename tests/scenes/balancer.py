@@ -1,0 +1,142 @@
+"""A load balancer before several daemons, as HAProxy is: it chooses, and it counts.
+
+A request goes to another daemon only if the connection to the first was refused: then
+nothing was sent. What a daemon answers is passed on, whatever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+HOST = "127.0.0.1"
+ANSWER_SECONDS = 20.0
+"""Longer than a daemon holds a webhook; a frozen daemon is given up after it."""
+DOWN_SECONDS = 1.0
+"""A daemon that did not answer is left out for so long, unless all are."""
+_PASSED_ON = frozenset({"content-type", "authorization", "user-agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that makes the platform send again, and what happened meanwhile."""
+
+    status: int
+    during: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Balancer:
+    """Passes `/webhooks/` to any of the daemons, and `/connect/` to the owner.
+
+    `kept` are the bodies that were acknowledged, `refusals` the webhooks that a daemon
+    refused. `broken` counts those whose connection ended before the answer,
+    `unanswered` those that waited in vain, and `nobody` those that no daemon took.
+    """
+
+    ports: Sequence[int]
+    url: str = ""
+    during: str = ""
+    """What is being done to the daemons now."""
+    kept: set[bytes] = field(default_factory=set)
+    refusals: list[Refusal] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    _session: aiohttp.ClientSession | None = None
+    _turn: int = 0
+    _owner: int = 0
+    _down_until: dict[int, float] = field(default_factory=dict)
+
+    async def pass_webhook(self, request: web.Request) -> web.Response:
+        body, began = await request.read(), time.monotonic()
+        for port in self._in_turn():
+            try:
+                answer = await self._ask(port, request, body)
+            except aiohttp.ClientConnectorError:
+                self._down_until[port] = time.monotonic() + DOWN_SECONDS
+                continue
+            except aiohttp.ClientError:
+                return self._failed("broken", 502)
+            except TimeoutError:
+                self._down_until[port] = time.monotonic() + DOWN_SECONDS
+                return self._failed("unanswered", 504)
+            self._note(answer.status, body, time.monotonic() - began)
+            return answer
+        return self._failed("nobody", 502)
+
+    async def pass_on(self, request: web.Request) -> web.Response:
+        """Pass a request of the shop floor to the daemon that took the last one."""
+        body, answer = await request.read(), None
+        for number in range(len(self.ports)):
+            place = (self._owner + number) % len(self.ports)
+            try:
+                answer = await self._ask(self.ports[place], request, body)
+            except (aiohttp.ClientError, TimeoutError):
+                continue
+            if answer.status != 503:
+                self._owner = place
+                return answer
+        return answer or web.Response(status=502)
+
+    def _in_turn(self) -> Iterator[int]:
+        """Yield every port once, those that are up first."""
+        self._turn += 1
+        first = self._turn % len(self.ports)
+        ports = [*self.ports[first:], *self.ports[:first]]
+        now = time.monotonic()
+        yield from sorted(ports, key=lambda port: self._down_until.get(port, 0) > now)
+
+    def _note(self, status: int, body: bytes, seconds: float) -> None:
+        self.seconds.append(seconds)
+        if status == 200:
+            self.kept.add(body)
+        else:
+            self.refusals.append(Refusal(status, self.during, seconds))
+
+    def _failed(self, how: str, status: int) -> web.Response:
+        self.counts[how] += 1
+        return web.Response(status=status)
+
+    async def _ask(self, port: int, request: web.Request, body: bytes) -> web.Response:
+        assert self._session is not None
+        url = f"http://{HOST}:{port}{request.rel_url}"
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() in _PASSED_ON or name.lower().startswith(("x-", "webhook"))
+        }
+        asked = self._session.request(request.method, url, data=body, headers=headers)
+        async with asyncio.timeout(ANSWER_SECONDS), asked as answer:
+            content = await answer.read()
+            kind = answer.content_type
+            return web.Response(status=answer.status, body=content, content_type=kind)
+
+
+@asynccontextmanager
+async def balancer(port: int, targets: Sequence[int]) -> AsyncIterator[Balancer]:
+    """Run a balancer at `port` that passes to the public ports of daemons."""
+    made = Balancer(targets, f"http://{HOST}:{port}")
+    app = web.Application(client_max_size=2**24)
+    app.router.add_post("/webhooks/{rest:.*}", made.pass_webhook)
+    app.router.add_route("*", "/connect/{rest:.*}", made.pass_on)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, port).start()
+    # A connection of its own for each request: one that is reused may break unnoticed.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    try:
+        async with aiohttp.ClientSession(connector=connector) as made._session:
+            yield made
+    finally:
+        await runner.cleanup()
