@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlite_utils import Database
 
+from backhaul.store.sql import schema
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations import migrations
 from scenes.databases import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 
 def m900_note(database: Database) -> None:
@@ -73,3 +75,45 @@ def make_lacking(path: Path, table: str) -> None:
     """Make a database of this version without a table."""
     make_older(path)
     write(path, f"ALTER TABLE {table} RENAME TO missing")
+
+
+EXPAND, INDEX, CONTRACT = "m900_column", "m901_index", "m902_not_null"
+ON_SERVERS = {
+    EXPAND: ("ALTER TABLE orders ADD COLUMN note TEXT DEFAULT ''",),
+    INDEX: ("CREATE INDEX orders_note ON orders(note)",),
+    CONTRACT: ("ALTER TABLE orders ALTER COLUMN note SET NOT NULL",),
+}
+"""What a later version brings where several daemons share a database."""
+
+
+def register_on_servers(steps: Iterable[str] = tuple(ON_SERVERS)) -> None:
+    """Let this process be the later version on PostgreSQL, to its end."""
+    for step in steps:
+        cast("Any", schema.STEPS)[step] = ON_SERVERS[step]
+        if step == CONTRACT:
+            cast("Any", schema.CONTRACTS)[CONTRACT] = EXPAND
+
+
+@contextmanager
+def later_on_servers(*steps: str) -> Iterator[None]:
+    """Be the later version meanwhile, with some or all of its steps."""
+    register_on_servers(steps or tuple(ON_SERVERS))
+    try:
+        yield
+    finally:
+        for step in ON_SERVERS:
+            cast("Any", schema.STEPS).pop(step, None)
+            cast("Any", schema.CONTRACTS).pop(step, None)
+
+
+_PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from scenes import later_steps
+later_steps.register_on_servers()
+from backhaul.__main__ import main
+del sys.argv[1:5]  # the command that this program takes the place of
+main()
+"""
+PROGRAM = (sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[1]))
+"""Goes before `python -m backhaul`, and runs the later version in its place."""

@@ -17,7 +17,7 @@ from scenes.loop_guard import on_purpose
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from scenes.reference_process import ReferenceProcess
 
@@ -40,6 +40,7 @@ class Replica:
     public_port: int
     admin_port: int
     environ: dict[str, str] = field(default_factory=dict)
+    wrapped: Sequence[str] = ()
     process: DaemonProcess | None = None
 
     def start(self) -> None:
@@ -54,7 +55,7 @@ class Replica:
             "BACKHAUL_PUBLIC__PORT": str(self.public_port),
             "BACKHAUL_ADMIN__PORT": str(self.admin_port),
         }
-        self.process = DaemonProcess(self.office, given | self.environ)
+        self.process = DaemonProcess(self.office, given | self.environ, self.wrapped)
 
     @on_purpose()
     def status(self) -> str | None:

@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
+from typing import TYPE_CHECKING
 
 from scenes.payloads import envelope, order, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PAUSE_SECONDS = 0.004
 
 
-async def deliver(port: int, number: int, secret: str, store: str) -> tuple[int, bytes]:
-    """Send one webhook; return the status and the body, 0 where it is closed."""
+async def deliver(
+    ports: Sequence[int], number: int, secret: str, store: str
+) -> tuple[int, bytes]:
+    """Send one webhook; return the status and the body, 0 where nobody answers.
+
+    Of several ports each is the first in turn. A port that is closed, or that answers
+    nothing, is followed by the next one, as a load balancer does it.
+    """
     body = envelope("orders/create", order(f"ord_load_{number}"), storeId=store)
     told = signed(body, secret.encode()) | {"Host": "x", "Connection": "close"}
     lines = [f"{name}: {value}" for name, value in told.items()]
     head = "\r\n".join(["POST /webhooks/main HTTP/1.1", *lines])
+    request = f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    for place in range(len(ports)):
+        answer = await _answer(ports[(number + place) % len(ports)], request)
+        if answer:
+            return int(answer.split()[1]), body
+    return 0, body
+
+
+async def _answer(port: int, request: bytes) -> bytes:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
-        return 0, body
+        return b""
     try:
-        writer.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        answer = await reader.read()
+        writer.write(request)
+        return await reader.read()
     except ConnectionError:
-        answer = b""
+        return b""
     finally:
         writer.close()
-    return (int(answer.split()[1]) if answer else 0), body
 
 
 class Load:
@@ -39,13 +57,13 @@ class Load:
 
     def __init__(
         self,
-        port: int,
+        port: int | Sequence[int],
         secret: str,
         store: str,
         per_second: float | None = None,
         most_waiting: float = inf,
     ) -> None:
-        self._port = port
+        self._ports = [port] if isinstance(port, int) else port
         self._per_second = per_second
         self._most_waiting = most_waiting
         self._secret = secret
@@ -64,7 +82,7 @@ class Load:
 
     def _send(self, group: asyncio.TaskGroup) -> None:
         number = len(self.sent)
-        sending = deliver(self._port, number, self._secret, self._store)
+        sending = deliver(self._ports, number, self._secret, self._store)
         self.sent.append(group.create_task(sending))
         self.sent[-1].add_done_callback(self._count)
 

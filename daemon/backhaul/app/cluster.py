@@ -200,12 +200,16 @@ async def kept(ownership: Ownership) -> AsyncIterator[None]:
 
 
 async def watch_durability(settings: Settings, clock: Clock) -> NoReturn:
-    """Check again each minute: somebody may change the server while this runs."""
+    """Check again each minute: somebody may change the server while this runs.
+
+    The step of an upgrade that waited for an older daemon is applied as well.
+    """
     while True:
         await clock.sleep(CHECK_SECONDS)
         if isinstance(settings.place, str):
             try:
                 await asyncio.to_thread(require_durability, settings)
+                await asyncio.to_thread(database_at(settings.place).finish_upgrade)
             except ConfigurationError:
                 raise
             except BackhaulError as error:

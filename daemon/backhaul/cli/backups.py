@@ -1,5 +1,6 @@
 """`backhaul backup`, `restore` and `migrate`."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.core.clock import SystemClock
-from backhaul.errors import BackhaulError
+from backhaul.errors import AlreadyRunning, BackhaulError
 from backhaul.store import database_at, open_store, test_restore
 from backhaul.store.database import manifest_of, sole_writer
 
@@ -127,9 +128,9 @@ def migrate(
     """Back up the database, then upgrade it to the schema of this version.
 
     The daemon also does this when it starts. Backhaul does not back up a
-    PostgreSQL database. With --to, Backhaul instead moves all data to another
-    database, compares both, and prints what to configure. If a move is
-    interrupted, run the same command again.
+    PostgreSQL database, and its daemons can run meanwhile. With --to, Backhaul
+    instead moves all data to another database, compares both, and prints what
+    to configure. If a move is interrupted, run the same command again.
     """
     if (plan and to) or (source and not to):
         raise typer.BadParameter("use --from only with --to, and --plan without them")
@@ -145,13 +146,18 @@ def migrate(
     if plan:
         _print_plan(opened.pending_migrations(), as_json)
         return
-    with sole_writer(settings.state_dir):
+    is_file = isinstance(settings.place, Path)
+    with sole_writer(settings.state_dir) if is_file else nullcontext():
         steps = opened.pending_migrations()
         open_store(settings.place, SystemClock())
+    left = opened.pending_migrations()
+    done = [step for step in steps if step not in left]
     if as_json:
-        output.json({"done": steps})
+        output.json({"done": done})
     else:
-        typer.echo(f"{len(steps)} steps done" if steps else "nothing to do")
+        typer.echo(f"{len(done)} steps done" if done else "nothing to do")
+    if left:
+        raise AlreadyRunning(opened.finish_upgrade())
 
 
 def _print_plan(steps: list[str], as_json: bool) -> None:

@@ -141,6 +141,14 @@ class Database(Protocol):
         """
         ...
 
+    def finish_upgrade(self) -> str:
+        """Apply the migrations that a server's database lacks.
+
+        Returns why one of them waits for a daemon of an older version, or an empty
+        text. A file is upgraded by whoever opens its store. Raises BackhaulError.
+        """
+        ...
+
     def faults(self, *, deep: bool = False) -> list[str]:
         """Return what is damaged; empty if nothing was found.
 

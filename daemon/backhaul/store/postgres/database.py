@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import psycopg
+from loguru import logger
 
 from backhaul.errors import DatabaseUnavailable
 from backhaul.store.postgres import full_text, schema
@@ -39,7 +40,14 @@ def open_store(url: str, clock: Clock, member: Member | None = None) -> Postgres
     try:
         if schema.exists(connection):
             move_marks.require_usable(connection, place_of(url))
-        schema.create(connection)
+        if waits := schema.create(connection):
+            logger.bind(action="database.upgrade_waits").warning("{}", waits)
+        if newer := schema.newer(connection):
+            logger.bind(action="database.newer").warning(
+                "a newer version has upgraded the database ({}); this version still"
+                " runs with it, until it is upgraded too",
+                ", ".join(newer),
+            )
     except psycopg.Error as error:
         raise DatabaseUnavailable(f"the tables cannot be created: {error}") from None
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psycopg
 
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, DatabaseUnavailable
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.postgres import durability, full_text, schema
@@ -138,6 +138,13 @@ class PostgresDatabase(Database):
     def pending_migrations(self) -> list[str]:
         with self.connection() as connection:
             return schema.pending(connection)
+
+    def finish_upgrade(self) -> str:
+        try:
+            with closing(Connection(self._url)) as connection:
+                return schema.create(connection)
+        except psycopg.Error as error:
+            raise DatabaseUnavailable(f"the upgrade failed: {error}") from None
 
     def faults(self, *, deep: bool = False) -> list[str]:
         return []  # the server checks its pages itself

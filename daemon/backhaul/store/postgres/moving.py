@@ -299,6 +299,11 @@ def _require_ours(connection: Connection, place: str) -> None:
             f"{place}: its schema is {len(ahead)} steps behind this version; upgrade it"
             " first: start the daemon once"
         )
+    if newer := schema.newer(connection):
+        raise BackhaulError(
+            f"{place}: a newer version has upgraded its schema ({', '.join(newer)});"
+            " move it with that version"
+        )
 
 
 def _require_alone(connection: Connection, place: str) -> None:

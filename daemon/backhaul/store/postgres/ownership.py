@@ -14,6 +14,7 @@ from msgspec import Struct
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy, CommitsLost, Superseded
 from backhaul.store.ownership import KnownMember
+from backhaul.store.postgres import schema
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.streams import is_waiting, retire
 from backhaul.store.sql.commands.reference_tags import mark_restored
@@ -195,7 +196,7 @@ SCHEMA = (
     """
     CREATE TABLE members (
         id text COLLATE "C" PRIMARY KEY, host text NOT NULL, version text NOT NULL,
-        public_url text NOT NULL, admin_url text NOT NULL,
+        schema_known int NOT NULL, public_url text NOT NULL, admin_url text NOT NULL,
         started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
         beat_at timestamptz NOT NULL, ttl interval NOT NULL
     ) WITH (fillfactor = 50)
@@ -203,9 +204,10 @@ SCHEMA = (
     *OWNERS,
 )
 _BEAT = """
-    INSERT INTO members (id, host, version, public_url, admin_url, beat_at, ttl)
-    VALUES (:id, :host, :version, :public_url, :admin_url, clock_timestamp(),
-        make_interval(secs => :ttl_seconds))
+    INSERT INTO members (id, host, version, schema_known, public_url, admin_url,
+        beat_at, ttl)
+    VALUES (:id, :host, :version, :schema_known, :public_url, :admin_url,
+        clock_timestamp(), make_interval(secs => :ttl_seconds))
     ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at
 """
 _FORGET = "DELETE FROM members WHERE beat_at < clock_timestamp() - interval '1 day'"
@@ -293,7 +295,7 @@ class PostgresOwnership:
     def beat(self, connection: Any) -> None:
         member = self._fence.member
         values = {name: getattr(member, name) for name in member.__struct_fields__}
-        connection.execute(_BEAT, values)
+        connection.execute(_BEAT, values | {"schema_known": schema.known()})
         connection.execute(_FORGET)
         retire(connection)
 

@@ -1,18 +1,33 @@
-"""The schema in PostgreSQL: the common statements, triggers and the search's index."""
+"""The schema in PostgreSQL: the common statements, triggers and the search's index.
+
+Several daemons use a database, and are upgraded one after another. So a step either
+only adds something, and an older daemon runs on (*expand*). Or it takes something away
+(*contract*), and waits until no daemon needs it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+import re
+from contextlib import contextmanager
+from functools import partial
+from math import inf
+from threading import Event
+from typing import TYPE_CHECKING, TypeVar
 
-from backhaul.errors import CorruptData
+import psycopg
+
+from backhaul.errors import CorruptData, DatabaseUnavailable
 from backhaul.store.postgres import dialect
-from backhaul.store.sql.schema import BASELINE, STEPS
+from backhaul.store.sql.schema import BASELINE, CONTRACTS, STEPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from backhaul.store.postgres.connection import Connection
 
+T = TypeVar("T")
+_CHANCE = random.SystemRandom()
 _LOCK = 0x6261636B  # "back": two daemons that start at once create the schema in turn
 _TABLES = """
     SELECT table_name FROM information_schema.tables
@@ -66,26 +81,49 @@ _TRIGGERS = (
 )
 
 
-def create(connection: Connection) -> None:
-    """Create what is missing, in one transaction.
-
-    Raises CorruptData if a newer version of Backhaul made the schema.
+# An older program must not join between the check of a contract step and its commit. A
+# contract step locks the row of the baseline; each member that joins shares the lock.
+_JOINING = (
     """
-    connection.execute("BEGIN")
-    try:
+    CREATE FUNCTION require_known_schema() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE needed int;
+    BEGIN
+        PERFORM 1 FROM schema_steps WHERE name = 'm001_baseline' FOR SHARE;
+        SELECT max(requires) INTO needed FROM schema_steps;
+        IF new.schema_known < needed THEN
+            RAISE EXCEPTION 'this version of Backhaul is too old for the database'
+                USING ERRCODE = 'check_violation';
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER members_joined AFTER INSERT ON members
+    FOR EACH ROW EXECUTE FUNCTION require_known_schema()
+    """,
+)
+
+
+def create(connection: Connection) -> str:
+    """Create what is missing; return why a step waits, or an empty text.
+
+    Raises CorruptData if a newer version made the schema, and DatabaseUnavailable if
+    another program locks a table for too long.
+    """
+    if exists(connection):
+        return upgrade(connection)
+    with _transaction(connection):
         create_within(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
+    return ""
 
 
 def create_within(connection: Connection) -> None:
-    """Create what is missing, in the transaction of the caller."""
+    """Create what is missing, in the transaction of the caller: nobody uses it yet."""
     lock(connection)
     connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_steps (name text PRIMARY KEY,"
-        " applied_at timestamptz NOT NULL DEFAULT now())"
+        " applied_at timestamptz NOT NULL DEFAULT now(),"
+        " requires int NOT NULL DEFAULT 0)"
     )
     for step in pending(connection):
         _apply(connection, step)
@@ -102,21 +140,207 @@ def exists(connection: Connection) -> bool:
     return found.fetchall() == [(1,)]
 
 
+def known() -> int:
+    """Return the number of the last step that this version knows."""
+    return max(map(_number, STEPS))
+
+
+def _number(step: str) -> int:
+    return int(step[1:4])
+
+
 def pending(connection: Connection) -> list[str]:
     """Return the migrations that a database lacks.
 
-    Raises CorruptData if a newer version of Backhaul made the schema.
+    Raises CorruptData if a newer version took away what this version needs.
     """
-    if not exists(connection):
-        return list(STEPS)
-    names = connection.execute("SELECT name FROM schema_steps")
-    applied = {row[0] for row in names}
-    if unknown := sorted(applied - set(STEPS)):
-        raise CorruptData(
-            f"a newer version of Backhaul made this database: {unknown[-1]} is unknown;"
-            " install that version"
-        )
+    applied = _applied(connection)
+    for step, requires in applied.items():
+        if requires > known():
+            raise CorruptData(
+                "a newer version of Backhaul made this database, and its step"
+                f" {step} took away what this version needs; install the newer"
+                " version"
+            )
     return [step for step in STEPS if step not in applied]
+
+
+def newer(connection: Connection) -> list[str]:
+    """Return the migrations of a newer version, with which this one can still run."""
+    return sorted(set(_applied(connection)) - set(STEPS))
+
+
+def _applied(connection: Connection) -> dict[str, int]:
+    """Return the steps that were applied, and which step each requires one to know."""
+    if not exists(connection):
+        return {}
+    return dict(connection.execute("SELECT name, requires FROM schema_steps"))
+
+
+def upgrade(connection: Connection) -> str:
+    """Apply the steps that a database in use lacks, beside the daemons that use it.
+
+    A step that only adds something is applied at once. A step that takes something
+    away waits until every member knows the step in `CONTRACTS`. Returns why such a step
+    waits, or an empty text.
+    """
+    steps = pending(connection)
+    connection.limits.silence_seconds = inf  # an index of a large table takes minutes
+    for step in sorted(steps, key=lambda each: each in CONTRACTS):
+        if step in CONTRACTS:
+            if reason := _persistently(step, partial(_contract, connection, step)):
+                return reason
+        else:
+            _persistently(step, partial(_expand, connection, step))
+    return ""
+
+
+LOCK_SECONDS = 2
+"""How long a step waits for a table; whoever comes after it waits for as long."""
+ATTEMPTS = 30
+PAUSE_SECONDS = 0.5
+"""The mean pause between two attempts, in which the other programs work."""
+_MOVED_ON = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.DuplicateTable,  # another program builds the same index
+)
+
+
+def _persistently(step: str, work: Callable[[], T]) -> T:
+    """Repeat a step that met another program."""
+    for _ in range(ATTEMPTS):
+        try:
+            return work()
+        except _MOVED_ON as error:
+            failure = error
+        _pause(PAUSE_SECONDS * 2 * _CHANCE.random())
+    raise DatabaseUnavailable(
+        f"the step {step} of the upgrade cannot lock a table, because another program"
+        " uses it, such as pg_dump (pg_stat_activity shows it); the tables are"
+        f" unchanged by this step, so try again later: {failure}"
+    )
+
+
+def _pause(seconds: float) -> None:
+    Event().wait(seconds)
+
+
+_INDEX = re.compile(r"\s*(CREATE (?:UNIQUE )?INDEX) (\w+)\s+ON (\w+)")
+_IS_VALID = """
+    SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:index)
+"""
+_PARTITIONS = """
+    SELECT inhrelid::regclass::text FROM pg_inherits
+    WHERE inhparent = to_regclass(:table) ORDER BY 1
+"""
+_RECORD = """
+    INSERT INTO schema_steps (name, requires) VALUES (:name, :requires)
+    ON CONFLICT (name) DO NOTHING
+"""
+# A member that is silent for less may only wait for a server that was away.
+_OLDER = """
+    SELECT host, version FROM members WHERE schema_known < :requires
+        AND beat_at > clock_timestamp() - greatest(ttl, interval '1 minute')
+    ORDER BY host LIMIT 1
+"""
+# One of these may stand still, and continue as the owner.
+_END_OLDER = """
+    UPDATE owners SET member = NULL
+    WHERE member IN (SELECT id FROM members WHERE schema_known < :requires)
+"""
+
+
+def _expand(connection: Connection, step: str) -> None:
+    """Apply a step that only adds something, while others read and write."""
+    statements = list(dialect.schema(STEPS[step]))
+    indexes = [found for each in statements if (found := _INDEX.match(each))]
+    if len(indexes) == len(statements):
+        for index in indexes:
+            _index_concurrently(connection, index)
+        connection.execute(_RECORD, {"name": step, "requires": 0})
+        return
+    with _transaction(connection):
+        _lock_briefly(connection)
+        lock(connection)
+        if step in pending(connection):
+            _apply(connection, step)
+
+
+def _index_concurrently(connection: Connection, statement: re.Match[str]) -> None:
+    """Build an index while others write, on each partition by itself.
+
+    The index of a table with partitions then takes over those of its partitions.
+    """
+    kind, index, table = statement.groups()
+    rest = statement.string[statement.end() :]
+    partitions = connection.execute(_PARTITIONS, {"table": table}).fetchall()
+    for (partition,) in partitions:
+        name = f"{partition}_{index}"
+        _build(connection, name, partition, f"{name} ON {partition}{rest}", kind)
+    if partitions:
+        with _transaction(connection):
+            _lock_briefly(connection)
+            plain = f"{kind} IF NOT EXISTS {index} ON {table}{rest}"
+            connection.execute(plain)
+    else:
+        _build(connection, index, table, f"{index} ON {table}{rest}", kind)
+
+
+def _build(
+    connection: Connection, index: str, table: str, definition: str, kind: str
+) -> None:
+    """Build one index; remove first what a program left that ended while building."""
+    with _transaction(connection):
+        _lock_briefly(connection)
+        # Whoever builds an index holds this lock to the end.
+        connection.execute(f"LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE")
+        found = connection.execute(_IS_VALID, {"index": index}).fetchall()
+        if found == [(1,)]:
+            return
+        if found:
+            connection.execute(f"DROP INDEX {index}")
+    connection.execute(f"{kind} CONCURRENTLY {definition}")
+
+
+def _contract(connection: Connection, step: str) -> str:
+    """Apply a step that takes something away, once no member needs it.
+
+    Returns why it waits, or an empty text.
+    """
+    requires = {"requires": _number(CONTRACTS[step])}
+    with _transaction(connection):
+        _lock_briefly(connection)
+        lock(connection)
+        connection.execute(
+            "SELECT 1 FROM schema_steps WHERE name = :name FOR UPDATE",
+            {"name": BASELINE},
+        )
+        for host, version in connection.execute(_OLDER, requires).fetchall():
+            return (
+                f"the step {step} of the upgrade waits for the daemon on {host}, whose"
+                f" version {version} still needs what the step takes away; upgrade"
+                " that daemon"
+            )
+        if step in pending(connection):
+            connection.execute(_END_OLDER, requires)
+            _apply(connection, step)
+    return ""
+
+
+def _lock_briefly(connection: Connection) -> None:
+    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.roll_back()
+        raise
 
 
 def _require_own(connection: Connection) -> None:
@@ -134,7 +358,7 @@ def drop(connection: Connection, tables: Sequence[str]) -> None:
     """Drop these tables, with everything else that `create` has made."""
     own = ("members", "owners", "streams", "schema_steps")
     connection.execute(f"DROP TABLE {', '.join((*tables, *own))} CASCADE")
-    connection.execute("DROP FUNCTION align_ordering_key()")
+    connection.execute("DROP FUNCTION align_ordering_key(), require_known_schema()")
 
 
 def _apply(connection: Connection, step: str) -> None:
@@ -144,13 +368,14 @@ def _apply(connection: Connection, step: str) -> None:
         connection.execute(statement)
     if step == BASELINE:
         _add_what_only_postgres_has(connection)
-    connection.execute("INSERT INTO schema_steps (name) VALUES (?)", (step,))
+    requires = _number(CONTRACTS[step]) if step in CONTRACTS else 0
+    connection.execute(_RECORD, {"name": step, "requires": requires})
 
 
 def _add_what_only_postgres_has(connection: Connection) -> None:
     from backhaul.store.postgres import full_text, ownership, streams
 
     full_text.create_index(connection)
-    more = (_ORDERING_KEYS, *_TRIGGERS, *ownership.SCHEMA, *streams.SCHEMA)
+    more = (_ORDERING_KEYS, *_TRIGGERS, *ownership.SCHEMA, *streams.SCHEMA, *_JOINING)
     for statement in more:
         connection.execute(statement)

@@ -120,6 +120,9 @@ class SqliteDatabase(Database):
 
         return opening.pending(self._path)
 
+    def finish_upgrade(self) -> str:
+        return ""
+
     def faults(self, *, deep: bool = False) -> list[str]:
         check = "PRAGMA integrity_check" if deep else "PRAGMA quick_check"
         try:

@@ -118,4 +118,11 @@ STEPS: Mapping[str, tuple[str, ...]] = {
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""
+CONTRACTS: Mapping[str, str] = {}
+"""The steps that take away what an older version needs, each with the step that a
+version must know to run without it. All other steps only add something.
+
+On a server daemons of both versions run for a while. There, a step that consists of
+indexes is applied while others write; any other step may index only its own tables.
+"""
 STATEMENTS: tuple[str, ...] = tuple(chain.from_iterable(STEPS.values()))
