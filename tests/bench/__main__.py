@@ -20,6 +20,7 @@ from bench.fold_large import fold_large, start
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
 from bench.overview import overview
+from bench.postgres import append_postgres, fold_postgres
 from bench.push import push
 from bench.recovery import recovery
 from bench.results import CountsDisagreeError, Rounds, Scale
@@ -49,6 +50,8 @@ ROWS: dict[str, Row] = {
     "reference-adjustment": reference.adjustment,
     "backfill": backfill,
     "push": push,
+    "append-postgres": append_postgres,
+    "fold-postgres": fold_postgres,
     "scan": scan,
     "scan-lines": scan_lines,
     "files": files,

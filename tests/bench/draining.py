@@ -14,8 +14,8 @@ from bench.orders import STORE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
+    from backhaul.store import Store
     from backhaul.store.inbox import FoldOne, FoldReport, Inbox
-    from backhaul.store.sqlite.database import SqliteStore
 
 APPENDED_AT_ONCE = 1_000
 
@@ -30,7 +30,7 @@ class Timer:
         return perf_counter() - self._started[0], process_time() - self._started[1]
 
 
-async def append(store: SqliteStore, topic: str, bodies: Iterable[bytes]) -> None:
+async def append(store: Store, topic: str, bodies: Iterable[bytes]) -> None:
     """Append the bodies as if they had been delivered now."""
     now = to_text(SystemClock().now())
     pending = []
@@ -63,7 +63,7 @@ class _Watched:
         return report
 
 
-async def fold_all(store: SqliteStore) -> tuple[float, float]:
+async def fold_all(store: Store) -> tuple[float, float]:
     """Fold all there is; return the seconds of the clock and of the processor."""
     watched = _Watched(store.inbox)
     timer = Timer()

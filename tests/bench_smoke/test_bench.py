@@ -43,6 +43,8 @@ FIGURES = {
         "rate with a backlog to rate without",
         "rate beside a blocked lane to rate without",
     },
+    "append-postgres": {"ratio to SQLite", "PostgreSQL"},
+    "fold-postgres": {"ratio to SQLite", "PostgreSQL"},
     "scan": {"scan to fulfilled, p50", "scan to fulfilled, p99"},
     "scan-lines": {"ratio to bare", "ours", "bare"},
     "files": {"rows into records", "ratio to bare", "ratio to bare by processor time"},

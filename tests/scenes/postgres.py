@@ -85,6 +85,12 @@ class Postgres:
         return self._server is not None
 
     @property
+    def pid(self) -> int:
+        """The process of the server; all others are its children."""
+        assert self._server is not None
+        return self._server.pid
+
+    @property
     def data(self) -> Path:
         return self.folder / "data"
 

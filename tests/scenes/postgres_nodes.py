@@ -216,9 +216,14 @@ class Nodes:
 
 
 @contextmanager
-def postgres_nodes(*, synchronous: bool = True) -> Iterator[Nodes]:
-    """Run three servers; without `synchronous` no commit waits for a standby."""
-    folder = Path(tempfile.mkdtemp(prefix="postgres-nodes-", dir=_scratch()))
+def postgres_nodes(
+    *, synchronous: bool = True, folder: Path | None = None
+) -> Iterator[Nodes]:
+    """Run three servers; without `synchronous` no commit waits for a standby.
+
+    Their files are in memory, or in a new folder below the given one.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="postgres-nodes-", dir=folder or _scratch()))
     folder.chmod(0o755)
     servers = {name: _server(folder / name) for name in NAMES}
     nodes = Nodes(servers, servers[NAMES[0]], synchronous)
