@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.admin.http_security import HEADERS
+from backhaul.admin.routes import HEADERS
 from scenes.stored import lists
 
 if TYPE_CHECKING:

@@ -8,17 +8,17 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from backhaul.admin.http_security import Origin
-from backhaul.admin.throttle import (
+from backhaul.admin.accounts import (
     FREE_ADDRESS,
     FREE_KNOWN_PAIR,
     FREE_NAME,
     FREE_PAIR,
-    MAX_KEYS,
     MAX_WAIT_SECONDS,
     Throttle,
     throttle_key,
 )
+from backhaul.admin.context import Origin
+from backhaul.store.logins import MAX_KEYS, RESET_SECONDS, MemoryLogins
 from scenes.clock import VirtualClock
 from scenes.dashboard import PASSWORD, open_office
 
@@ -37,6 +37,16 @@ async def behind(tmp_path: Path) -> AsyncIterator[Office]:
     async with open_office(tmp_path, trusted_proxies=["127.0.0.1"]) as office:
         await office.people()
         yield office
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def throttle(clock: VirtualClock) -> Throttle:
+    return Throttle(MemoryLogins(clock))
 
 
 async def attempt(
@@ -112,51 +122,71 @@ async def test_a_proxy_that_is_not_trusted_names_nobody(tmp_path: Path) -> None:
     assert answers == [401] * FREE_PAIR + [429] * 2
 
 
-def test_many_addresses_slow_a_name_down_but_where_it_logged_in_before() -> None:
-    throttle = Throttle(VirtualClock())
-    for number in range(FREE_NAME + 1):
-        throttle.failed("vera", f"10.0.{number // 250}.{number % 250}")
-    assert throttle.wait("vera", OWN) > 0
-    assert throttle.wait("vera", OWN, known=True) == 0
-    assert throttle.wait("otto", OWN) == 0
+async def count(throttle: Throttle, name: str, address: str, times: int) -> None:
+    for _ in range(times):
+        assert await throttle.attempt(name, address) == 0
 
 
-async def test_waits_double_up_to_a_limit_and_expire() -> None:
-    clock = VirtualClock()
-    throttle = Throttle(clock)
-    for _ in range(FREE_PAIR):
-        throttle.failed("vera", STRANGER)
+async def test_many_addresses_slow_a_name_down_but_where_it_logged_in_before(
+    throttle: Throttle,
+) -> None:
+    for number in range(FREE_NAME):
+        await count(throttle, "vera", f"10.0.{number // 250}.{number % 250}", 1)
+    assert await throttle.attempt("vera", OWN) > 0
+    assert await throttle.attempt("vera", OWN, known=True) == 0
+    assert await throttle.attempt("otto", OWN) == 0
+
+
+async def test_waits_double_up_to_a_limit_and_expire(
+    throttle: Throttle, clock: VirtualClock
+) -> None:
+    await count(throttle, "vera", STRANGER, FREE_PAIR)
     waits = []
     for _ in range(12):
-        throttle.failed("vera", STRANGER)
-        waits.append(throttle.wait("vera", STRANGER))
-    assert waits == [min(2.0**n, MAX_WAIT_SECONDS) for n in range(1, 13)]
-    await clock.advance(MAX_WAIT_SECONDS)
-    assert throttle.wait("vera", STRANGER) == 0
+        waits.append(await throttle.attempt("vera", STRANGER))
+        await clock.advance(waits[-1])
+        assert await throttle.attempt("vera", STRANGER) == 0
+    assert waits == [min(2.0**n, MAX_WAIT_SECONDS) for n in range(12)]
+    await clock.advance(RESET_SECONDS + 1)
+    await count(throttle, "vera", STRANGER, FREE_PAIR)
+    assert await throttle.attempt("vera", STRANGER) == 1
 
 
-def test_even_a_known_address_does_not_guess_without_end() -> None:
-    throttle = Throttle(VirtualClock())
-    for _ in range(FREE_KNOWN_PAIR + 1):
-        throttle.failed("vera", OWN)
-    assert throttle.wait("vera", OWN, known=True) > 0
+async def test_even_a_known_address_does_not_guess_without_end(
+    throttle: Throttle,
+) -> None:
+    for _ in range(FREE_KNOWN_PAIR):
+        assert await throttle.attempt("vera", OWN, known=True) == 0
+    assert await throttle.attempt("vera", OWN, known=True) > 0
 
 
-def test_a_success_clears_its_own_failures_and_not_those_of_the_address() -> None:
-    throttle = Throttle(VirtualClock())
-    for number in range(FREE_ADDRESS + 1):
-        throttle.failed(f"name{number}", OWN)
-    throttle.failed("vera", OWN)
-    throttle.succeeded("vera", OWN)
-    assert throttle.wait("mallory", OWN) > 0
+async def test_a_success_clears_its_own_failures_and_not_those_of_the_address(
+    throttle: Throttle,
+) -> None:
+    for number in range(FREE_ADDRESS - 1):
+        await count(throttle, f"name{number}", OWN, 1)
+    await count(throttle, "vera", OWN, 1)
+    await throttle.succeeded("vera", OWN)
+    await count(throttle, "mallory", OWN, 1)
+    assert await throttle.attempt("otto", OWN) > 0
 
 
-def test_memory_is_bounded_however_many_guess() -> None:
-    throttle = Throttle(VirtualClock())
-    for number in range(MAX_KEYS + 50):
-        throttle.failed(f"name{number}", f"address{number}")
-    kept = (throttle._pairs, throttle._addresses, throttle._names)
-    assert [len(each) for each in kept] == [MAX_KEYS] * 3
+async def test_the_right_token_does_not_clear_the_failures_of_the_address(
+    throttle: Throttle,
+) -> None:
+    await count(throttle, "", OWN, FREE_ADDRESS - 1)
+    await count(throttle, "", OWN, 1)
+    await throttle.succeeded("", OWN)
+    await count(throttle, "", OWN, 1)
+    assert await throttle.attempt("", OWN) > 0
+
+
+async def test_memory_is_bounded_however_many_guess() -> None:
+    logins = MemoryLogins(VirtualClock())
+    throttle = Throttle(logins)
+    for number in range(MAX_KEYS // 3 + 50):
+        await throttle.attempt(f"name{number}", f"address{number}")
+    assert len(logins._failures) == MAX_KEYS
 
 
 @pytest.mark.parametrize(

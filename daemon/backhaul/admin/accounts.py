@@ -1,4 +1,4 @@
-"""Users of the dashboard: passwords, sessions and the first-user token."""
+"""Users of the dashboard: passwords, sessions, and limits of password guessing."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import hmac
 import os
 import re
 import secrets
-from typing import TYPE_CHECKING, Any
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from msgspec import Struct, field
 
 from backhaul.errors import BackhaulError
+from backhaul.store.logins import RESET_SECONDS, Failures, OpenSession
 from backhaul.store.operations import ROLES, Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from backhaul.core.clock import Clock
+    from backhaul.store.logins import Logins
     from backhaul.store.operations import User, Users
 
 
@@ -159,21 +160,19 @@ class FirstLoginToken:
         self.file.unlink(missing_ok=True)
 
 
-MAX_IDLE_SECONDS = 30 * 60.0
-MAX_SESSION_SECONDS = 12 * 3_600.0
-MAX_SESSIONS = 1_000
 TOKEN_BYTES = 32
 
 
-class Session(Struct):
-    """One browser of one user; `notices` are notices that the next page shows once."""
+class Session:
+    """The browser that sent a request, with notices for the next page."""
 
-    user: str
-    born: tuple[str, int]
-    began: float
-    last: float
-    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES))
-    notices: list[tuple[str, str]] = field(default_factory=list)
+    def __init__(self, token: str, opened: OpenSession) -> None:
+        self.key = _session_key(token)
+        self.user = opened.user
+        self.notices = list(opened.notices)
+        # Derived, so that every member knows it and no table has it.
+        self.csrf = hmac.digest(token.encode(), b"csrf", "sha256").hex()
+        self._opened = opened
 
     def __repr__(self) -> str:
         """Leave the token out."""
@@ -185,50 +184,168 @@ class Session(Struct):
 
     def belongs_to(self, user: User) -> bool:
         """Return whether the session began with the user's current password."""
-        return self.born == (user.created_at, user.epoch)
+        begun_with = self._opened.created_at, self._opened.epoch
+        return begun_with == (user.created_at, user.epoch)
+
+    @property
+    def has_other_notices(self) -> bool:
+        """Whether notices were added or shown since the request came."""
+        return tuple(self.notices) != self._opened.notices
 
 
 class Sessions:
-    """Holds sessions by the digest of their token, so a memory dump opens none."""
+    """Stores sessions by the digest of their token, so that a copy opens none."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._open: dict[bytes, Session] = {}
+    def __init__(self, logins: Logins) -> None:
+        self._logins = logins
 
-    def begin(self, user: User) -> str:
-        """Return the token of a new session."""
-        now = self._clock.monotonic()
-        self._remove_expired(now)
+    async def begin(self, user: User) -> str:
+        """Return the token of a new session. May raise Busy."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        born = (user.created_at, user.epoch)
-        self._open[_key(token)] = Session(user.name, born, now, now)
+        opened = OpenSession(user.name, user.created_at, user.epoch)
+        await self._logins.begin(_session_key(token), opened)
         return token
 
-    def find(self, token: str, *, touch: bool = True) -> Session | None:
+    async def find(self, token: str, *, touch: bool = True) -> Session | None:
         """Return the session, if it is open; `touch` counts as activity of its user."""
-        session = self._open.get(_key(token))
-        now = self._clock.monotonic()
-        if session is None or _is_over(session, now):
-            return None
-        if touch:
-            session.last = now
-        return session
+        found = await self._logins.find(_session_key(token), touch=touch)
+        return None if found is None else Session(token, found)
 
-    def end(self, token: str) -> None:
+    async def save(self, session: Session) -> None:
+        """Store the notices for the next request, if they changed."""
+        if session.has_other_notices:
+            await self._logins.set_notices(session.key, tuple(session.notices))
+
+    async def end(self, token: str) -> None:
         """End a session."""
-        self._open.pop(_key(token), None)
-
-    def _remove_expired(self, now: float) -> None:
-        for key in [k for k, one in self._open.items() if _is_over(one, now)]:
-            del self._open[key]
-        while len(self._open) >= MAX_SESSIONS:
-            del self._open[min(self._open, key=lambda key: self._open[key].last)]
+        await self._logins.end(_session_key(token))
 
 
-def _is_over(session: Session, now: float) -> bool:
-    idle, age = now - session.last, now - session.began
-    return idle > MAX_IDLE_SECONDS or age > MAX_SESSION_SECONDS
+def _session_key(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
 
 
-def _key(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="replace")).digest()
+FREE_PAIR = 5
+"""Failures of a name at an address without a wait; each more doubles the wait."""
+FREE_KNOWN_PAIR = 20
+"""The same limit for an address from which the user logged in before."""
+FREE_ADDRESS = 20
+"""Failures of an address with any name: a whole office may share one address."""
+FREE_NAME = 100
+"""Failures of a name from all addresses."""
+MAX_WAIT_SECONDS = 300.0
+PREFIX_BITS = 64
+"""The IPv6 network that a provider gives one customer."""
+LOGIN_PREFIX = "from "
+Found: TypeAlias = "Mapping[str, Failures]"
+
+
+class Throttle:
+    """Limits password guessing: each further failure doubles the wait."""
+
+    def __init__(self, logins: Logins) -> None:
+        self._logins = logins
+
+    async def attempt(self, name: str, address: str, *, known: bool = False) -> float:
+        """Count a failure in advance; return 0, or the seconds to wait instead.
+
+        Callers count before the check, so that concurrent guesses count. The failure
+        counts for the address, and for the name unless it is empty. With `known` the
+        user logged in from this address before: then only failures of this name at
+        this address count, with a higher limit.
+        """
+        of_address, *named = keys = _keys(name, address)
+        limits = {} if known else {of_address: FREE_ADDRESS}
+        if named:
+            of_name, of_pair = named
+            limits[of_pair] = FREE_KNOWN_PAIR if known else FREE_PAIR
+            limits |= {} if known else {of_name: FREE_NAME}
+
+        def change(found: Found) -> tuple[float, Found]:
+            waits = [_wait(found.get(key), free) for key, free in limits.items()]
+            if (wait := max(waits)) > 0:
+                return wait, {}
+            return 0.0, {key: Failures(_number(found, key) + 1, 0) for key in keys}
+
+        return await self._logins.change_failures(keys, change)
+
+    async def succeeded(self, name: str, address: str) -> None:
+        """Clear the failures of the name at the address; subtract one elsewhere.
+
+        The address keeps its count, so that a user cannot clear it by logging in
+        while guessing other names.
+        """
+        keys = _keys(name, address)
+
+        def change(found: Found) -> tuple[None, Found]:
+            less = {
+                key: Failures(each.number - 1, each.age_seconds)
+                for key, each in found.items()
+            }
+            cleared = {keys[-1]: Failures(0, 0)} if name else {}
+            return None, less | cleared
+
+        await self._logins.change_failures(keys, change)
+
+
+def _keys(name: str, address: str) -> list[str]:
+    """Return the keys of the address and, for a name, of the name and of the pair.
+
+    Only digests are stored: people type passwords into the field for the name.
+    """
+    named = [(name, ""), (name, address)] if name else []
+    texts = ["\0".join(each) for each in (("", address), *named)]
+    return [hashlib.sha256(text.encode(errors="replace")).hexdigest() for text in texts]
+
+
+def _number(found: Found, key: str) -> int:
+    failures = found.get(key)
+    if failures is None or failures.age_seconds > RESET_SECONDS:
+        return 0
+    return failures.number
+
+
+def _wait(failures: Failures | None, free: int) -> float:
+    if failures is None or failures.number < free:
+        return 0.0
+    wait = min(2.0 ** min(failures.number - free, 20), MAX_WAIT_SECONDS)
+    return max(wait - failures.age_seconds, 0.0)
+
+
+class PastLogins:
+    """The addresses from which each user logged in, read once from the audit log."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+        self._known: dict[tuple[str, str], set[str]] = {}
+
+    async def has(self, user: User, address: str) -> bool:
+        """Return whether the user logged in from this address (see `counted`)."""
+        return address in await self._of(user)
+
+    async def add(self, user: User, address: str) -> None:
+        """Remember a login."""
+        (await self._of(user)).add(address)
+
+    async def _of(self, user: User) -> set[str]:
+        key = (user.name, user.created_at)
+        if key not in self._known:
+            details = await self._users.logins(user.name, user.created_at)
+            found = {throttle_key(each.removeprefix(LOGIN_PREFIX)) for each in details}
+            # Drop the addresses of a removed user who had the same name.
+            self._known = {k: v for k, v in self._known.items() if k[0] != user.name}
+            self._known[key] = found
+        return self._known[key]
+
+
+def throttle_key(address: str) -> str:
+    """Return the key under which an address counts: for IPv6 its /64 network."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address[:64]
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ip_network((int(found), PREFIX_BITS), strict=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
@@ -11,8 +12,8 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec import Struct
 
-from backhaul.admin import http_security, rendering
-from backhaul.admin.context import PageContext, PageRequest
+from backhaul.admin import rendering
+from backhaul.admin.context import PageContext, PageRequest, parts_of
 from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
@@ -94,9 +95,10 @@ class Authorizer:
             page_request = PageRequest(request, user, session, form)
             if request.method not in SAFE:
                 _require_token(request, session, form)
-            if user.role < route.needs:
-                return self._refused(page_request, route.needs)
-            return await self._answer(route, page_request)
+            answer = await self._answer(route, page_request)
+            with suppress(Busy):  # a notice is lost, and what it says was done
+                await self._context.sessions.save(session)
+            return answer
 
         return handle
 
@@ -119,7 +121,8 @@ class Authorizer:
         """Return session and user; a changed password or role counts at once."""
         secure = self._context.origin.is_https(request)
         token = request.cookies.get(cookie_name(request, secure=secure))
-        session = self._context.sessions.find(token, touch=touch) if token else None
+        sessions = self._context.sessions
+        session = await sessions.find(token, touch=touch) if token else None
         if session is None:
             return None
         user = await self._context.services.store.users.find(session.user)
@@ -137,6 +140,8 @@ class Authorizer:
     async def _answer(
         self, route: Route, page_request: PageRequest
     ) -> web.StreamResponse:
+        if page_request.user.role < route.needs:
+            return self._refused(page_request, route.needs)
         try:
             return await route.page(self._context, page_request)
         except Busy as error:
@@ -172,8 +177,16 @@ def cookie_name(request: web.Request, *, secure: bool) -> str:
     two dashboards on one machine do not log each other out. The cookie satisfies the
     rules of the __Host- prefix.
     """
-    port = http_security.port(request)
+    port = _port(request)
     return f"{HOST_BOUND if secure else ''}{COOKIE}{f'_{port}' if port else ''}"
+
+
+def _port(request: web.Request) -> int | None:
+    """Return the port in the Host header; None means the default port."""
+    try:
+        return parts_of(f"//{request.host}").port
+    except ValueError:
+        return None
 
 
 async def form_of(request: web.Request) -> Mapping[str, str]:

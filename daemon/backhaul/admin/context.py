@@ -1,20 +1,25 @@
-"""Page context: database, session, form values and pagination."""
+"""Page context: session, form values, pagination, and where a request came from."""
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from aiohttp import web
 from msgspec import Struct, field
 
 from backhaul.admin import rendering
-from backhaul.admin.accounts import FirstLoginToken, Passwords, Sessions
-from backhaul.admin.http_security import Origin
-from backhaul.admin.throttle import PastLogins, Throttle
+from backhaul.admin.accounts import (
+    FirstLoginToken,
+    Passwords,
+    PastLogins,
+    Sessions,
+    Throttle,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from backhaul.admin.accounts import Session
     from backhaul.alerting.problem import Problem
@@ -62,8 +67,8 @@ class PageContext(Struct):
         admin = services.settings.admin
         return cls(
             services,
-            Sessions(services.clock),
-            Throttle(services.clock),
+            Sessions(services.store.logins),
+            Throttle(services.store.logins),
             PastLogins(services.store.users),
             Origin(admin.url, admin.trusted_proxies),
             FirstLoginToken(services.settings.state_dir),
@@ -162,3 +167,83 @@ def _address(page_request: PageRequest, key: object) -> str:
     return (
         f"{page_request.request.path}?{query}" if query else page_request.request.path
     )
+
+
+HTTPS = "https"
+
+
+class Origin:
+    """Finds the client behind proxies, by `[admin] url` and `trusted_proxies`."""
+
+    def __init__(self, url: str | None, trusted: Iterable[str]) -> None:
+        self._url = urlsplit(url or "")
+        self._trusted = [ip_network(network, strict=False) for network in trusted]
+
+    def address(self, request: web.Request) -> str:
+        """Return the client's address: from a trusted proxy's header, else the peer."""
+        address = request.remote or ""
+        hops = ",".join(request.headers.getall("X-Forwarded-For", ())).split(",")
+        # Each proxy appends the address of its own client. Read from the end and stop
+        # at the first address that is not a trusted proxy: anyone can forge the rest.
+        while hops and self._is_trusted(address):
+            entry = hops.pop().strip()
+            if not entry:
+                break
+            address = _without_port(entry)
+        return address
+
+    def is_https(self, request: web.BaseRequest) -> bool:
+        """Return whether the browser used https, by a proxy's header or `url`."""
+        if self._is_trusted(request.remote or ""):
+            scheme = request.headers.get("X-Forwarded-Proto", "")
+            if scheme:
+                return scheme.strip().lower() == HTTPS
+        return self._url.scheme == HTTPS and request.host == self._url.netloc
+
+    def is_local(self, request: web.Request) -> bool:
+        """Return whether the browser opened a loopback address, by its Host header.
+
+        A client that forges the header only sends its own password in the clear.
+        """
+        host = parts_of(f"//{request.host}").hostname or ""
+        if host == "localhost":
+            return True
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    def is_own_page(self, request: web.Request) -> bool:
+        """Return whether a page of this dashboard sent the request."""
+        site = request.headers.get("Sec-Fetch-Site")
+        origin = request.headers.get("Origin")
+        if site is None and origin is None:
+            return False
+        if site not in {None, "same-origin"}:
+            return False
+        own = {request.host, self._url.netloc} - {""}
+        return origin is None or parts_of(origin).netloc in own
+
+    def _is_trusted(self, peer: str) -> bool:
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        found = getattr(address, "ipv4_mapped", None) or address
+        return any(found in network for network in self._trusted)
+
+
+def _without_port(entry: str) -> str:
+    """Return the address of an entry that may have a port, as some proxies write it."""
+    if entry.startswith("["):
+        return entry[1:].partition("]")[0]
+    host, colon, _ = entry.partition(":")
+    return host if colon and entry.count(":") == 1 else entry
+
+
+def parts_of(address: str) -> SplitResult:
+    """Return the parts of an untrusted URL; empty parts if it is not a URL."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")

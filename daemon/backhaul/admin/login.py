@@ -10,13 +10,13 @@ from aiohttp import web
 from loguru import logger
 
 from backhaul.admin import accounts, rendering
+from backhaul.admin.accounts import LOGIN_PREFIX, throttle_key
 from backhaul.admin.auth import (
     OpenRoute,
     Route,
     cookie_name,
     form_of,
 )
-from backhaul.admin.throttle import LOGIN_PREFIX, throttle_key
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.operations import Role
 
@@ -54,11 +54,10 @@ async def log_in(context: PageContext, request: web.Request) -> web.Response:
         await context.services.store.users.find(name),
     )
     known = user is not None and await context.past_logins.has(user, address)
-    if (wait := context.throttle.wait(name[:64], address, known=known)) > 0:
+    wait = await context.throttle.attempt(name[:64], address, known=known)
+    if wait > 0:
         return _too_many_attempts(context, request, wait)
     secret = user.secret if user else None
-    # Count the failure before the check, so that concurrent guesses count as well.
-    context.throttle.failed(name[:64], address)
     if (
         not await context.passwords.verify(secret, form.get("password", ""))
         or user is None
@@ -67,7 +66,7 @@ async def log_in(context: PageContext, request: web.Request) -> web.Response:
             "failed login at the dashboard"
         )
         return _login(context, request, 401, "The name or the password is wrong.")
-    context.throttle.succeeded(name, address)
+    await context.throttle.succeeded(name[:64], address)
     await context.past_logins.add(user, address)
     return await _start_session(context, request, user, form.get("next", "/"))
 
@@ -94,13 +93,13 @@ async def create_first_user(context: PageContext, request: web.Request) -> web.R
     form = await form_of(request)
     _require_secure(context, request)
     address = _client_key(context, request)
-    if (wait := context.throttle.wait("", address)) > 0:
+    if (wait := await context.throttle.attempt("", address)) > 0:
         return _too_many_attempts(context, request, wait)
     file = context.first_token.file
     if not context.first_token.verify(form.get("token", "").strip()):
-        context.throttle.failed("", address)
         message = f"The token is wrong. Copy it from {file}."
         return _page(context, request, "setup", 401, file=file, error=message)
+    await context.throttle.succeeded("", address)
     try:
         user = await _first_user(context, form)
     except Busy:
@@ -133,7 +132,7 @@ async def log_out(context: PageContext, page_request: PageRequest) -> web.Respon
     for secure in (False, True):
         name = cookie_name(page_request.request, secure=secure)
         if token := page_request.request.cookies.get(name):
-            context.sessions.end(token)
+            await context.sessions.end(token)
             answer.del_cookie(name, secure=secure, path="/")
     return answer
 
@@ -156,7 +155,7 @@ async def _start_session(
     await _audit_login(context, request, user)
     for secure in (False, True):
         if token := request.cookies.get(cookie_name(request, secure=secure)):
-            context.sessions.end(token)
+            await context.sessions.end(token)
     logger.bind(action="dashboard.login", user=user.name).info(
         "{} logged in at the dashboard", user.name
     )
@@ -164,7 +163,7 @@ async def _start_session(
     secure = context.origin.is_https(request)
     answer.set_cookie(
         cookie_name(request, secure=secure),
-        context.sessions.begin(user),
+        await context.sessions.begin(user),
         path="/",
         secure=secure,
         httponly=True,

@@ -14,7 +14,6 @@ from loguru import logger
 from backhaul.admin import login
 from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.context import PageContext
-from backhaul.admin.http_security import harden
 from backhaul.admin.pages import administration, commands, events, mirror, overview
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.admin.accounts import FirstLoginToken
-    from backhaul.admin.context import Services
+    from backhaul.admin.context import Origin, Services
     from backhaul.alerting.problem import Problem
 
 HEALTH_SECONDS = 1.0
@@ -100,6 +99,43 @@ async def _kinds_of_problems(
 
 def _refused(status: int, error: str) -> web.Response:
     return web.json_response({"error": error}, status=status)
+
+
+POLICY = "; ".join(
+    [
+        *("default-src 'none'", "script-src 'self'", "style-src 'self'"),
+        *("img-src 'self'", "connect-src 'self'", "form-action 'self'"),
+        *("base-uri 'none'", "frame-ancestors 'none'"),
+    ]
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # With no-referrer a browser calls the origin of a form "null".
+    "Referrer-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+HSTS = "max-age=31536000"
+"""A year, for this host only: other hosts of the domain may not support https."""
+
+
+async def harden(
+    origin: Origin, request: web.BaseRequest, answer: web.StreamResponse
+) -> None:
+    """Add security headers, and `no-store` unless the handler set a cache policy.
+
+    Requests over https, also through a proxy, get an HSTS header; browsers ignore it
+    over http.
+    """
+    answer.headers.update(HEADERS)
+    answer.headers.setdefault("Cache-Control", "no-store")
+    if origin.is_https(request):
+        answer.headers["Strict-Transport-Security"] = HSTS
 
 
 ROUTES: tuple[Route, ...] = (

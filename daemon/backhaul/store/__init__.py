@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backhaul.store.database import Database, Restored
     from backhaul.store.deliveries import Deliveries
     from backhaul.store.inbox import Inbox, Quarantine, RefetchQueue, Reprocessing
+    from backhaul.store.logins import Logins
     from backhaul.store.mirror import Mirror, Passes
     from backhaul.store.moving import Moved, Show
     from backhaul.store.operations import (
@@ -61,6 +62,7 @@ class Store(Protocol):
     place: Place
     """Where the database is, for `database_at`."""
     ownership: Ownership
+    logins: Logins
     inbox: Inbox
     reprocessing: Reprocessing
     refetch_queue: RefetchQueue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from backhaul.store import Store
+from backhaul.store.logins import MemoryLogins
 from backhaul.store.ownership import SoleOwner
 from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.customer_erasure import Erasure
+    from backhaul.store.logins import Logins
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.ownership import Ownership
     from backhaul.store.read_models import Reader, SearchIndex
@@ -65,6 +67,7 @@ class SqlStore(Store):
         self._writer = writer
         self._find = find
         self.ownership: Ownership = SoleOwner()
+        self.logins: Logins = MemoryLogins(clock)
         self.search = search
         self.erasure = erasure
         self.inbox = SqlInbox(engine, clock)

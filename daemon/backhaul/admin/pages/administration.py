@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from backhaul.admin.accounts import throttle_key
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
-from backhaul.admin.throttle import throttle_key
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import ROLES, Role
@@ -260,12 +260,11 @@ async def set_own_password(
     """Change the user's own password; requires the old one and ends every session."""
     form, user = page_request.form, page_request.user
     address = throttle_key(context.origin.address(page_request.request))
-    if context.throttle.wait(user.name, address) > 0:
+    if await context.throttle.attempt(user.name, address) > 0:
         raise BackhaulError("too many failed attempts; wait, then try again")
-    context.throttle.failed(user.name, address)
     if not await context.passwords.verify(user.secret, form.get("old", "")):
         raise BackhaulError("the current password is wrong")
-    context.throttle.succeeded(user.name, address)
+    await context.throttle.succeeded(user.name, address)
     new = form.get("new", "")
     if new != form.get("again", ""):
         raise BackhaulError("the two new passwords differ")

@@ -12,9 +12,11 @@ from backhaul.store.postgres import full_text, schema
 from backhaul.store.postgres.connection import Connection, place_of
 from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
+from backhaul.store.postgres.logins import OperatorEngine, PostgresLogins
 from backhaul.store.postgres.ownership import Fence, PostgresOwnership
 from backhaul.store.postgres.streams import StreamInbox
 from backhaul.store.sql.operations import move_marks
+from backhaul.store.sql.operations.operators import SqlUsers
 from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
 from backhaul.store.sql_store import SqlStore
 
@@ -72,6 +74,8 @@ class PostgresStore(SqlStore):
         )
         self.inbox = StreamInbox(engine, clock)
         self.webhook_secrets = SqlWebhookSecrets(UnfencedEngine(engine))
+        self.users = SqlUsers(OperatorEngine(engine, "users"))
+        self.logins = PostgresLogins(engine)
         if fence is not None:
             self.ownership = PostgresOwnership(url, engine, fence)
 

@@ -1,0 +1,133 @@
+"""Logins at the dashboard: the open sessions, and the failed attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.core.clock import Clock
+
+T = TypeVar("T")
+MAX_IDLE_SECONDS = 30 * 60.0
+MAX_SESSION_SECONDS = 12 * 3_600.0
+MAX_SESSIONS = 1_000
+RESET_SECONDS = 3_600.0
+"""Failures count until none was added for this long."""
+MAX_KEYS = 30_000
+Notices: TypeAlias = tuple[tuple[str, str], ...]
+"""A kind, `good` or `bad`, and a text each."""
+
+
+class OpenSession(Struct, frozen=True):
+    """One browser of one user; the next page shows its `notices` once.
+
+    `created_at` and `epoch` are the user's at the login: another password ends it.
+    """
+
+    user: str
+    created_at: str
+    epoch: int
+    notices: Notices = ()
+
+
+class Failures(Struct, frozen=True):
+    """The failed attempts under a key; `age_seconds` is the time since the last one."""
+
+    number: int
+    age_seconds: float
+
+
+Change: TypeAlias = Callable[[Mapping[str, Failures]], tuple[T, Mapping[str, Failures]]]
+"""Takes the failures of some keys; returns a result, and the failures to store."""
+
+
+class Logins(Protocol):
+    """Sessions and failed attempts, by keys that reveal neither a token nor a name.
+
+    Members of a cluster share them. All methods may raise Busy.
+    """
+
+    async def begin(self, key: str, session: OpenSession) -> None:
+        """Open a session. Ends expired sessions, and the oldest above the limit."""
+        ...
+
+    async def find(self, key: str, *, touch: bool) -> OpenSession | None:
+        """Return an open session; `touch` counts as activity of its user."""
+        ...
+
+    async def set_notices(self, key: str, notices: Notices) -> None:
+        """Replace the notices of a session."""
+        ...
+
+    async def end(self, key: str) -> None:
+        """End a session."""
+        ...
+
+    async def change_failures(self, keys: Sequence[str], change: Change[T]) -> T:
+        """Change the failures of some keys in one step, and return the result.
+
+        `change` gets only the keys that have failures. A number of 0 deletes a key.
+        """
+        ...
+
+
+class _Activity(Struct):
+    session: OpenSession
+    began: float
+    last: float
+
+    def is_over(self, now: float) -> bool:
+        idle, age = now - self.last, now - self.began
+        return idle > MAX_IDLE_SECONDS or age > MAX_SESSION_SECONDS
+
+
+class MemoryLogins:
+    """The logins of a daemon that is alone: they end with it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: dict[str, _Activity] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    async def begin(self, key: str, session: OpenSession) -> None:
+        now = self._clock.monotonic()
+        for old in [k for k, each in self._open.items() if each.is_over(now)]:
+            del self._open[old]
+        while len(self._open) >= MAX_SESSIONS:
+            del self._open[min(self._open, key=lambda key: self._open[key].last)]
+        self._open[key] = _Activity(session, now, now)
+
+    async def find(self, key: str, *, touch: bool) -> OpenSession | None:
+        found, now = self._open.get(key), self._clock.monotonic()
+        if found is None or found.is_over(now):
+            return None
+        if touch:
+            found.last = now
+        return found.session
+
+    async def set_notices(self, key: str, notices: Notices) -> None:
+        if found := self._open.get(key):
+            found.session = replace(found.session, notices=notices)
+
+    async def end(self, key: str) -> None:
+        self._open.pop(key, None)
+
+    async def change_failures(self, keys: Sequence[str], change: Change[T]) -> T:
+        now = self._clock.monotonic()
+        known = {key: self._failures[key] for key in keys if key in self._failures}
+        found = {key: Failures(n, now - last) for key, (n, last) in known.items()}
+        result, changed = change(found)
+        for key, each in changed.items():
+            # Move the key to the end: the first keys are the oldest.
+            self._failures.pop(key, None)
+            if each.number:
+                self._failures[key] = each.number, now - each.age_seconds
+            while len(self._failures) > MAX_KEYS:
+                del self._failures[next(iter(self._failures))]
+        return result
