@@ -8,6 +8,7 @@ changes behind its last event. After any error a connection begins a new stream.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from contextlib import closing, suppress
@@ -26,9 +27,10 @@ from backhaul.store.postgres.connection import (
 )
 from backhaul.store.postgres.connection import Connection as PostgresConnection
 from backhaul.store.sql.inbox.fold import FOLD_BATCH, SqlInbox, folded_to
-from backhaul.store.sql.round_writer import RoundWriter, Row
+from backhaul.store.sql.round_writer import Batch, RoundWriter, Row, refuse
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Generator, Sequence
 
     from backhaul.core.clock import Clock
@@ -59,6 +61,10 @@ _TYPES = ("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "byt
 _BODY = 5
 PAUSE_SECONDS = 0.1
 """How long a round waits before it is tried again while the server is away."""
+_NO_ANSWER = (
+    "the database did not confirm a commit in time: the server does not answer, or no"
+    " replica is connected that could confirm the commit too"
+)
 
 
 class StreamWriter(RoundWriter):
@@ -75,6 +81,8 @@ class StreamWriter(RoundWriter):
         self._member = member
         self._hold_seconds = hold_seconds
         self._lost_at: float | None = None
+        self._waits: list[tuple[float, Batch]] = []
+        self._limit: asyncio.TimerHandle | None = None
         self._stops = threading.Event()
         self._stream = 0
         self._times_opened = 0
@@ -91,6 +99,48 @@ class StreamWriter(RoundWriter):
     async def stop(self) -> None:
         self._stops.set()
         await super().stop()
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def append(self, row: Row) -> asyncio.Future[int]:
+        """Append a row; refuse it if its commit takes too long. May raise Busy."""
+        now = time.monotonic()
+        if self._waits and now > self._waits[0][0] + self._patience:
+            raise Busy(_NO_ANSWER)
+        future = super().append(row)
+        if len(self._gathered.rows) == 1:
+            self._waits.append((now, self._gathered))
+            self._limit = self._limit or self._check_later(self._patience)
+        return future
+
+    @property
+    def _patience(self) -> float:
+        return self._hold_seconds or math.inf
+
+    def _check_later(self, seconds: float) -> asyncio.TimerHandle | None:
+        if seconds == math.inf:
+            return None
+        return self._open_loop().call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        """Refuse all events that wait, if the oldest waits for too long."""
+        self._limit = None
+        if not self._waits:
+            return
+        left = self._waits[0][0] + self._patience - time.monotonic()
+        if left > 0:
+            self._limit = self._check_later(left)
+            return
+        self._gathered = Batch()
+        for _, batch in self._waits:
+            refuse(batch.futures, Busy(_NO_ANSWER))
+
+    def _finish(self, futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
+        super()._finish(futures, results)
+        self._waits = [one for one in self._waits if not _is_answered(one[1].futures)]
+        if self._waits:
+            left = self._waits[0][0] + self._patience - time.monotonic()
+            self._limit = self._limit or self._check_later(max(left, 0))
 
     def _commit(self, connection: Any, work: Any) -> list[Any]:
         while True:
@@ -99,7 +149,7 @@ class StreamWriter(RoundWriter):
             if not self._is_lost:
                 self._lost_at = None
                 return results
-            if self._is_unknown and work.jobs:
+            if (self._is_unknown and work.jobs) or _is_answered(work.futures()):
                 return results
             self._lost_at = self._lost_at or time.monotonic()
             if time.monotonic() > self._lost_at + self._hold_seconds:
@@ -141,6 +191,10 @@ class StreamWriter(RoundWriter):
         if isinstance(error, psycopg.Error | CommitUnknown):
             return Busy(f"the database cannot be written now: {error}")
         return error
+
+
+def _is_answered(futures: Sequence[asyncio.Future[Any]]) -> bool:
+    return all(future.done() for future in futures)
 
 
 # The next events of all streams, in the order in which they got their ids.

@@ -64,12 +64,14 @@ class _Job(Struct, Generic[T], frozen=True):
     """Runs without a transaction; then it is background work."""
 
 
-class _Batch(Struct, frozen=True):
+class Batch(Struct, frozen=True):
+    """Rows for the inbox, each with the future that gets its id."""
+
     rows: list[Row] = field(default_factory=list)
     futures: list[asyncio.Future[int]] = field(default_factory=list)
 
 
-_Item: TypeAlias = "_Job[Any] | _Batch | _Signal"
+_Item: TypeAlias = "_Job[Any] | Batch | _Signal"
 
 
 class _Failure(Struct, frozen=True):
@@ -78,11 +80,11 @@ class _Failure(Struct, frozen=True):
 
 class _Round(Struct):
     jobs: list[_Job[Any]] = field(default_factory=list)
-    appends: _Batch = field(default_factory=_Batch)
+    appends: Batch = field(default_factory=Batch)
     last: bool = False
 
     def take(self, item: _Item) -> None:
-        if isinstance(item, _Batch):
+        if isinstance(item, Batch):
             self.appends.rows.extend(item.rows)
             self.appends.futures.extend(item.futures)
         elif isinstance(item, _Job):
@@ -100,7 +102,7 @@ class RoundWriter(ABC):
     def __init__(self) -> None:
         self._urgent: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._background: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
-        self._gathered = _Batch()
+        self._gathered = Batch()
         self._taken = _Round()
         self._under_way = False
         self._background_is_next = False
@@ -186,7 +188,7 @@ class RoundWriter(ABC):
         """
         if self._gathered.rows:
             self._urgent.put(self._gathered)
-            self._gathered, self._under_way = _Batch(), True
+            self._gathered, self._under_way = Batch(), True
 
     def _finish(self, futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
         """After a commit, give the thread the next batch, then resolve the futures."""
@@ -244,13 +246,12 @@ class RoundWriter(ABC):
                 "{}", self._failure
             )
         self._failed.set()
-        left, self._gathered = self._gathered, _Batch()
+        left, self._gathered = self._gathered, Batch()
         self._taken.take(left)
         for waiting in (self._urgent, self._background):
             while not waiting.empty():
                 self._taken.take(waiting.get())
-        futures = self._taken.futures()
-        _resolve(futures, [_Failure(Busy(str(self._failure)))] * len(futures))
+        refuse(self._taken.futures(), Busy(str(self._failure)))
 
     def _collect(self, work: _Round) -> None:
         """Take all urgent units or, in turn, one background slice.
@@ -413,6 +414,11 @@ class RoundEngine(ABC):
     def now(self) -> str:
         """Return the time as text, with milliseconds, in UTC."""
         return to_text(self._clock.now())
+
+
+def refuse(futures: list[asyncio.Future[Any]], error: Exception) -> None:
+    """Let each future that is open raise the error."""
+    _resolve(futures, [_Failure(error)] * len(futures))
 
 
 def _resolve(futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
