@@ -20,7 +20,7 @@ from scenes.payloads import OLD_SECRET, SECRET, signed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from backhaul.store.inbox import Inbox
+    from backhaul.store.inbox import Appending
     from backhaul.store.operations import AuditEntry
 
 MAX_BODY_BYTES = 64_000
@@ -101,7 +101,7 @@ class SecretsInMemory:
 
 @asynccontextmanager
 async def served(
-    inbox: Inbox,
+    inbox: Appending,
     *,
     request_seconds: float = 10.0,
     max_connections: int = 512,

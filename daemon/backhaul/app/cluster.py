@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aiohttp import web
 from loguru import logger
@@ -20,10 +20,11 @@ from backhaul.store.ownership import new_member
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
     from backhaul.app.wiring import Receiving
     from backhaul.core.clock import Clock
+    from backhaul.ingest.spool import SpoolingInbox
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.ownership import Member, Ownership
@@ -184,11 +185,32 @@ def require_durability(settings: Settings) -> None:
 
 
 @asynccontextmanager
+async def spooling(spool: SpoolingInbox | None) -> AsyncIterator[None]:
+    """Forward the spool to the database meanwhile, if there is one."""
+    if spool is None:
+        yield
+        return
+    await spool.start()
+    try:
+        async with _running(spool.run()):
+            yield
+    finally:
+        await spool.stop()
+
+
+@asynccontextmanager
 async def kept(ownership: Ownership) -> AsyncIterator[None]:
     """Give signs of life meanwhile."""
+    async with _running(ownership.keep()):
+        yield
+
+
+@asynccontextmanager
+async def _running(endless: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[None]:
+    """Run something meanwhile. Its error ends the body, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(ownership.keep())
+            keeping = group.create_task(endless)
             try:
                 yield
             finally:

@@ -153,8 +153,13 @@ class Daemon:
                 self.public_url = sockets.url_of(public)
                 self.admin_url = sockets.url_of(admin)
                 async with self._opened() as store:
-                    self._receiving = build_receiving(store, self._clock, self.metrics)
-                    async with self._stand_by(store, public, admin) as is_owner:
+                    self._receiving = build_receiving(
+                        settings, store, self._clock, self.metrics
+                    )
+                    async with (
+                        cluster.spooling(self._receiving.spool),
+                        self._stand_by(store, public, admin) as is_owner,
+                    ):
                         if is_owner:
                             await self._serve(store, public, admin)
         logger.bind(action="daemon.stopped").info("stopped")
@@ -419,6 +424,7 @@ class Daemon:
             "admin_url": self.admin_url,
             "dry_run": self._settings.dry_run_connections,
             "refused": self._receiving.answers.refused(),
+            "spooled": self._receiving.spooled,
             **self._jobs.status(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
+from loguru import logger
 
 from backhaul.admin import routes
 from backhaul.admin.context import Services
@@ -115,16 +116,25 @@ class Monitoring:
         routes.install(app, given)
 
     async def metrics_text(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
-        gauges = [
-            gauge
+        """Return the metrics in the text format of Prometheus.
+
+        Those of the database are missing while it cannot be read.
+        """
+        live = readings(await self._status(), self._heartbeat.last_beat)
+        try:
+            live += await self._stored_gauges()
+        except Busy as error:  # what this process knows is most wanted then
+            logger.bind(action="metrics.incomplete").warning("{}", error)
+        return self._metrics.render(live)
+
+    async def _stored_gauges(self) -> list[GaugeValue]:
+        found = [
+            GaugeValue(*gauge)
             for gauge in await self._current_gauges()
             # A store that was removed from the settings is no longer compared.
             if gauge[0] not in OF_READING or gauge[2][0] in self._settings.stores
         ]
-        live = readings(await self._status(), self._heartbeat.last_beat)
-        live += cluster(await self._store.ownership.members())
-        return self._metrics.render([*(GaugeValue(*gauge) for gauge in gauges), *live])
+        return found + cluster(await self._store.ownership.members())
 
     async def alerts(self) -> dict[str, Alert]:
         """Return the alerts about present problems, by key. May raise Busy."""

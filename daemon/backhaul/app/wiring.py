@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.ingest.receiver import Receiver, ResponseCounter
+from backhaul.ingest.spool import SpoolingInbox
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.requests import Dialect
@@ -22,6 +23,7 @@ from backhaul.push.resolver import KeyedResend, Resolver
 from backhaul.push.send_switch import SendSwitch
 from backhaul.push.stock_targets import StockReader, TargetWorker
 from backhaul.runtime.signals import Signal, StoreSignals
+from backhaul.store import open_spool
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import ORDERS
@@ -45,9 +47,12 @@ if TYPE_CHECKING:
     from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Settings
     from backhaul.store import Store
+    from backhaul.store.inbox import Inbox
     from backhaul.store.operations import KeyValues
 
 
+SPOOL_NAME = "spool.db"
+"""The file in the state folder where webhooks wait for a server that is away."""
 EXPECTS_STOCK = "expectedStock"
 """The feature of a platform that refuses a step from another level."""
 
@@ -220,17 +225,36 @@ class Receiving(Struct, frozen=True):
     answers: ResponseCounter
     receiver: Receiver
     arrived: Signal[[]]
+    spool: SpoolingInbox | None
+
+    @property
+    def spooled(self) -> int:
+        """How many webhooks wait on the disk of this machine."""
+        return 0 if self.spool is None else self.spool.waiting
 
 
-def build_receiving(store: Store, clock: Clock, metrics: Metrics) -> Receiving:
+def build_receiving(
+    settings: Settings, store: Store, clock: Clock, metrics: Metrics
+) -> Receiving:
     """Build what receives webhooks, on an owner and on a standby."""
     verified = metrics.counter("webhook_verify_total")
     signers = SecretRegistry(store.webhook_secrets, clock, verified)
     counted = metrics.counter("webhooks_total")
     answers = ResponseCounter(counted, clock, signers.known)
     arrived = Signal[[]]()
-    receiver = Receiver(store.inbox, clock, signers, arrived.emit, answers)
-    return Receiving(signers, answers, receiver, arrived)
+    spool = _spooling(settings, store.inbox, clock)
+    inbox = store.inbox if spool is None else spool
+    receiver = Receiver(inbox, clock, signers, arrived.emit, answers)
+    return Receiving(signers, answers, receiver, arrived, spool)
+
+
+def _spooling(settings: Settings, inbox: Inbox, clock: Clock) -> SpoolingInbox | None:
+    """Open the spool if it is wanted, or if an earlier run may have left webhooks."""
+    file = settings.state_dir / SPOOL_NAME
+    accepts = settings.cluster.spool and isinstance(settings.place, str)
+    if not accepts and not file.exists():
+        return None
+    return SpoolingInbox(inbox, open_spool(file, clock), clock, accepts=accepts)
 
 
 class Shop(Struct, frozen=True):

@@ -154,6 +154,9 @@ class _View:
         if live := self._found["daemon"]:
             said = f"receives at {live['public_url']}, admin at {live['admin_url']}"
             yield Line("addresses", said)
+            if waiting := live["spooled"]:
+                said = f"{waiting:,} wait on this machine's disk for the database"
+                yield Line("webhooks", said, "", "warn")
 
     def members(self) -> Iterator[Line]:
         """Yield the daemons on a PostgreSQL database, the owner first."""

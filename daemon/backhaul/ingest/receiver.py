@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.ingest.webhook_secrets import SecretRegistry
-    from backhaul.store.inbox import Inbox
+    from backhaul.store.inbox import Appending
 
 
 KEPT = "kept"
@@ -141,7 +141,7 @@ class Receiver:
 
     def __init__(
         self,
-        inbox: Inbox,
+        inbox: Appending,
         clock: Clock,
         signers: SecretRegistry,
         arrived: Callable[[], None],

@@ -84,7 +84,10 @@ class Heartbeat:
 def readings(status: Mapping[str, Any], last_beat: float | None) -> list[GaugeValue]:
     """Return metrics from the daemon's status."""
     started = from_text(status["started_at"]).timestamp()
-    found = [GaugeValue("up_since_timestamp_seconds", started)]
+    found = [
+        GaugeValue("up_since_timestamp_seconds", started),
+        GaugeValue("webhooks_spooled", status["spooled"]),
+    ]
     if last_beat is not None:
         found.append(GaugeValue("heartbeat_timestamp_seconds", last_beat))
     for name, store in status["stores"].items():

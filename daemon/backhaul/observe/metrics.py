@@ -104,6 +104,10 @@ METRICS: dict[str, MetricInfo] = {
         "gauge",
         "When the daemon started, in seconds since 1970.",
     ),
+    "webhooks_spooled": MetricInfo(
+        "gauge",
+        "Webhooks on the disk of this machine, which wait for the database server.",
+    ),
     "cluster_members": MetricInfo(
         "gauge",
         "Daemons on one PostgreSQL database: owner, standby, or silent.",

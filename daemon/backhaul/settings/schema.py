@@ -93,8 +93,17 @@ class Cluster(Section):
     hold: Duration = Field(
         default=8.0,
         description="How long a webhook waits for its answer while Backhaul cannot "
-        "reach the database server, such as during a failover. After this time "
-        "Backhaul answers 503.",
+        "reach the database server, such as during a failover, or while no replica "
+        "confirms its commits. After this time Backhaul answers 503.",
+    )
+    spool: bool = Field(
+        default=False,
+        description="What Backhaul does with a webhook that it cannot write to the "
+        "database server within `hold`. `false`: Backhaul answers 503, and the "
+        "platform sends the webhook again. `true`: Backhaul writes the webhook to the "
+        "file spool.db in `state_dir`, and answers 200. Backhaul forwards the file to "
+        "the database in order when the server is back. Until then only the disk of "
+        "this machine has the webhook.",
     )
 
     @field_validator("ttl")

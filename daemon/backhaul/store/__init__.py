@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from backhaul.store.customer_erasure import Erasure
     from backhaul.store.database import Database, Restored
     from backhaul.store.deliveries import Deliveries
-    from backhaul.store.inbox import Inbox, Quarantine, RefetchQueue, Reprocessing
+    from backhaul.store.inbox import (
+        Inbox,
+        Quarantine,
+        RefetchQueue,
+        Reprocessing,
+        Spool,
+    )
     from backhaul.store.logins import Logins
     from backhaul.store.mirror import Mirror, Passes
     from backhaul.store.moving import Moved, Show
@@ -193,6 +199,17 @@ OpenStore: TypeAlias = (
     "Callable[[Place, Clock, Callable[[str], None], Member | None], Store]"
 )
 """Opens a store, as `open_store` does."""
+
+
+def open_spool(path: Path, clock: Clock) -> Spool:
+    """Open the file where events wait for a server; it is created if it is missing.
+
+    Raises CorruptData, AlreadyRunning and ConfigurationError, as `open_store` does.
+    """
+    from backhaul.store.sqlite.database import SqliteSpool
+    from backhaul.store.sqlite.opening import open_store as open_sqlite
+
+    return SqliteSpool(open_sqlite(path, clock))
 
 
 def query_file(

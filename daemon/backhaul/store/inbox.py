@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -249,12 +249,43 @@ FoldOne: TypeAlias = "Callable[[StoredEvent], Decoded]"
 """Decodes an event without the mirror, so that the rows of many events can be read."""
 
 
-class Inbox(Protocol):
-    """Events, appended once and folded in order of arrival."""
+class Appending(Protocol):
+    """What events are appended to."""
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
         """Append an event; resolve with its id once it is durable. May raise Busy."""
         ...
+
+
+class Spool(Appending, Protocol):
+    """Events on the disk of this machine, which wait for the database.
+
+    `start` and `stop` may be called twice.
+    """
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def watch(self) -> NoReturn:
+        """Raise WriterFailed when nothing can be written any more."""
+        ...
+
+    async def size(self) -> int:
+        """Return how many events there are. Raises ReadFailed."""
+        ...
+
+    async def oldest(self) -> Sequence[tuple[int, Arrival]]:
+        """Return the next events with their ids, in their order. Raises ReadFailed."""
+        ...
+
+    async def remove(self, last: int) -> None:
+        """Remove the events up to this id. May raise Busy."""
+        ...
+
+
+class Inbox(Appending, Protocol):
+    """Events, appended once and folded in order of arrival."""
 
     async def newest(self) -> int:
         """Return the highest id, 0 if the inbox is empty. May raise Busy."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
 from backhaul.core.identity import digest_of
+from backhaul.store.inbox import Arrival
 from backhaul.store.sql_store import SqlStore
 from backhaul.store.sqlite import connections, full_text
 from backhaul.store.sqlite.engine import SqliteEngine, Writer
@@ -101,6 +102,56 @@ class SqliteStore(SqlStore):
         await self._writer.stop()
         self.engine.close()
         await asyncio.to_thread(connections.end_log, self.path)
+
+
+_OLDEST = """
+    SELECT id, store, kind, topic, received_at, headers, body FROM inbox
+    ORDER BY id LIMIT :most
+"""
+_REMOVE = "DELETE FROM inbox WHERE id <= :last"
+SPOOL_ROWS = 256
+SPOOL_BYTES = 4 << 20
+"""The most events and bytes of bodies that are forwarded in one batch."""
+
+
+class SqliteSpool:
+    """The inbox of a file whose events are removed once another database has them."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._engine = store.engine
+        self.append = store.inbox.append
+        self.start = store.start
+        self.stop = store.stop
+        self.watch = store.watch
+
+    async def size(self) -> int:
+        def unit(connection: sqlite3.Connection) -> int:
+            (size,) = connection.execute("SELECT count(*) FROM inbox").fetchone()
+            return int(size)
+
+        return await self._engine.read(unit)
+
+    async def oldest(self) -> list[tuple[int, Arrival]]:
+        return await self._engine.read(_oldest)
+
+    async def remove(self, last: int) -> None:
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(_REMOVE, {"last": last})
+
+        await self._engine.write(unit)
+
+
+def _oldest(connection: sqlite3.Connection) -> list[tuple[int, Arrival]]:
+    found, size = [], 0
+    with closing(connection.execute(_OLDEST, {"most": SPOOL_ROWS})) as rows:
+        for id_, *values in rows:
+            arrival = Arrival(*values)
+            found.append((id_, arrival))
+            size += len(arrival.body)
+            if size >= SPOOL_BYTES:
+                break
+    return found
 
 
 @contextmanager
