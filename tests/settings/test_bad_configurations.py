@@ -54,6 +54,14 @@ AFTER_A_STORE = {
     '[push]\nretry_cap = "367d"': (
         '6: push.retry_cap: must be longer than "0s" and at most "366d"'
     ),
+    '[cluster]\nkey = ["short"]': (
+        "6: cluster.key: entry 1 has fewer than 32 characters; make a key with:"
+        " openssl rand -base64 32"
+    ),
+    '[public]\nurl = "https://hooks.example"\n[database]\nurl = "postgresql://db/b"': (
+        "5: public: has a url, so with PostgreSQL [cluster] key_file is required: it"
+        " seals the secrets of the webhook subscriptions for all machines"
+    ),
     '[log]\nlevel = "loud"': (
         '6: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or "ERROR"'
     ),

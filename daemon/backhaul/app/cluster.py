@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from backhaul.app.wiring import Receiving
     from backhaul.core.clock import Clock
-    from backhaul.ingest.spool import SpoolingInbox
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.ownership import Member, Ownership
@@ -185,17 +184,17 @@ def require_durability(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def spooling(spool: SpoolingInbox | None) -> AsyncIterator[None]:
-    """Forward the spool to the database meanwhile, if there is one."""
-    if spool is None:
+async def receiving(parts: Receiving) -> AsyncIterator[None]:
+    """Forward the spool and accept new secrets meanwhile, where there are any."""
+    async with AsyncExitStack() as stack:
+        if parts.spool is not None:
+            await parts.spool.start()
+            stack.push_async_callback(parts.spool.stop)
+            await stack.enter_async_context(_running(parts.spool.run()))
+        if parts.watch is not None:
+            await parts.watch.start()
+            await stack.enter_async_context(_running(parts.watch.run()))
         yield
-        return
-    await spool.start()
-    try:
-        async with _running(spool.run()):
-            yield
-    finally:
-        await spool.stop()
 
 
 @asynccontextmanager

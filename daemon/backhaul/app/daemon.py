@@ -32,7 +32,6 @@ from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
     Shared,
     build_receiving,
-    build_secret_files,
     load_secrets,
     unsigned_stores,
 )
@@ -107,7 +106,6 @@ class Daemon:
         self._reloading = Loop(self._clock, at_start=False)
         self._facts: dict[str, StoreFacts] = {}
         self._hide = hide
-        self._secret_files = build_secret_files(settings, hide)
         self._shops: dict[str, Shop] = {}
         self._runtimes: list[StoreRuntime] = []
         self._routes = ConnectorRoutes()
@@ -154,10 +152,10 @@ class Daemon:
                 self.admin_url = sockets.url_of(admin)
                 async with self._opened() as store:
                     self._receiving = build_receiving(
-                        settings, store, self._clock, self.metrics
+                        settings, store, self._clock, self.metrics, self._hide
                     )
                     async with (
-                        cluster.spooling(self._receiving.spool),
+                        cluster.receiving(self._receiving),
                         self._stand_by(store, public, admin) as is_owner,
                     ):
                         if is_owner:
@@ -191,7 +189,7 @@ class Daemon:
                 yield True
                 return
             signers = self._receiving.signers
-            await load_secrets(self._settings, signers, self._secret_files)
+            await load_secrets(self._settings, signers, self._receiving.keyrings)
             await standby.serve(public, admin)
             self.ready.set()
             self._supervisor.ready("standby: receives webhooks")
@@ -209,7 +207,8 @@ class Daemon:
             await runtime.prepare(self._stopping)
         if self.stopping:
             return
-        await load_secrets(self._settings, self._receiving.signers, self._secret_files)
+        receiving = self._receiving
+        await load_secrets(self._settings, receiving.signers, receiving.keyrings)
         for name, said in self._unsigned().items():
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
@@ -283,7 +282,7 @@ class Daemon:
             fold_worker,
             self._facts,
             self._receiving.signers,
-            self._secret_files,
+            self._receiving.keyrings,
             self._hide,
             self._http,
         )

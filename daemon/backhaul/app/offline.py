@@ -14,8 +14,8 @@ from backhaul.app.jobs import Jobs
 from backhaul.app.wiring import (
     build_client,
     build_dialect,
+    build_keyrings,
     build_reconciler,
-    build_secret_files,
     guard_identity,
     load_secrets,
 )
@@ -105,8 +105,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
         store = await _opened(settings)
         try:
             signers = SecretRegistry(store.webhook_secrets, CLOCK)
-            secret_files = build_secret_files(settings, lambda _: None)
-            await load_secrets(settings, signers, secret_files)
+            keyrings = build_keyrings(settings, store, lambda _: None)
+            await load_secrets(settings, signers, keyrings)
             facts = {
                 name: await known_facts(name, store.kv) or StoreFacts()
                 for name in settings.stores

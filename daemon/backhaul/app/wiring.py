@@ -9,10 +9,16 @@ from msgspec import Struct
 
 from backhaul.ingest.receiver import Receiver, ResponseCounter
 from backhaul.ingest.spool import SpoolingInbox
-from backhaul.ingest.webhook_secrets import SecretRegistry
+from backhaul.ingest.webhook_secrets import SecretRegistry, SecretWatch
 from backhaul.platform.client import PlatformClient, StoreFacts
 from backhaul.platform.requests import Dialect
-from backhaul.platform.store_credentials import GIVEN, ApiKeyFile, WebhookSecretFile
+from backhaul.platform.store_credentials import (
+    GIVEN,
+    ApiKeyFile,
+    SecretCipher,
+    SharedKeyring,
+    WebhookSecretFile,
+)
 from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.dry_run import DryRunCommands
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.fold_worker import FoldWorker
     from backhaul.observe.metrics import Metrics
     from backhaul.platform.decoding import Tracking
+    from backhaul.platform.store_credentials import Keyring
     from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Settings
     from backhaul.store import Store
@@ -226,6 +233,9 @@ class Receiving(Struct, frozen=True):
     receiver: Receiver
     arrived: Signal[[]]
     spool: SpoolingInbox | None
+    keyrings: Mapping[str, Keyring]
+    watch: SecretWatch | None
+    """Finds the secrets that other daemons got; None where there are none."""
 
     @property
     def spooled(self) -> int:
@@ -234,7 +244,11 @@ class Receiving(Struct, frozen=True):
 
 
 def build_receiving(
-    settings: Settings, store: Store, clock: Clock, metrics: Metrics
+    settings: Settings,
+    store: Store,
+    clock: Clock,
+    metrics: Metrics,
+    hide: Callable[[Iterable[str]], None],
 ) -> Receiving:
     """Build what receives webhooks, on an owner and on a standby."""
     verified = metrics.counter("webhook_verify_total")
@@ -245,7 +259,10 @@ def build_receiving(
     spool = _spooling(settings, store.inbox, clock)
     inbox = store.inbox if spool is None else spool
     receiver = Receiver(inbox, clock, signers, arrived.emit, answers)
-    return Receiving(signers, answers, receiver, arrived, spool)
+    rings, watch = build_keyrings(settings, store, hide), None
+    if settings.database.is_server:
+        watch = SecretWatch(store.sealed_secrets, signers, rings, clock)
+    return Receiving(signers, answers, receiver, arrived, spool, rings, watch)
 
 
 def _spooling(settings: Settings, inbox: Inbox, clock: Clock) -> SpoolingInbox | None:
@@ -276,7 +293,7 @@ class Shared(Struct, frozen=True):
     fold_worker: FoldWorker
     facts: Mapping[str, StoreFacts]
     secrets: SecretRegistry
-    secret_files: Mapping[str, WebhookSecretFile]
+    keyrings: Mapping[str, Keyring]
     hide: Callable[[Iterable[str]], None]
     http: httpx.AsyncBaseTransport | None
 
@@ -333,34 +350,42 @@ def _subscription_manager(
     accepted = AcceptedSecrets(
         admit, lambda: bool(secrets.live().get(name)), partial(secrets.why_kept, name)
     )
-    file = shared.secret_files[name]
-    return SubscriptionManager(name, url, client, file, shared.store.kv, accepted)
+    ring = shared.keyrings[name]
+    return SubscriptionManager(name, url, client, ring, shared.store.kv, accepted)
 
 
-def build_secret_files(
-    settings: Settings, hide: Callable[[Iterable[str]], None]
-) -> dict[str, WebhookSecretFile]:
-    """Open each store's file of webhook secrets from the platform.
+def build_keyrings(
+    settings: Settings, store: Store, hide: Callable[[Iterable[str]], None]
+) -> dict[str, Keyring]:
+    """Return where each store's webhook secrets from the platform are.
 
-    Without a public URL there is no subscription, and therefore no such secret.
+    Without a public URL there is no subscription, and therefore no such secret. With
+    a key they are in the database, for all daemons on it.
     """
     if settings.public.url is None:
         return {}
-    return {
+    files = {
         name: WebhookSecretFile(settings.state_dir, name, hide)
         for name in settings.stores
+    }
+    if not (settings.cluster.key and settings.database.is_server):
+        return dict(files)
+    cipher, sealed = SecretCipher(settings.cluster.key), store.sealed_secrets
+    return {
+        name: SharedKeyring(name, sealed, cipher, hide, file.secrets)
+        for name, file in files.items()
     }
 
 
 async def load_secrets(
     settings: Settings,
     signers: SecretRegistry,
-    secret_files: Mapping[str, WebhookSecretFile],
+    keyrings: Mapping[str, Keyring],
 ) -> None:
     """Accept the configured secrets and those of the webhook subscriptions."""
     await signers.load(webhook_secrets(settings))
-    for name, secret_file in secret_files.items():
-        await signers.admit(name, secret_file.secrets(), GIVEN)
+    for name, keyring in keyrings.items():
+        await signers.admit(name, await keyring.load(), GIVEN)
 
 
 def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:

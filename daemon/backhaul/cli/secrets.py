@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +13,14 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example, reader
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
-from backhaul.platform.store_credentials import WebhookSecretFile
+from backhaul.platform.store_credentials import (
+    SecretCipher,
+    SharedKeyring,
+    WebhookSecretFile,
+)
 from backhaul.settings.secret_files import SecretFileError, read_secret_file
 from backhaul.settings.sources import SECRET_VARIABLE
+from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,13 +125,23 @@ def secret(
     configured = settings.stores[name].webhook_secrets
     if configured:
         return configured[0].get_secret_value().encode()
-    kept = WebhookSecretFile(settings.state_dir, name, lambda _: None).secrets()
+    kept = _of_platform(settings, name)
     if not kept:
         raise BackhaulError(
             f"store {name} has no webhook secret yet; give --secret-file, or see:"
             " backhaul status"
         )
     return kept[0]
+
+
+def _of_platform(settings: Settings, name: str) -> list[bytes]:
+    """Return the secrets that the platform gave the daemon, the newest first."""
+    if not settings.cluster.key:
+        return WebhookSecretFile(settings.state_dir, name, lambda _: None).secrets()
+    cipher = SecretCipher(settings.cluster.key)
+    with database_at(settings.place).readable() as store:
+        sealed = store.sealed_secrets
+        return asyncio.run(SharedKeyring(name, sealed, cipher, lambda _: None).load())
 
 
 def _of_file(file: Path) -> bytes:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import secrets as random_secrets
 from collections import ChainMap, Counter
+from contextlib import suppress
 from enum import Enum
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from loguru import logger
 from msgspec import Struct
 
 from backhaul.core import webhook
+from backhaul.errors import Busy, ConfigurationError
+from backhaul.platform.store_credentials import GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.operations import AuditEntry, WebhookSecrets
+    from backhaul.platform.store_credentials import Keyring
+    from backhaul.store.operations import AuditEntry, SealedSecrets, WebhookSecrets
 
+CHANGE_SECONDS = 1.0
+"""How soon a daemon accepts a secret that another one got."""
 SAVE_SECONDS = 30.0
 """The interval of saving `last used`; a crash loses at most this much of it."""
 
@@ -170,3 +176,48 @@ class SecretRegistry:
         while True:
             await self._clock.sleep(SAVE_SECONDS)
             await self.save()
+
+
+class SecretWatch:
+    """Accepts the secrets that another daemon got, and refuses those revoked there.
+
+    It looks for changes once a second. Call `start` before the secrets are loaded.
+    """
+
+    def __init__(
+        self,
+        sealed: SealedSecrets,
+        registry: SecretRegistry,
+        keyrings: Mapping[str, Keyring],
+        clock: Clock,
+    ) -> None:
+        self._sealed = sealed
+        self._registry = registry
+        self._keyrings = keyrings
+        self._clock = clock
+        self._seen = 0
+
+    async def start(self) -> None:
+        """Note which changes the next load includes. Raises ReadFailed."""
+        self._seen, _ = await self._sealed.changes(0)
+
+    async def run(self) -> NoReturn:
+        """Look for changes until cancelled."""
+        while True:
+            await self._clock.sleep(CHANGE_SECONDS)
+            with suppress(Busy):  # the receiver says that the database is away
+                await self.check()
+
+    async def check(self) -> None:
+        """Accept what changed since the last check. May raise Busy."""
+        newest, stores = await self._sealed.changes(self._seen)
+        for store in set(stores) & self._registry.live().keys():
+            try:
+                await self._registry.admit(store, await self._load(store), GIVEN)
+            except ConfigurationError as error:
+                logger.bind(action="secrets.unreadable", store=store).error("{}", error)
+        self._seen = newest
+
+    async def _load(self, store: str) -> list[bytes]:
+        keyring = self._keyrings.get(store)
+        return [] if keyring is None else await keyring.load()

@@ -1,32 +1,49 @@
-"""Files of a store's API key and of the webhook secrets it issued."""
+"""A store's API key, and the webhook secrets that its platform issued."""
 
 from __future__ import annotations
 
+import base64
 import os
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Protocol
 
 from loguru import logger
 from pydantic import SecretStr
 
 from backhaul.core.identity import fingerprint
+from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings.secret_files import SecretFileError, read_secret_file
 from backhaul.settings.values import check_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from backhaul.platform.transport import Transport
+    from backhaul.store.operations import SealedSecrets
 
 
 GIVEN = "guardian"
 """Origin of secrets that the platform issued with a subscription."""
 KEPT = 3
 """Previous secrets to keep: deliveries signed with them may still arrive."""
+NONCE_BYTES = 12
 
 
-class WebhookSecretFile:
-    """Secrets of one store, the newest first; `hide` keeps them out of the log."""
+class Keyring(Protocol):
+    """The webhook secrets that the platform issued for one store, the newest first."""
+
+    async def load(self) -> list[bytes]:
+        """Return all secrets. May raise Busy; ConfigurationError without their key."""
+        ...
+
+    async def keep(self, secret: bytes) -> list[bytes]:
+        """Add a secret durably; return all. May raise Busy."""
+        ...
+
+
+class WebhookSecretFile(Keyring):
+    """Secrets in a file of this machine; `hide` keeps them out of the log."""
 
     def __init__(
         self, state_dir: Path, store: str, hide: Callable[[Iterable[str]], None]
@@ -42,10 +59,16 @@ class WebhookSecretFile:
         except FileNotFoundError:
             return []
 
-    def keep(self, secret: bytes) -> None:
-        """Store a secret durably before anything relies on it."""
+    async def load(self) -> list[bytes]:
+        return self.secrets()
+
+    async def keep(self, secret: bytes) -> list[bytes]:
         self._hide([secret.decode()])
-        kept = [secret, *(s for s in self.secrets() if s != secret)][:KEPT]
+        kept = _with(secret, self.secrets())
+        self._write(kept)
+        return kept
+
+    def _write(self, kept: list[bytes]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = self._path.with_suffix(".new")
         handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -54,6 +77,90 @@ class WebhookSecretFile:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self._path)
+
+
+def _with(secret: bytes, known: list[bytes]) -> list[bytes]:
+    return [secret, *(each for each in known if each != secret)][:KEPT]
+
+
+class SecretCipher:
+    """Seals webhook secrets for the database with keys that only the machines have.
+
+    The first key seals, and each key opens what it has sealed. AES-GCM also protects
+    the name of the store, so nobody can give one store the secrets of another.
+    """
+
+    def __init__(self, keys: Sequence[SecretStr]) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow
+
+        texts = (key.get_secret_value().encode() for key in keys)
+        self._ciphers = [AESGCM(sha256(text).digest()) for text in texts]
+
+    def seal(self, store: str, secrets: list[bytes]) -> str:
+        nonce = os.urandom(NONCE_BYTES)
+        text = b"\n".join(secrets)
+        sealed = self._ciphers[0].encrypt(nonce, text, store.encode())
+        return base64.b64encode(nonce + sealed).decode()
+
+    def open(self, store: str, sealed: str) -> list[bytes]:
+        """Return the secrets. Raises ConfigurationError if no key fits."""
+        from cryptography.exceptions import InvalidTag
+
+        token = base64.b64decode(sealed)
+        nonce, rest = token[:NONCE_BYTES], token[NONCE_BYTES:]
+        for cipher in self._ciphers:
+            try:
+                return cipher.decrypt(nonce, rest, store.encode()).split()
+            except InvalidTag:
+                continue
+        problem = (
+            f"the webhook secrets of store {store} in the database were sealed with"
+            " another key"
+        )
+        hint = "give all machines a file with the same keys"
+        raise ConfigurationError([Finding("settings", "cluster.key", problem, hint)])
+
+
+class SharedKeyring(Keyring):
+    """Secrets in the database, which every daemon on it can open.
+
+    `left` returns the secrets that this machine has in a file of before. They are used
+    if the database has none.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        sealed: SealedSecrets,
+        cipher: SecretCipher,
+        hide: Callable[[Iterable[str]], None],
+        left: Callable[[], list[bytes]] = list,
+    ) -> None:
+        self._store = store
+        self._sealed = sealed
+        self._cipher = cipher
+        self._hide = hide
+        self._left = left
+
+    async def load(self) -> list[bytes]:
+        sealed = await self._sealed.get(self._store)
+        if sealed is None:
+            secrets = self._left()
+            if secrets:
+                await self._sealed.adopt(self._store, self._seal(secrets))
+            return secrets
+        secrets = self._cipher.open(self._store, sealed)
+        self._hide([secret.decode() for secret in secrets])
+        return secrets
+
+    async def keep(self, secret: bytes) -> list[bytes]:
+        self._hide([secret.decode()])
+        kept = _with(secret, await self.load())
+        await self._sealed.put(self._store, self._seal(kept))
+        return kept
+
+    def _seal(self, secrets: list[bytes]) -> str:
+        return self._cipher.seal(self._store, secrets)
 
 
 class ApiKeyFile:

@@ -29,6 +29,7 @@ from backhaul.settings.values import (
     Delays,
     Duration,
     FilePath,
+    Keys,
     Name,
     Networks,
     Port,
@@ -69,6 +70,11 @@ class Database(Section):
         "stock counts that Backhaul keeps for ever.",
     )
 
+    @property
+    def is_server(self) -> bool:
+        """Whether the database is on a PostgreSQL server."""
+        return self.url.get_secret_value().startswith(POSTGRES_PREFIXES)
+
 
 class Cluster(Section):
     """Several daemons on one PostgreSQL database.
@@ -104,6 +110,15 @@ class Cluster(Section):
         "file spool.db in `state_dir`, and answers 200. Backhaul forwards the file to "
         "the database in order when the server is back. Until then only the disk of "
         "this machine has the webhook.",
+    )
+
+    key: Keys = Field(
+        default=(),
+        description="Keys that seal the webhook secrets of the subscriptions in the "
+        "database, so that every daemon on the database can use them. Required on "
+        "PostgreSQL if `public.url` is set. All machines need the same keys. Make a "
+        "key with: openssl rand -base64 32. The first key seals. To replace a key, add "
+        "the new key as the second one on all machines, then make it the first.",
     )
 
     @field_validator("ttl")
@@ -359,6 +374,20 @@ class Settings(BaseSettings):
     log: Log = Field(default=Log(), description="The log.")
     _key_files: dict[str, Path] = PrivateAttr(default_factory=dict)
 
+    @field_validator("public")
+    @classmethod
+    def _shares_secrets(cls, public: Public, info: ValidationInfo) -> Public:
+        """Require a key where several machines need the subscription's secret."""
+        database, cluster = info.data.get("database"), info.data.get("cluster")
+        if not (public.url and database and cluster):
+            return public
+        if database.is_server and not cluster.key:
+            raise ValueError(
+                "has a url, so with PostgreSQL [cluster] key_file is required: it seals"
+                " the secrets of the webhook subscriptions for all machines"
+            )
+        return public
+
     @field_validator("connectors")
     @classmethod
     def _only_store(
@@ -419,7 +448,7 @@ class Settings(BaseSettings):
         The URL may hold a password; `database_name` is for people.
         """
         url = self.database.url.get_secret_value()
-        if url.startswith(POSTGRES_PREFIXES):
+        if self.database.is_server:
             return url
         if not url:
             return self.state_dir / "backhaul.db"

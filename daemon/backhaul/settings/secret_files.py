@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from backhaul.errors import Finding
 from backhaul.settings.alerts import AlertSettings
 from backhaul.settings.connections import Store
-from backhaul.settings.schema import Database, Settings
+from backhaul.settings.schema import Cluster, Database, Settings
 from backhaul.settings.sources import Layer, file_layer, is_list, leaf_at, secret_names
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def secret_paths(
         ("alerts", each) for each in secret_names(AlertSettings)
     ]
     paths += (("database", each) for each in secret_names(Database))
+    paths += (("cluster", each) for each in secret_names(Cluster))
     for name in names_of(layers, "stores"):
         paths += (("stores", name, secret) for secret in secret_names(Store))
     for name in names_of(layers, "connectors"):
@@ -203,7 +204,7 @@ def conceal(value: object) -> object:
 def secret_values(settings: Settings) -> list[str]:
     """Return every secret of the configuration, so that the log can redact them."""
     tables = [dict(store) for store in settings.stores.values()]
-    tables.append(dict(settings.alerts))
+    tables += (dict(settings.alerts), dict(settings.cluster))
     tables += (connector.options for connector in settings.connectors.values())
     return sorted({*_revealed(tables), *_of_database(settings.place)})
 

@@ -25,6 +25,8 @@ UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _SPAN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 LONGEST_SECONDS = 366 * UNIT_SECONDS["d"]
+SHORTEST_KEY = 32
+"""The fewest characters of a key of `[cluster] key`."""
 NAME_PATTERN = r"^[a-z0-9_]+$"
 DATABASE_PREFIX = "sqlite:///"
 POSTGRES_PREFIXES = ("postgresql://", "postgres://")
@@ -192,6 +194,16 @@ def check_secret(value: SecretStr) -> SecretStr:
     return value
 
 
+def check_key(value: SecretStr) -> SecretStr:
+    """Return a key that nobody can guess."""
+    if len(check_secret(value).get_secret_value()) < SHORTEST_KEY:
+        raise ValueError(
+            f"has fewer than {SHORTEST_KEY} characters; make a key with:"
+            " openssl rand -base64 32"
+        )
+    return value
+
+
 def check_not_empty(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     if not values:
         raise ValueError("must not be empty")
@@ -234,6 +246,10 @@ BaseUrl: TypeAlias = Annotated[str, AfterValidator(check_base_url)]
 DatabaseUrl: TypeAlias = Annotated[SecretStr, AfterValidator(check_database_url)]
 Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
 Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_not_empty)]
+Keys: TypeAlias = Annotated[
+    tuple[Annotated[SecretStr, AfterValidator(check_key)], ...],
+    AfterValidator(check_not_empty),
+]
 Networks: TypeAlias = tuple[Annotated[str, AfterValidator(check_network)], ...]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(check_path)]
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         MetricSamples,
         OrphanedWork,
         Retention,
+        SealedSecrets,
         Users,
         WebhookSecrets,
     )
@@ -89,6 +90,7 @@ class Store(Protocol):
     kv: KeyValues
     users: Users
     webhook_secrets: WebhookSecrets
+    sealed_secrets: SealedSecrets
     job_runs: JobRuns
     alerts: Alerts
     alert_conditions: AlertConditionReads

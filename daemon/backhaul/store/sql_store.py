@@ -25,7 +25,10 @@ from backhaul.store.sql.operations.job_runs import SqlJobRuns
 from backhaul.store.sql.operations.kv import SqlKeyValues
 from backhaul.store.sql.operations.operators import SqlUsers
 from backhaul.store.sql.operations.retention import SqlRetention
-from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
+from backhaul.store.sql.operations.webhook_secrets import (
+    SqlSealedSecrets,
+    SqlWebhookSecrets,
+)
 from backhaul.store.sql.read_models.reader import SqlReader
 from backhaul.store.sql.records.documents import SqlConnectorDocuments
 from backhaul.store.sql.records.repository import SqlRecords
@@ -83,6 +86,7 @@ class SqlStore(Store):
         self.incidents = SqlIncidents(engine)
         self.kv = SqlKeyValues(engine)
         self.webhook_secrets = SqlWebhookSecrets(engine)
+        self.sealed_secrets = SqlSealedSecrets(engine, engine)
         self.retention = SqlRetention(engine, clock)
         self.job_runs = SqlJobRuns(engine)
         self.reprocessing = SqlReprocessing(engine, clock)

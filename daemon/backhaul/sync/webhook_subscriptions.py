@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from backhaul.platform.client import PlatformClient
-    from backhaul.platform.store_credentials import WebhookSecretFile
+    from backhaul.platform.store_credentials import Keyring
     from backhaul.platform.transport import Response
     from backhaul.store.operations import KeyValues
 
@@ -51,7 +51,7 @@ class SubscriptionManager:
         store: str,
         public_url: str,
         client: PlatformClient,
-        keyring: WebhookSecretFile,
+        keyring: Keyring,
         marks: KeyValues,
         accepted: AcceptedSecrets,
     ) -> None:
@@ -232,8 +232,7 @@ class SubscriptionManager:
         secret = str(decoding.resource(answer.json()).get("secret") or "").encode()
         if not secret:
             raise Unusable("the platform's response has no secret")
-        self._keyring.keep(secret)
-        await self._accepted.admit(self._keyring.secrets())
+        await self._accepted.admit(await self._keyring.keep(secret))
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Response:
         key = f"guardian-{secrets.token_hex(16)}"

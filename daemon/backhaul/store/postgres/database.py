@@ -17,7 +17,10 @@ from backhaul.store.postgres.ownership import Fence, PostgresOwnership
 from backhaul.store.postgres.streams import StreamInbox
 from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.operations.operators import SqlUsers
-from backhaul.store.sql.operations.webhook_secrets import SqlWebhookSecrets
+from backhaul.store.sql.operations.webhook_secrets import (
+    SqlSealedSecrets,
+    SqlWebhookSecrets,
+)
 from backhaul.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -73,7 +76,9 @@ class PostgresStore(SqlStore):
             full_text.find,
         )
         self.inbox = StreamInbox(engine, clock)
-        self.webhook_secrets = SqlWebhookSecrets(UnfencedEngine(engine))
+        free = UnfencedEngine(engine)
+        self.webhook_secrets = SqlWebhookSecrets(free)
+        self.sealed_secrets = SqlSealedSecrets(engine, free)
         self.users = SqlUsers(OperatorEngine(engine, "users"))
         self.logins = PostgresLogins(engine)
         if fence is not None:

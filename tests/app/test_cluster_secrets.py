@@ -1,0 +1,56 @@
+"""Daemons on one database accept what the platform signs with the owner's secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scenes.databases import rows
+from scenes.postgres import postgres
+from scenes.reference_process import reference
+from scenes.replicas import replicas
+from scenes.shopper import buy
+from scenes.stored import values_of
+from scenes.waiting import await_true
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIVEN = "SELECT 1 FROM webhook_secrets WHERE source = 'guardian'"
+pytestmark = pytest.mark.programs
+
+
+def test_a_standby_accepts_the_secret_that_the_owner_got(tmp_path: Path) -> None:
+    with (
+        postgres() as server,
+        reference(tmp_path / "platform") as platform,
+        replicas(platform, server.new_database(), 2) as (owner, standby),
+    ):
+        # The only subscription is the one that the owner makes.
+        for hook in platform.v1("GET", "/webhooks").data():
+            platform.v1("DELETE", f"/webhooks/{hook['id']}")
+        shared = {
+            "BACKHAUL_PUBLIC__URL": f"http://127.0.0.1:{standby.public_port}",
+            "BACKHAUL_CLUSTER__KEY": "k" * 32,
+        }
+        for each in (standby, owner):
+            each.environ |= shared
+        owner.start()
+        await_true(owner.is_owner, "the first is the owner")
+        standby.start()
+        await_true(
+            lambda: rows(owner.url, GIVEN),
+            "the platform gave a secret",
+        )
+        ordered = buy(platform)["id"]
+        await_true(
+            lambda: (ordered, "delivery") in deliveries(owner.url),
+            "the standby stored the webhook",
+        )
+
+
+def deliveries(url: str) -> list[tuple[str, str]]:
+    """Return the objects of the folded events, and how each event came."""
+    ids = values_of(url, "events", "object_id")
+    return list(zip(ids, values_of(url, "events", "source"), strict=True))
