@@ -1,6 +1,6 @@
-"""Three PostgreSQL servers: a primary, and two standbys that replicate it.
+"""Three PostgreSQL servers: a primary, and two replicas of it.
 
-A commit waits until one of the standbys has it on disk (`ANY 1`). Clients reach the
+A commit waits until one of the replicas has it on disk (`ANY 1`). Clients reach the
 primary by one URL with all three hosts and `target_session_attrs=read-write`: the
 driver tries them in order, and its timeouts and the kernel's end at the server itself.
 A load balancer has one address to configure, but it keeps the client's side open when
@@ -44,7 +44,7 @@ shared_buffers = 16MB
 unix_socket_directories = ''
 # In the folder of the data, so that a killed server leaves none behind.
 dynamic_shared_memory_type = mmap
-# A standby finds its primary again at once, and what it missed is still there.
+# A replica finds its primary again at once, and what it missed is still there.
 wal_retrieve_retry_interval = 100ms
 wal_keep_size = 512MB
 include '../node.conf'
@@ -91,7 +91,7 @@ class Nodes:
         return self.primary.connect("public")
 
     def start(self) -> None:
-        """Make all three, and wait until both standbys replicate."""
+        """Make all three, and wait until both replicas copy it."""
         initialize(self.primary, *SMALL_SEGMENTS)
         with (self.primary.data / "postgresql.conf").open("a") as configuration:
             configuration.write(CONFIGURATION)
@@ -109,13 +109,13 @@ class Nodes:
         return self.primary
 
     def most_advanced(self) -> Postgres:
-        """Return the standby that has received the most."""
+        """Return the replica that has received the most."""
         return max(self.standbys, key=lambda each: self._value(each, _RECEIVED))
 
     def promote(self, chosen: Postgres | None = None) -> Postgres:
-        """Make a standby the primary, by default the one that has received the most.
+        """Make a replica the primary, by default the one that has received the most.
 
-        The other standby follows it, unless it is ahead: then it has to `rejoin`.
+        The other replica follows it, unless it is ahead: then it has to `rejoin`.
         """
         self.primary = chosen or self.most_advanced()
         self._value(self.primary, "SELECT pg_promote(true, 300)")
@@ -126,7 +126,7 @@ class Nodes:
         return self.primary
 
     def rejoin(self, server: Postgres) -> None:
-        """Make the former primary a standby: undo what the new one does not have."""
+        """Make the former primary a replica: undo what the new one does not have."""
         with self.connect() as connection:
             connection.execute("CHECKPOINT")  # pg_rewind reads the timeline from it
         source = f"--source-server={self._source('postgres')}"
@@ -137,7 +137,7 @@ class Nodes:
         self._start_standby(server)
 
     def clone(self, server: Postgres) -> None:
-        """Make a server a standby by copying the whole primary."""
+        """Make a server a replica by copying the whole primary."""
         server.kill()
         shutil.rmtree(server.data, ignore_errors=True)
         source = self._source("replication")
@@ -151,7 +151,7 @@ class Nodes:
         self._start_standby(server)
 
     def back(self, server: Postgres) -> None:
-        """Start a standby that was taken away by `stop` or `kill`."""
+        """Start a replica that was taken away by `stop` or `kill`."""
         self._start_standby(server)
 
     def stall(self, server: Postgres) -> None:

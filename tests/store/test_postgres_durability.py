@@ -45,7 +45,7 @@ def nodes(three: Nodes) -> Iterator[Nodes]:
     """The servers, with every setting reset at the end."""
     three.primary.run(f"GRANT pg_read_all_stats TO {ROLE}")
     yield three
-    configure(three)  # first: until then a commit may wait for a standby
+    configure(three)  # first: until then a commit may wait for a replica
     three.primary.run(
         f"ALTER ROLE {ROLE} RESET ALL",
         f"ALTER ROLE {ROLE} IN DATABASE postgres RESET ALL",
@@ -87,7 +87,7 @@ def only(found: list[Finding]) -> Finding:
 
 
 def await_problem(nodes: Nodes, beginning: str) -> None:
-    """Wait until a finding begins so: the primary notices a standby's end later."""
+    """Wait until a finding begins so: the primary notices a replica's end later."""
 
     def is_found() -> bool:
         problems = [each.problem for each in found_at(nodes.primary)]
@@ -106,7 +106,7 @@ def follow(finding: Finding, nodes: Nodes) -> None:
     nodes.primary.run(finding.hint.removeprefix(RUN))
 
 
-def test_nothing_is_found_where_a_standby_confirms(nodes: Nodes) -> None:
+def test_nothing_is_found_where_a_replica_confirms(nodes: Nodes) -> None:
     assert found_at(nodes.primary) == []
     assert found_at(nodes.primary, quorum=False) == []
 
@@ -169,7 +169,7 @@ def test_a_session_that_another_program_changed_is_found(nodes: Nodes) -> None:
     connection.close()
 
 
-def test_a_primary_that_waits_for_no_standby_is_found(nodes: Nodes) -> None:
+def test_a_primary_that_waits_for_no_replica_is_found(nodes: Nodes) -> None:
     configure(nodes, synchronous_standby_names="")
     assert only(found_at(nodes.primary)).key == "synchronous_standby_names"
     assert found_at(nodes.primary, quorum=False) == []
@@ -185,7 +185,7 @@ def test_a_server_that_a_power_loss_damages_is_found(
 
 
 @pytest.mark.parametrize("names", ["b", "*", "FIRST 1 (b, c)", "any 2 (b, c)"])
-def test_enough_standbys_are_found_however_they_are_named(
+def test_enough_replicas_are_found_however_they_are_named(
     nodes: Nodes, names: str
 ) -> None:
     configure(nodes, synchronous_standby_names=names)
@@ -193,14 +193,14 @@ def test_enough_standbys_are_found_however_they_are_named(
 
 
 @pytest.mark.parametrize("names", ["3 (b, c, x)", "any 3(b, c, x)"])
-def test_too_few_standbys_are_found_however_they_are_named(
+def test_too_few_replicas_are_found_however_they_are_named(
     nodes: Nodes, names: str
 ) -> None:
     configure(nodes, synchronous_standby_names=names)
     await_problem(nodes, "2 of the 3 replicas")
 
 
-def test_missing_standbys_are_counted(nodes: Nodes) -> None:
+def test_missing_replicas_are_counted(nodes: Nodes) -> None:
     one, other = nodes.standbys
     one.stop()
     assert found_at(nodes.primary) == []
@@ -215,7 +215,7 @@ def test_missing_standbys_are_counted(nodes: Nodes) -> None:
     await_no_problem(nodes)
 
 
-def test_a_standby_is_not_taken_for_a_primary(nodes: Nodes) -> None:
+def test_a_replica_is_not_taken_for_a_primary(nodes: Nodes) -> None:
     finding = only(found_at(nodes.standbys[0], quorum=False))
     assert "target_session_attrs=read-write" in finding.hint
 

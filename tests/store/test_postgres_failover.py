@@ -62,7 +62,7 @@ async def put_one(store: PostgresStore, name: str) -> None:
 
 
 def waiting_commit(nodes: Nodes) -> int:
-    """Return the process whose commit waits for a standby, once there is one."""
+    """Return the process whose commit waits for a replica, once there is one."""
     with nodes.connect() as connection:
 
         def waiting() -> list[int]:
@@ -86,7 +86,7 @@ async def cut_after(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
 
 
 async def killed(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
-    """Lose the server while COMMIT waits for a standby, to which nothing is sent."""
+    """Lose the server while COMMIT waits for a replica, to which nothing is sent."""
     for standby in nodes.standbys:
         await asyncio.to_thread(nodes.stall, standby)
     writing = asyncio.ensure_future(store.kv.put(UNKNOWN, "kept"))

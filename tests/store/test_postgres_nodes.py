@@ -51,12 +51,12 @@ def kept(server: Postgres) -> set[int]:
 
 
 def await_rows(server: Postgres, numbers: set[int]) -> None:
-    """Wait until a standby has replayed these rows, and no others."""
+    """Wait until a replica has replayed these rows, and no others."""
     await_true(lambda: kept(server) == numbers, "it has all rows")
 
 
 def prepare(nodes: Nodes) -> None:
-    """Make the table, and wait until every standby has it."""
+    """Make the table, and wait until every replica has it."""
     nodes.primary.run(TABLE)
     insert(nodes, range(1))
     for standby in nodes.standbys:
@@ -81,7 +81,7 @@ def test_without_a_quorum_a_failover_loses_confirmed_rows() -> None:
 
 
 def test_with_a_quorum_a_failover_loses_nothing(nodes: Nodes) -> None:
-    """Of the standby that is behind, the one that is ahead, and the old primary."""
+    """Of the replica that is behind, the one that is ahead, and the old primary."""
     prepare(nodes)
     nodes.stall(nodes.servers["b"])
     confirmed = insert(nodes, range(1, ROWS)) | {0}

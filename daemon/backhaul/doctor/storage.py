@@ -114,7 +114,7 @@ def _schema(path: Path | str, ahead: list[str]) -> Result:
 
 def _durability(found: Sequence[Finding], *, quorum: bool) -> Iterator[Result]:
     if not found:
-        where = "a standby's disk too" if quorum else "the server's disk"
+        where = "a replica's disk too" if quorum else "the server's disk"
         yield ok("durability", f"a confirmed commit is on {where}")
     for each in found:
         said = f"{each.source}: {each.problem}"

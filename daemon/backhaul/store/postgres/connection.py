@@ -314,13 +314,13 @@ class Connection:
             raise psycopg.OperationalError(f"the server only reads: {error}") from error
         if self._is_unconfirmed:
             raise CommitUnknown(
-                "the wait for a standby was cancelled: the commit is on the disk of"
+                "the wait for a replica was cancelled: the commit is on the disk of"
                 " the server only"
             )
         return result
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        """Remember a commit that the server confirms though no standby did.
+        """Remember a commit that the server confirms though no replica did.
 
         `pg_cancel_backend` on a commit that waits ends the wait, not the commit: the
         server answers COMMIT, with a warning that only its source tells in every

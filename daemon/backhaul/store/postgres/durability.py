@@ -1,7 +1,7 @@
 """Checks whether a server keeps what it confirms, even when it is lost itself.
 
 An ordinary role sees every setting. Only a member of `pg_read_all_stats` (`pg_monitor`
-includes it) sees in `pg_stat_replication` which standbys replicate.
+includes it) sees in `pg_stat_replication` which replicas replicate.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _SERVER = """
     SELECT current_user AS role, current_database() AS database,
-           pg_is_in_recovery() AS is_standby,
-           pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_standbys,
+           pg_is_in_recovery() AS is_replica,
+           pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_replicas,
            coalesce(host(inet_server_addr()), 'local socket') AS host,
            inet_server_port() AS port
 """
@@ -29,13 +29,13 @@ _SETTINGS = """
     SELECT name, setting, source FROM pg_settings WHERE name IN (
         'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names')
 """
-# A standby confirms commits only while it streams.
+# A replica confirms commits only while it streams.
 _CONFIRMING = """
     SELECT count(*) FROM pg_stat_replication
     WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')
 """
 _NUMBER = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
-_WAITS_FOR_STANDBY = {"on", "remote_apply"}
+_WAITS_FOR_REPLICA = {"on", "remote_apply"}
 
 
 class _Setting(Struct, frozen=True):
@@ -49,7 +49,7 @@ class _Server(Struct, frozen=True):
     role: str
     database: str
     address: str
-    is_standby: bool
+    is_replica: bool
     settings: dict[str, _Setting]
     confirming: int | None
 
@@ -70,10 +70,10 @@ def findings(connection: Connection, *, quorum: bool) -> tuple[Finding, ...]:
     behind the same pooler may have changed. Raises psycopg.Error.
     """
     server = _seen(connection)
-    if server.is_standby:
-        return (_standby(server),)
+    if server.is_replica:
+        return (_replica(server),)
     every = [*_crash(server), *_commit(server, quorum=quorum)]
-    return (*every, *_standbys(server)) if quorum else tuple(every)
+    return (*every, *_replicas(server)) if quorum else tuple(every)
 
 
 def _seen(connection: Connection) -> _Server:
@@ -83,20 +83,20 @@ def _seen(connection: Connection) -> _Server:
         for name, value, source in connection.execute(_SETTINGS)
     }
     confirming = None
-    if row["sees_standbys"]:
+    if row["sees_replicas"]:
         ((confirming,),) = connection.execute(_CONFIRMING).fetchall()
     address = f"{row['host']}:{row['port']}" if row["port"] else row["host"]
     return _Server(
         role=row["role"],
         database=row["database"],
         address=address,
-        is_standby=bool(row["is_standby"]),
+        is_replica=bool(row["is_replica"]),
         settings=settings,
         confirming=confirming,
     )
 
 
-def _standby(server: _Server) -> Finding:
+def _replica(server: _Server) -> Finding:
     return server.finding(
         "pg_is_in_recovery()",
         "this server is a replica, which accepts no writes",
@@ -118,7 +118,7 @@ def _crash(server: _Server) -> Iterator[Finding]:
 def _commit(server: _Server, *, quorum: bool) -> Iterator[Finding]:
     """Yield what confirms a commit before it is durable."""
     found = server.settings.get("synchronous_commit")
-    if found is None or found.value in _WAITS_FOR_STANDBY:
+    if found is None or found.value in _WAITS_FOR_REPLICA:
         return
     if found.value == "off":
         problem = "a commit is confirmed before it is on any disk"
@@ -153,8 +153,8 @@ def _how_to_reset(server: _Server, source: str) -> str:
     return by_source.get(source, default)
 
 
-def _standbys(server: _Server) -> Iterator[Finding]:
-    """Yield what keeps a standby from confirming each commit."""
+def _replicas(server: _Server) -> Iterator[Finding]:
+    """Yield what keeps a replica from confirming each commit."""
     names = server.value("synchronous_standby_names") or ""
     if not names.strip():
         yield server.finding(
@@ -182,6 +182,6 @@ def _standbys(server: _Server) -> Iterator[Finding]:
 
 
 def _needed(names: str) -> int:
-    """Return how many standbys must confirm a commit."""
+    """Return how many replicas must confirm a commit."""
     found = _NUMBER.match(names)
     return int(found[1]) if found else 1
