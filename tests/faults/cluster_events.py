@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ AWAY_SECONDS = (0.2, 3.0)
 NOTICE_SECONDS = (0.1, 1.5)
 """How long nobody notices that the primary is lost."""
 COMMIT = b"COMMIT"
+MINUTES = float(os.environ.get("MINUTES", "inf"))
+"""After so long nothing more happens, whatever is left."""
 MARGIN_SECONDS = 3.0
 """Within so much less than the hold an outage must refuse nothing."""
 TAKEN_OVER_TTLS = 2.0
@@ -71,7 +74,9 @@ class Torture:
     cluster: Cluster
     rng: random.Random
     takeovers: list[float] = field(default_factory=list)
-    """Seconds from an owner's death or freeze to the next command sent."""
+    """Seconds from an owner's death or freeze until another daemon owns the store."""
+    pauses: list[float] = field(default_factory=list)
+    """The same until the next command, before which the new owner reads the history."""
     outages: list[float] = field(default_factory=list)
     """Seconds from the loss of a primary until another accepts writes."""
     done: Counter[str] = field(default_factory=Counter)
@@ -94,7 +99,10 @@ class Torture:
             "primary lost": self._lose_primary,
             "primary lost while a walsender is stalled": self._lose_behind_stall,
         }
+        end = time.monotonic() + MINUTES * 60
         for number, name in enumerate(events, 1):
+            if time.monotonic() > end:
+                break
             await self._pause(CALM_SECONDS)
             logger.bind(action="torture.event").info("{}: {}", number, name)
             self.cluster.balancer.during = name
@@ -118,6 +126,7 @@ class Torture:
         rows.append(f"{sum(self.done.values()):5} events")
         for name, found in (
             ("takeover", self.takeovers),
+            ("nothing sent", self.pauses),
             ("no primary", self.outages),
             ("answer to a webhook", self.cluster.balancer.seconds),
         ):
@@ -162,9 +171,11 @@ class Torture:
         member.is_held_down = False
 
     async def _note_takeover(self, began: float) -> None:
-        """Measure until the next command; what had left before is not counted."""
+        """Measure a takeover; a command that had left before is not counted."""
+        await self.cluster.owner()
+        self.takeovers.append(time.monotonic() - began)
         sent = await self.cluster.sent_after(began + TTL_SECONDS / 4)
-        self.takeovers.append(sent - began)
+        self.pauses.append(sent - began)
 
     async def _cut(self) -> float:
         member, began = self._any(), time.monotonic()

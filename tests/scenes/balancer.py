@@ -52,11 +52,19 @@ class Balancer:
     kept: set[bytes] = field(default_factory=set)
     refusals: list[Refusal] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    """How long each webhook that was answered had to wait."""
+    longest_silence: float = 0.0
+    """The most seconds in which no webhook was acknowledged, after `listen_anew`."""
     counts: Counter[str] = field(default_factory=Counter)
     _session: aiohttp.ClientSession | None = None
+    _kept_at: float = 0.0
     _turn: int = 0
     _owner: int = 0
     _down_until: dict[int, float] = field(default_factory=dict)
+
+    def listen_anew(self) -> None:
+        """Begin to measure how long no webhook is acknowledged."""
+        self._kept_at, self.longest_silence = time.monotonic(), 0.0
 
     async def pass_webhook(self, request: web.Request) -> web.Response:
         body, began = await request.read(), time.monotonic()
@@ -101,6 +109,9 @@ class Balancer:
         self.seconds.append(seconds)
         if status == 200:
             self.kept.add(body)
+            now = time.monotonic()
+            self.longest_silence = max(self.longest_silence, now - self._kept_at)
+            self._kept_at = now
         else:
             self.refusals.append(Refusal(status, self.during, seconds))
 

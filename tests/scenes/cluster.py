@@ -8,6 +8,7 @@ link, and the platform through a proxy that counts what was sent.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ import aiohttp
 
 from backhaul.core.webhook import TOPICS
 from backhaul.demo.demo_folder import Access, free_port
+from backhaul.demo.runner import beside
 from backhaul.demo.workers import Erp
 from scenes.balancer import balancer
 from scenes.daemon import Office
@@ -31,7 +33,7 @@ from scenes.tcp_relay import tcp_relay
 from scenes.waiting import PAUSE_SECONDS, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
     from scenes.reference_process import ReferenceProcess
     from scenes.tcp_relay import Relay
 
-TTL_SECONDS, HOLD_SECONDS = 3.0, 8.0
-"""The defaults of `[cluster]`."""
+TTL_SECONDS, HOLD_SECONDS = float(os.environ.get("TTL", "3")), 8.0
+"""The defaults of `[cluster]`. A busy machine needs a longer TTL: else its daemons are
+silent for so long that they take over from each other all the time."""
 RESTART_SECONDS = 0.2
 """As `RestartSec` of a service manager."""
 RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
@@ -100,8 +103,8 @@ class Member:
 
     async def restore_link(self) -> None:
         for relay in self.relays.values():
-            await relay.down()  # what was silent has lost bytes
-            relay.is_silent = False
+            relay.is_silent = False  # its lines have lost bytes: they are reset
+            await relay.down()
             await relay.up()
 
     def silence(self) -> None:
@@ -176,12 +179,14 @@ class Cluster:
         return str(found["status"]) if answer.status == 200 else None
 
     async def owner(self) -> Member:
-        """Return the daemon that sends, once there is one."""
+        """Return the daemon that sends, once there is one that is not frozen."""
         while True:
-            for member in self.members:
-                if member.runs() and await self.status(member) == "ready":
+            asked = [m for m in self.members if m.runs() and not m.is_held_down]
+            found = await asyncio.gather(*map(self.status, asked))
+            for member, status in zip(asked, found, strict=True):
+                if status == "ready":
                     return member
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def until_serving(self) -> None:
         """Wait until every daemon answers, and one of them owns the store."""
@@ -217,13 +222,25 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(folder: Path, daemons: int, clock: Clock) -> AsyncIterator[Cluster]:
-    """Start everything; the daemons serve, and one of them owns the store."""
+async def cluster(
+    folder: Path,
+    daemons: int,
+    clock: Clock,
+    nodes: Nodes | None = None,
+    environ: Mapping[str, str] | None = None,
+    quirks: Sequence[str] = (),
+) -> AsyncIterator[Cluster]:
+    """Start everything; the daemons serve, and one of them owns the store.
+
+    `nodes` are database servers that run already, `environ` is for each daemon, and
+    `quirks` are other readings of the platform.
+    """
     async with AsyncExitStack() as stack:
         enter = stack.enter_context
-        options = {"fixture": "fresh", "retry_schedule": RETRIES}
+        extra = [word for quirk in quirks for word in ("--quirk", quirk)]
+        options = {"fixture": "fresh", "retry_schedule": RETRIES, "extra": extra}
         platform = enter(reference(folder / "platform", **options))
-        nodes = enter(postgres_nodes())
+        nodes = nodes or enter(postgres_nodes())
         proxy = await stack.enter_async_context(fault_proxy(platform.public_url))
         ports = [free_port() for _ in range(daemons)]
         made = await stack.enter_async_context(balancer(free_port(), ports))
@@ -236,17 +253,15 @@ async def cluster(folder: Path, daemons: int, clock: Clock) -> AsyncIterator[Clu
         found = Cluster(platform, nodes, proxy, made, [], folder, erp)
         for port in ports:
             member = await _member(stack, found, port, hook["secret"])
+            member.replica.environ |= environ or {}
             stack.push_async_callback(_end, member)
             found.members.append(member)
         found._session = await stack.enter_async_context(aiohttp.ClientSession())
         for member in found.members:
             member.replica.launch()
-        await found.until_serving()
-        supervisor = asyncio.create_task(found.supervise())
-        try:
+        async with beside(found.supervise()):
+            await found.until_serving()
             yield found
-        finally:
-            supervisor.cancel()
 
 
 async def _member(
@@ -270,7 +285,10 @@ async def _member(
             'level = "TRACE"': 'level = "INFO"',
         }
     )
-    environ = {"BACKHAUL_CLUSTER__DURABILITY": "quorum"}
+    environ = {
+        "BACKHAUL_CLUSTER__DURABILITY": "quorum",
+        "BACKHAUL_CLUSTER__TTL": f"{TTL_SECONDS:g}s",
+    }
     return Member(Replica(office, url, port, free_port(), environ), relays)
 
 
