@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backhaul.demo.demo_folder import free_port
 from scenes.postgres import (
     BINARIES,
     PASSWORD,
     USER,
     Postgres,
-    free_port,
     initialize,
     run_as_server,
     server_user,
@@ -59,6 +59,12 @@ _STREAMS = """
 _RECEIVED = """
     SELECT coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'
 """
+_BUSY = """
+    SELECT pid FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND state != 'idle'
+        AND pid != pg_backend_pid()
+"""
+_WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SLOT = """
     SELECT pg_create_physical_replication_slot(%(name)s) WHERE NOT EXISTS (
         SELECT 1 FROM pg_replication_slots WHERE slot_name = %(name)s)
@@ -166,6 +172,14 @@ class Nodes:
 
     def resume(self, server: Postgres) -> None:
         os.kill(self._stalled.pop(self._name(server)), signal.SIGCONT)
+
+    def are_busy(self) -> bool:
+        """Tell whether a client of the primary is in a transaction, or waits."""
+        return self._value(self.primary, _BUSY) is not None
+
+    def commits_wait(self) -> bool:
+        """Tell whether a commit waits for a standby."""
+        return self._value(self.primary, _WAITING) is not None
 
     def close(self) -> None:
         for server in self.servers.values():
