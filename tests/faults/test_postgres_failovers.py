@@ -131,6 +131,23 @@ async def test_failovers_under_load_lose_nothing_that_was_confirmed(
     assert lost == set()
 
 
+async def test_nothing_is_confirmed_that_only_the_primary_has() -> None:
+    with postgres_nodes() as nodes:
+        async with load_on(nodes) as load:
+            await load.await_more()
+            for standby in nodes.standbys:
+                await asyncio.to_thread(nodes.stall, standby)
+            wanted = len(load.confirmed_events) + EVENTS_BETWEEN
+            while not await asyncio.to_thread(nodes.commits_wait):
+                if len(load.confirmed_events) > wanted:
+                    break  # nothing waits, so these are lost
+                await CLOCK.sleep(PAUSE_SECONDS)
+            await asyncio.to_thread(nodes.kill_primary)
+            await asyncio.to_thread(nodes.promote)
+            await load.await_more()
+        assert await lost_by(nodes, load) == set()
+
+
 async def test_without_a_quorum_the_same_loses_what_was_confirmed() -> None:
     """The test above would find a loss."""
     with postgres_nodes(synchronous=False) as nodes:
