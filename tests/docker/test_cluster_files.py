@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from base64 import b64encode
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -32,6 +33,7 @@ REPLICAS = [name for name in SERVICES if name.startswith("backhaul")]
 NODES = [name for name in SERVICES if name.startswith("pg")]
 STORES = [name for name in SERVICES if name.startswith("etcd")]
 CLUSTER = FOLDER / "cluster"
+KEY = b64encode(bytes(32)).decode()
 OURS = {"backhaul", "backhaul-postgres"}
 URL = re.compile(r"postgresql://backhaul:%s@\S+?(?=')")
 
@@ -45,7 +47,7 @@ def settings(folder: Path, replica: str) -> Settings:
     """Load the configuration as a replica finds it; `folder` stands for the secrets."""
     service = SERVICES[replica]
     (written,) = URL.findall((FOLDER / "README.md").read_text())
-    values = {"database_url": written.replace("%s", "canary")}
+    values = {"database_url": written.replace("%s", "canary"), "cluster_key": KEY}
     for name in service["secrets"]:
         (folder / name).write_text(values.get(name, f"the-{name}"))
         (folder / name).chmod(0o400)
@@ -60,7 +62,8 @@ def test_a_replica_understands_its_configuration(replica: str, tmp_path: Path) -
     found = settings(tmp_path, replica)
     assert found.cluster.durability == "quorum"
     assert found.stores["main"].api_key.get_secret_value() == "the-stores_main_api_key"
-    assert len(found.stores["main"].webhook_secrets) == 1
+    assert [each.get_secret_value() for each in found.cluster.key] == [KEY]
+    assert found.public.url == "https://hooks.example"
     place = urlsplit(str(found.place))
     assert place.netloc.rpartition("@")[2].split(",") == NODES
     assert place.query == "target_session_attrs=read-write"

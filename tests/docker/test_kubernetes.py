@@ -93,6 +93,8 @@ def test_the_daemon_understands_its_configuration(
     assert settings.cluster.durability == "quorum"
     assert settings.database_name == "postgresql://backhaul@db-rw:5432/backhaul"
     assert settings.stores["main"].api_key.get_secret_value().startswith("REPLACE")
+    assert len(settings.cluster.key) == 1
+    assert settings.public.url == "https://hooks.example"
     assert settings.admin.host == "0.0.0.0"  # noqa: S104 - inside a pod
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert ports["admin"] == settings.admin.port
