@@ -64,7 +64,8 @@ class Floor:
     async def at_work(self) -> AsyncIterator[None]:
         """Work until the end; then everything is said that was begun."""
         storefront = Storefront(self.cluster.access, self.clock)
-        token, url = self.cluster.device_token, self.cluster.balancer.url
+        url = f"{self.cluster.balancer.url}/connect/{SCANNER}"
+        token = self.cluster.device_token
         handheld = Handheld("handheld", token, url, self.clock)
         try:
             self._articles = await storefront.articles()
