@@ -16,7 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.demo.comparison import compare_sides
-from backhaul.demo.daemon_rows import Kind, read_daemon_rows, read_progress, read_totals
+from backhaul.demo.daemon_rows import (
+    ALL_STORES,
+    Kind,
+    read_daemon_rows,
+    read_owners,
+    read_progress,
+    read_totals,
+)
 from backhaul.demo.demo_folder import (
     COURIER,
     HOST,
@@ -37,12 +44,12 @@ from backhaul.demo.runner import (
     beside,
     interruptible,
     lent_folder,
+    status_command,
     until_at_rest,
     work_left,
 )
 from backhaul.demo.simulation import Pace, ShopFloor
 from backhaul.errors import BackhaulError
-from backhaul.store import database_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -94,8 +101,9 @@ class Replica(Struct, frozen=True):
 
     name: str
     program: Program
+    config: Path
     public: int
-    admin: int
+    admin_url: str
 
 
 class Cluster:
@@ -111,17 +119,15 @@ class Cluster:
     async def owners(self) -> dict[str, str]:
         """Return the replica that owns each store, for those that have an owner."""
         try:
-            known = await asyncio.to_thread(lambda: database_at(self.url).members())
+            urls = await asyncio.to_thread(read_owners, self.url)
         except BackhaulError:
             return {}
-        ports = {each.admin: each.name for each in self.replicas.values()}
-        found: dict[str, str] = {}
-        for member in known:
-            name = ports.get(int(member.admin_url.rpartition(":")[2] or 0))
-            if name is not None and member.is_owner:
-                found |= dict.fromkeys(STORES, name)
+        names = {each.admin_url: each.name for each in self.replicas.values()}
+        found = {}
         for branch in self.branches:
-            if (name := found.get(branch.name)) is not None:
+            url = urls.get(branch.name) or urls.get(ALL_STORES, "")
+            if (name := names.get(url)) is not None:
+                found[branch.name] = name
                 branch.scans.prefer(self.replicas[name].public)
         return found
 
@@ -363,7 +369,8 @@ async def open_cluster(
         for replica in replicas:
             stack.push_async_callback(replica.program.stop)
             await replica.program.start()
-            screen.say(f"{replica.name}: dashboard http://{HOST}:{replica.admin}")
+            screen.say(f"{replica.name}: dashboard {replica.admin_url}")
+        screen.say(f"try, in another terminal: {status_command(replicas[0].config)}")
         yield Cluster(servers.url, replicas, branches)
 
 
@@ -407,7 +414,7 @@ def _replica(
         f"http://{HOST}:{admin}/readyz",
         clock,
     )
-    return Replica(name, program, public, admin)
+    return Replica(name, program, config, public, f"http://{HOST}:{admin}")
 
 
 def _store(home: DemoFolder, branch: Branch) -> str:

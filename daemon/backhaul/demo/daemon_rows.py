@@ -112,6 +112,12 @@ def read_totals(database: Place) -> tuple[int, int]:
     return webhooks, commands
 
 
+def read_owners(database: Place) -> dict[str, str]:
+    """Return the address of the owner's dashboard, by store or for `ALL_STORES`."""
+    with database_at(database).connection() as connection:
+        return {row[0]: row["admin_url"] for row in connection.execute(_OWNERS)}
+
+
 def counted_since(database: Path, instance: str, at: str) -> int:
     """Return of how many articles a back office has counted again since the end.
 
@@ -200,6 +206,10 @@ _PROGRESS = """
            (SELECT coalesce(max(id), 0) FROM inbox),
            (SELECT count(*) FROM refetch_queue),
            (SELECT count(*) FROM kv WHERE name LIKE 'backfill:%')
+"""
+ALL_STORES = "all stores"
+_OWNERS = """
+    SELECT o.*, m.admin_url FROM owners o JOIN members m ON m.id = o.member
 """
 _TOTALS = """
     SELECT (SELECT count(*) FROM inbox WHERE kind = 'delivery'),

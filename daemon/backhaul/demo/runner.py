@@ -395,9 +395,14 @@ def _places(pair: Pair) -> Figures:
         ("CSV files are read from", str(pair.home.drop)),
         *([("Tryton is at", f"{tryton.server.url} (user admin)")] if tryton else []),
         ("try, in another terminal", f"{backhaul} why order 1001 --config {config}"),
-        ("", f"{backhaul} status --config {config}"),
+        ("", status_command(config)),
         ("", f"{backhaul} commands list --config {config}"),
     ]
+
+
+def status_command(config: Path) -> str:
+    """Return what an operator types to see the status of a daemon."""
+    return f"{_command()} status --config {config}"
 
 
 def _command() -> str:
