@@ -14,12 +14,9 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, ReadFailed, WriterFailed
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
-from backhaul.store.postgres.connection import (
-    CommitUnknown,
-    Connection,
-    without_zeros,
-)
+from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
+from backhaul.store.postgres.dialect import without_zeros
 from backhaul.store.testing.event_scenes import webhook
 from scenes.databases import locked
 from scenes.postgres import PASSWORD, USER, postgres

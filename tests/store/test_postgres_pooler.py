@@ -11,6 +11,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import open_store
+from backhaul.store.sql.dialect import batch
 from backhaul.store.testing import suites
 from scenes.pgbouncer import pgbouncer
 
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.programs
 
 SMOKE = {"TestFold", "TestInbox", "TestCommands", "TestDeliveries", "TestSearchIndex"}
 """Of the conformance tests: reads and writes of each kind, side by side."""
+ADD = batch("INSERT INTO kv (name, value) VALUES (?, ?)")
+PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 SETTINGS = """
     SELECT current_setting('transaction_read_only'), current_setting('lock_timeout')
 """
@@ -50,6 +53,24 @@ def make_store(url: str) -> MakeStore:
         return open_store(url, clock)
 
     return make
+
+
+def test_only_a_session_of_our_own_prepares_statements(
+    url: str, postgres_server: PostgresDatabases
+) -> None:
+    """The next transaction runs in another session, which does not know them."""
+    with postgres_server.lent() as direct:
+        assert prepared(direct) > 0
+    assert prepared(url) == 0
+
+
+def prepared(url: str) -> int:
+    """Return how many statements a session keeps that runs two of them again."""
+    with closing(Connection(url)) as connection:
+        for number in range(10):
+            connection.execute("SELECT value FROM kv WHERE name = ?", (str(number),))
+            connection.executemany(ADD, [(str(number), "")])
+        return int(connection.execute(PREPARED).fetchall()[0][0])
 
 
 async def test_a_read_leaves_the_session_writable(url: str) -> None:

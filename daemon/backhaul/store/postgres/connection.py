@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from urllib.parse import unquote, urlsplit
 
 import psycopg
-from psycopg.adapt import Dumper, Loader
 from psycopg.pq import TransactionStatus
 
 from backhaul.errors import BackhaulError, WriterFailed
 from backhaul.store.postgres import timeouts
-from backhaul.store.postgres.dialect import with_values
+from backhaul.store.postgres.dialect import (
+    Column,
+    adapt,
+    batched,
+    numbered,
+    sendable,
+    with_values,
+)
+from backhaul.store.sql.dialect import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
     from urllib.parse import SplitResult
-
-    from psycopg.abc import Buffer
 
 
 SCHEMES = ("postgresql", "postgres")
@@ -75,6 +81,12 @@ def _joined(netloc: str, path: str, query: list[str]) -> str:
     return f"postgresql://{netloc}{path}{'?' if query else ''}{'&'.join(query)}"
 
 
+_TYPES_OF_VALUES = """
+    SELECT array_to_string(parameter_types, ',') FROM pg_prepared_statements
+    WHERE name = 'batch'
+"""
+_CONTROL = (b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE")
+_types_of_values: dict[str, tuple[str, ...]] = {}
 LOCK_MILLISECONDS = 500
 """How long the daemon waits for a lock, as SQLite waits for that of its file."""
 RECONNECT_SECONDS = 5.0
@@ -121,14 +133,11 @@ def _rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Any:
     return _kind_of_row(names)
 
 
-class Result(psycopg.ClientCursor[Any]):
-    """The result of a statement.
-
-    Values are sent as part of the text, so that PostgreSQL infers their types from
-    the place where they stand.
-    """
+class _NewId:
+    """What an INSERT of one row returned."""
 
     _new_id: int | None = None
+    fetchone: Any
 
     @property
     def lastrowid(self) -> int | None:
@@ -139,59 +148,16 @@ class Result(psycopg.ClientCursor[Any]):
         return self._new_id
 
 
-# Every escape is matched, so that the second of two backslashes begins none.
-_ESCAPE = re.compile(r"\\u0000|\\.", re.DOTALL)
+class Result(_NewId, psycopg.Cursor[Any]):
+    """The result of a statement, which the server prepares when it comes again.
 
-
-def without_zeros(text: str) -> str:
-    """Return a text or document with U+FFFD in place of each zero byte.
-
-    No text of PostgreSQL may hold one. Its escape in a document goes too: each query
-    that reads a member of the document would fail, and a query over many rows with it.
+    All values but bytes are sent without a type, so that the server infers each type
+    from the place where the value stands.
     """
-    if "\\u0000" in text:
-        text = _ESCAPE.sub(_without_zero, text)
-    return text.replace("\0", "\ufffd")
 
 
-def _without_zero(escape: re.Match[str]) -> str:
-    return r"\ufffd" if escape[0] == r"\u0000" else escape[0]
-
-
-def sendable(values: Any) -> Any:
-    """Return the values of a statement with texts that PostgreSQL can hold."""
-    if isinstance(values, dict):
-        return dict(zip(values, sendable([*values.values()]), strict=True))
-    return [without_zeros(v) if isinstance(v, str) else v for v in values]
-
-
-class YesNoDumper(Dumper):
-    """Sends True as '1', which is a number or a boolean, as the place demands."""
-
-    def dump(self, obj: bool) -> bytes:
-        return b"1" if obj else b"0"
-
-
-class RefusingDumper(Dumper):
-    """Refuses what no column holds. The driver would send text that means it."""
-
-    def dump(self, obj: object) -> NoReturn:
-        raise psycopg.ProgrammingError(f"no column holds a {type(obj).__name__}")
-
-
-class YesNoLoader(Loader):
-    """Reads a boolean as 1 or 0, as SQLite has it."""
-
-    def load(self, data: Buffer) -> int:
-        return int(bytes(data) == b"t")
-
-
-class NumericLoader(Loader):
-    """Reads a numeric value as a whole number where it is one."""
-
-    def load(self, data: Buffer) -> int | float:
-        text = bytes(data).decode()
-        return int(text) if text.lstrip("-").isdigit() else float(text)
+class ResultOfMany(_NewId, psycopg.ClientCursor[Any]):
+    """The result of several statements in one message, with the values in the text."""
 
 
 class Connection:
@@ -233,16 +199,16 @@ class Connection:
         connection = timeouts.connect(
             self._url,
             row_factory=_rows,
-            cursor_factory=Result,
+            cursor_factory=ResultOfMany,
             client_encoding="UTF8",  # PGCLIENTENCODING may name another
         )
         connection.add_notice_handler(self._on_notice)
-        connection.adapters.register_dumper(bool, YesNoDumper)
-        for kind in (tuple, list):
-            connection.adapters.register_dumper(kind, RefusingDumper)
-        connection.adapters.register_loader("bool", YesNoLoader)
-        connection.adapters.register_loader("numeric", NumericLoader)
+        adapt(connection)
         connection.execute("SET timezone = 'UTC'")
+        session = connection.execute("SELECT pg_backend_pid()").fetchall()[0][0]
+        if session != connection.info.backend_pid:
+            # A pooler gives each transaction another session, without our statements.
+            connection.prepare_threshold = None
         return connection
 
     @property
@@ -302,9 +268,11 @@ class Connection:
     def _run(self, statements: Sequence[str], values: Any) -> Result:
         """Run statements in one round trip; return the result of the last one."""
         text = with_values("; ".join(statements)).encode()
+        is_alone = len(statements) == 1 and not text.startswith(_CONTROL)
         self._is_unconfirmed = False
         try:
-            result = cast("Result", self._connection.execute(text, sendable(values)))
+            result: Any = (Result if is_alone else ResultOfMany)(self._connection)
+            result.execute(text, sendable(values), binary=is_alone)
             while result.nextset():
                 pass
         except psycopg.errors.ReadOnlySqlTransaction as error:
@@ -317,7 +285,7 @@ class Connection:
                 "the wait for a replica was cancelled: the commit is on the disk of"
                 " the server only"
             )
-        return result
+        return cast("Result", result)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         """Remember a commit that the server confirms though no replica did.
@@ -330,10 +298,27 @@ class Connection:
             self._is_unconfirmed = True
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> Result:
-        """Run a statement once for each set of values."""
-        result = cast("Result", self._connection.cursor())
-        result.executemany(with_values(sql).encode(), map(sendable, values))
+        """Run a statement once for each set of values, or for all at once."""
+        result = Result(self._connection)
+        rows = [*values]
+        if rows and BATCH in sql:
+            if sql not in _types_of_values:
+                _types_of_values[sql] = self._types(sql)
+            types = _types_of_values[sql]
+            if isinstance(rows[0], dict):
+                rows = [*map(itemgetter(*numbered(sql)[1]), rows)]
+            columns = [*map(Column, zip(*rows, strict=True), types)]
+            return result.execute(batched(sql, types), columns, prepare=True)
+        result.executemany(with_values(sql).encode(), map(sendable, rows))
         return result
+
+    def _types(self, sql: str) -> tuple[str, ...]:
+        """Return the types that the server infers for the values of a statement."""
+        text, _ = numbered(sql)
+        self.execute(f"PREPARE batch AS {text}")
+        types: str = self.execute(_TYPES_OF_VALUES).fetchall()[0][0]
+        self.execute("DEALLOCATE batch")
+        return tuple(types.split(","))
 
     def close(self) -> None:
         self._connection.close()

@@ -23,9 +23,9 @@ from backhaul.store.postgres.connection import (
     LOCK_MILLISECONDS,
     CommitUnknown,
     concerns_the_server,
-    sendable,
 )
 from backhaul.store.postgres.connection import Connection as PostgresConnection
+from backhaul.store.postgres.dialect import sendable
 from backhaul.store.sql.inbox.fold import FOLD_BATCH, SqlInbox, folded_to
 from backhaul.store.sql.round_writer import Batch, RoundWriter, Row, refuse
 

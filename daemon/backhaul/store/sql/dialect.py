@@ -91,6 +91,18 @@ def new_id(column: str) -> str:
     return _mark("new_id", column)
 
 
+BATCH = _mark("batch")
+
+
+def batch(statement: str) -> str:
+    """Mark a statement for `executemany` whose sets of values concern different rows.
+
+    It is an INSERT … VALUES, UPDATE or DELETE of one row. An engine may run it for all
+    sets at once.
+    """
+    return BATCH + statement
+
+
 def hint(text: str) -> str:
     """Return a hint for SQLite's planner; other engines leave it out."""
     return _mark("hint", text)

@@ -39,6 +39,7 @@ FRAGMENTS: Fragments = {
     "epoch": lambda column: f"((julianday({column}) - 2440587.5) * 86400)",
     "later": _later,
     "new_id": lambda _: "",
+    "batch": lambda _: "",
     "hint": lambda text: text,
     "least": lambda *values: f"min({', '.join(values)})",
     "greatest": lambda *values: f"max({', '.join(values)})",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backhaul.store.inbox import Arrival, Decoded, Folded, FoldReport, StoredEvent
+from backhaul.store.sql.dialect import batch
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sql.operations import kv
@@ -37,11 +38,11 @@ _AFTER = """
     SELECT id, store, kind, topic, received_at, body, digest FROM inbox
     WHERE id > :after ORDER BY id LIMIT :most
 """
-_RECORD = """
+_RECORD = batch("""
     INSERT INTO event_outcomes
         (id, state, topic, event_id, kind, object_id, detail, folded_at)
     VALUES (:id, :state, :topic, :event_id, :kind, :object_id, :detail, :now)
-"""
+""")
 _QUARANTINE = """
     INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
     SELECT 'event', store, CAST(id AS TEXT), body, :detail, 'event ' || id, :now

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, json
 
-from backhaul.store.sql.dialect import elements, hint, member
+from backhaul.store.sql.dialect import batch, elements, hint, member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -92,8 +92,10 @@ def table(name: str, columns: str, key: str = "store, id") -> Table:
         keys,
         names,
         f"SELECT {shown} FROM {KEYS} {name} t ON {key_is('t', keys)}",  # noqa: S608 - constants
-        f"INSERT INTO {name} ({key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
-        f" ON CONFLICT ({key}) DO UPDATE SET {replaced}",
+        batch(
+            f"INSERT INTO {name} ({key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
+            f" ON CONFLICT ({key}) DO UPDATE SET {replaced}"
+        ),
         " AND ".join(f"{column} = ?" for column in keys),
     )
 
@@ -125,11 +127,11 @@ class Changes:
         name, is_row = self._table.name, self._table.is_row
         if self._gone:
             query = f"DELETE FROM {name} WHERE {is_row}"  # noqa: S608 - constants
-            connection.executemany(query, self._gone)
+            connection.executemany(batch(query), self._gone)
         for differs, rows in self._changed.items():
             names = " = ?, ".join(compress(self._table.columns, differs))
             query = f"UPDATE {name} SET {names} = ? WHERE {is_row}"  # noqa: S608 - constants
-            connection.executemany(query, rows)
+            connection.executemany(batch(query), rows)
         if self.new:
             connection.executemany(self._table.upsert, self.new)
 

@@ -8,7 +8,7 @@ from msgspec import Struct, json
 
 from backhaul.store.sql.commands import incidents
 from backhaul.store.sql.commands.echoes import ShownEffects
-from backhaul.store.sql.dialect import elements, is_damaged
+from backhaul.store.sql.dialect import batch, elements, is_damaged
 from backhaul.store.sql.inbox.refetch_queue import Conflict, enqueue_refetches
 from backhaul.store.sql.mirror.rows import (
     KEYS,
@@ -234,14 +234,14 @@ class ProductHeads:
         return self._stored[key]
 
 
-_ADD_DIGEST = """
+_ADD_DIGEST = batch("""
     INSERT INTO delivery_digests (digest, id) VALUES (?, ?)
     ON CONFLICT (digest) DO NOTHING
-"""
-_ADD_CHANGE = """
+""")
+_ADD_CHANGE = batch("""
     INSERT INTO changes (store, kind, object_id, change, at, event, instance)
     VALUES (:store, :kind, :object_id, :change, :now, :event, :instance)
-"""
+""")
 _PRODUCTS = table(
     "products",
     f"handle, title, status, external_id, deleted_at, document, {VERSION}",
@@ -269,10 +269,10 @@ _SHIPMENTS = parts(
 _CUSTOMERS = table("customers", f"name, email, phone, document, {VERSION}")
 _TOMBSTONES = table("tombstones", VERSION, "kind, store, id")
 # Spellings are only added; reads skip a SKU that no variant has now.
-_ADD_SPELLING = """
+_ADD_SPELLING = batch("""
     INSERT INTO sku_spellings (store, near, sku) VALUES (?, ?, ?)
     ON CONFLICT (store, near, sku) DO NOTHING
-"""
+""")
 _RELEASE = """
     UPDATE commands SET hold_reason = NULL, due_at = :now
     WHERE store = :store AND lane = :lane

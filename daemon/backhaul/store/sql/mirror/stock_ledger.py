@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
-from backhaul.store.sql.dialect import hint
+from backhaul.store.sql.dialect import batch, hint
 from backhaul.store.sql.mirror.rows import KEYS, part_of_key, read_by_keys
 
 if TYPE_CHECKING:
@@ -42,20 +42,20 @@ _CANDIDATES = f"""
      AND l.variant_id = {part_of_key(1)}
     ORDER BY 1
 """  # noqa: S608 - constants
-_SET_ID = """
+_SET_ID = batch("""
     UPDATE stock_ledger SET adjustment_id = :adjustment_id, adjustment = :adjustment,
         reason = :reason, cause = :cause, told_by = :told_by
     WHERE id = :id
-"""
-_SET_EVENT = "UPDATE stock_ledger SET told_by = :told_by WHERE id = :id"
-_ADD = """
+""")
+_SET_EVENT = batch("UPDATE stock_ledger SET told_by = :told_by WHERE id = :id")
+_ADD = batch("""
     INSERT INTO stock_ledger
         (store, product_id, variant_id, adjustment, stock_after, reason, cause,
          adjustment_id, at, told_by)
     VALUES (:store, :product, :variant, :adjustment, :stock_after, :reason, :cause,
             :adjustment_id, :at, :told_by)
     ON CONFLICT (store, adjustment_id, variant_id) DO NOTHING
-"""
+""")
 
 Key: TypeAlias = tuple[str, str, str, str | None]
 """The store, the variant, the time and the `adjustment_id` of a move."""

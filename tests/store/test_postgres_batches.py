@@ -1,0 +1,90 @@
+"""A statement for many rows at once does what it does for one row after the other."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from backhaul.store.postgres.connection import Connection
+from backhaul.store.sql.dialect import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scenes.postgres_databases import PostgresDatabases
+
+pytestmark = pytest.mark.programs
+
+ROWS: list[tuple[Any, ...]] = [
+    ("a", 1, b"\0\xff", 1.5),
+    ("é\0", -(2**63), None, None),
+    (r"{\"x\": \"\u0000\"}", 2**63 - 1, b"", 0.0),
+    ("", None, None, -2.25),
+]
+ADD = batch("""
+    INSERT INTO notes (text, number, bytes, real) VALUES (?, ?, ?, ?)
+    ON CONFLICT (text) DO UPDATE SET number = excluded.number
+""")
+READ = "SELECT text, number, bytes, real FROM notes ORDER BY id"
+
+
+@pytest.fixture
+def connection(postgres_server: PostgresDatabases) -> Iterator[Connection]:
+    with postgres_server.lent() as url, closing(Connection(url)) as opened:
+        opened.execute(
+            "CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY,"
+            ' text text COLLATE "C" UNIQUE, number bigint, bytes bytea,'
+            " real double precision)"
+        )
+        opened.execute("BEGIN")
+        yield opened
+
+
+def test_a_batch_writes_what_single_statements_write(connection: Connection) -> None:
+    for row in ROWS:
+        connection.execute(ADD, row)
+    alone = connection.execute(READ).fetchall()
+    connection.execute("DELETE FROM notes")
+    assert connection.executemany(ADD, ROWS).rowcount == len(ROWS)
+    assert connection.execute(READ).fetchall() == alone
+    assert alone[1][0] == "é\ufffd"
+
+
+def test_a_batch_changes_the_rows_it_names(connection: Connection) -> None:
+    connection.executemany(ADD, ROWS)
+    again = [("a", 7, b"not taken", 9.0), ("b", None, None, None)]
+    assert connection.executemany(ADD, again).rowcount == 2
+    update = batch("UPDATE notes SET number = number + :more WHERE text = :text")
+    changed = [{"text": "a", "more": 1}, {"text": "c", "more": 5, "unused": ""}]
+    assert connection.executemany(update, changed).rowcount == 1
+    delete = batch("DELETE FROM notes WHERE text = ?")
+    assert connection.executemany(delete, [("b",)]).rowcount == 1
+    found = connection.execute(READ).fetchall()
+    assert found[0] == ("a", 8, b"\0\xff", 1.5)
+    assert len(found) == len(ROWS)
+
+
+def test_a_batch_keeps_the_order_of_its_rows(connection: Connection) -> None:
+    rows = [(f"{n:04}", n, None, None) for n in range(2_000)]
+    connection.executemany(ADD, rows)
+    assert connection.execute(READ).fetchall() == rows
+
+
+def test_a_batch_without_rows_asks_the_server_nothing(connection: Connection) -> None:
+    connection.executemany(batch("no statement"), [])
+
+
+def test_two_values_for_one_row_are_an_error(connection: Connection) -> None:
+    with pytest.raises(psycopg.errors.CardinalityViolation):
+        connection.executemany(ADD, [ROWS[0], ROWS[0]])
+
+
+def test_a_statement_that_reads_is_no_batch(connection: Connection) -> None:
+    statement = batch(
+        "INSERT INTO notes (text) SELECT text FROM notes WHERE number = ?"
+    )
+    with pytest.raises(ValueError, match="cannot run for a batch"):
+        connection.executemany(statement, [(1,)])
