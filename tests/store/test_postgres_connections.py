@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 import pytest
@@ -88,6 +88,25 @@ async def test_a_new_connection_appends_to_a_new_stream(server: Postgres) -> Non
     with server.connect("public") as connection:
         streams = [stream for (stream,) in connection.execute(STREAMS)]
     assert streams[0] == streams[1] != streams[2]
+    await store.stop()
+
+
+async def test_an_event_that_cannot_be_stored_fails_alone(server: Postgres) -> None:
+    """Its batch is appended again, row by row, and no id is used twice."""
+    store = open_store(address(server), SystemClock())
+    store.start()
+    event = Arrival("main", "delivery", "", "2026-03-01T12:00:00.000Z", b"{}", b"{}")
+    bad = event._replace(topic=cast("str", None))
+    waiting = [store.inbox.append(each) for each in (event, bad, event)]
+    first, failed, second = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(failed, psycopg.Error | BackhaulError)
+    assert isinstance(first, int)
+    assert isinstance(second, int)
+    with server.connect("public") as connection:
+        appended = connection.execute("SELECT id, stream FROM inbox ORDER BY id")
+        *_, one, two = appended.fetchall()
+    assert (one[0], two[0]) == (first, second)
+    assert one[1] == two[1]
     await store.stop()
 
 

@@ -86,6 +86,8 @@ class StreamWriter(RoundWriter):
         self._stops = threading.Event()
         self._stream = 0
         self._times_opened = 0
+        self._ids: Sequence[int] = ()
+        self._arrived = 0
         self._is_lost = self._is_unknown = False
 
     def _connect(self) -> PostgresConnection:
@@ -143,6 +145,7 @@ class StreamWriter(RoundWriter):
             self._limit = self._limit or self._check_later(max(left, 0))
 
     def _commit(self, connection: Any, work: Any) -> list[Any]:
+        self._arrived = len(work.appends.rows)
         while True:
             self._is_lost = self._is_unknown = False
             results = super()._commit(connection, work)
@@ -158,15 +161,34 @@ class StreamWriter(RoundWriter):
                 return results
 
     def _begin(self, connection: Any) -> None:
-        connection.execute("BEGIN")
+        """Begin, and get the ids of the events in the same round trip."""
+        ids = connection.begin(_IDS, {"count": self._arrived})
+        self._ids = [row[0] for row in ids]
         if not self._stream or self._times_opened != connection.times_opened:
             self._times_opened = connection.times_opened
             opened = connection.execute(_OPEN, {"member": self._member})
             self._stream = opened.fetchone()[0]
 
+    def _append(self, connection: Any, rows: list[Row]) -> list[Any]:
+        """Append the batch, which is the first of its transaction, without a savepoint.
+
+        If one row fails, begin again, and append row by row.
+        """
+        try:
+            return list(self._append_rows(connection, rows))
+        except Exception as error:
+            if self._concerns_all(error):
+                raise
+        self._rollback(connection)
+        self._begin(connection)
+
+        def one(row: Row) -> Any:
+            return lambda connection: self._append_rows(connection, [row])[0]
+
+        return [self._run(connection, one(row)) for row in rows]
+
     def _append_rows(self, connection: Any, rows: Sequence[Row]) -> Sequence[int]:
-        asked = connection.execute(_IDS, {"count": len(rows)})
-        ids = [row[0] for row in asked]
+        ids, self._ids = self._ids[: len(rows)], self._ids[len(rows) :]
         with connection.copy(_COPY) as copy:
             copy.set_types(_TYPES)
             for id_, row in zip(ids, rows, strict=True):
