@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.maintenance.retention import REST_SECONDS, Pruner
+from backhaul.maintenance.database_jobs import REST_SECONDS, Pruner
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.store.operations import Pruned

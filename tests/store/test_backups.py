@@ -12,7 +12,7 @@ import pytest
 from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, CorruptData
-from backhaul.maintenance.backup import BackupPlan, BackupWorker
+from backhaul.maintenance.database_jobs import BackupPlan, BackupWorker
 from backhaul.store.database import MANIFEST_SUFFIX
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.database import SqliteStore

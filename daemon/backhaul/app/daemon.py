@@ -42,8 +42,7 @@ from backhaul.connect.record_matching import Matcher
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
-from backhaul.maintenance.backup import BackupPlan, BackupWorker
-from backhaul.maintenance.retention import Pruner
+from backhaul.maintenance.database_jobs import BackupPlan, BackupWorker, Pruner
 from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
 from backhaul.runtime.loop import Loop, retry_while_busy

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backhaul.app.systemd import ServiceManager
     from backhaul.app.wiring import Shop
     from backhaul.ingest.webhook_secrets import SecretRegistry
-    from backhaul.maintenance.backup import BackupWorker
+    from backhaul.maintenance.database_jobs import BackupWorker
     from backhaul.settings import Settings
 
 LIVE_TABLES = ("log", "jobs")

@@ -1,4 +1,4 @@
-"""Makes backups on schedule and deletes the oldest."""
+"""Jobs on the database: backups, and deleting what is older than settings keep."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -13,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core.clock import for_file_name, to_text
-from backhaul.errors import BackhaulError, CorruptData, why
+from backhaul.errors import BackhaulError, Busy, CorruptData, why
 from backhaul.runtime.loop import Loop
 from backhaul.runtime.signals import no_report
 from backhaul.store import database_at
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store import Place
-    from backhaul.store.operations import ReportEnd
+    from backhaul.store.operations import ReportEnd, Retention
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """The names of scheduled backups. Other files in the folder are never deleted."""
@@ -126,3 +127,62 @@ def _from_the_oldest(folder: Path, newest: Path) -> list[Path]:
     """Return the backups, oldest first; a date after the newest is a clock error."""
     made = sorted(each for each in folder.iterdir() if _OURS.fullmatch(each.name))
     return sorted(made, key=lambda backup: backup.name <= newest.name)
+
+
+SLICE_SECONDS = 0.005
+REST_SECONDS = 0.05
+"""Pause between two slices: accepts and folds get nine tenths of the writer's time."""
+
+
+class Pruner:
+    """Deletes old data at the start and whenever it is woken."""
+
+    def __init__(
+        self,
+        retention: Retention,
+        days: int,
+        clock: Clock,
+        report: ReportEnd = no_report,
+    ) -> None:
+        self._retention = retention
+        self._age = timedelta(days=days)
+        self._clock = clock
+        self._loop = Loop(clock)
+        self._report = report
+
+    def wake(self) -> None:
+        """Start a run now."""
+        self._loop.wake()
+
+    async def run(self) -> None:
+        """Run until cancelled. A slice is one transaction, so none is half done."""
+        await self._loop.run(self._run_job)
+
+    async def _run_job(self) -> None:
+        began = to_text(self._clock.now())
+        erased = await self._prune()
+        if erased is not None:
+            await self._report(began, f"erased {erased}")
+
+    async def _prune(self) -> int | None:
+        """Return how many bodies were erased; None if the database was busy."""
+        before = to_text(self._clock.now() - self._age)
+        total, counts, more = 0, 0, True
+        while more:
+            try:
+                pruned = await self._retention.prune(before, SLICE_SECONDS)
+            except Busy as error:
+                logger.bind(action="prune.busy").warning("{}", error)
+                return None
+            total, counts = total + pruned.erased, counts + pruned.counts
+            more = pruned.more
+            if more:
+                await self._clock.sleep(REST_SECONDS)
+        if total or counts:
+            logger.bind(action="prune.done").info(
+                "erased {} bodies and {} counts received before {}",
+                total,
+                counts,
+                before,
+            )
+        return total
