@@ -76,7 +76,7 @@ async def endless() -> list[Problem]:
 async def control(folder: Path) -> AsyncIterator[Control]:
     """Ask the application that a daemon has on its socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
-    app = routes.build_app(lambda: False, status, changes, numbers, some)
+    app = routes.build_app(lambda: routes.STARTING, status, changes, numbers, some)
     app.router.add_routes(SyncEndpoint({}).routes())
     listener = sockets.Listener(app)
     await listener.start(sockets.bind_unix(folder / SOCKET_NAME))
@@ -100,7 +100,7 @@ async def test_a_health_check_counts_problems_and_never_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(routes, "HEALTH_SECONDS", 0.1)
-    app = routes.build_app(lambda: True, status, {}, numbers, problems)
+    app = routes.build_app(lambda: routes.READY, status, {}, numbers, problems)
     async with TestClient(TestServer(app)) as client:
         answer = await client.get("/healthz")
         assert answer.status == 200

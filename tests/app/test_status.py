@@ -53,6 +53,9 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     rules: dict[str, str]
     connectors: dict[str, Working]
     news: dict[str, Told]
+    rates: dict[str, float]
+    mirrored: dict[str, int]
+    standby: str = ""
 
 
 NEWS = """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from scenes.daemon import Said, backhaul
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.programs
+BROWSER = {
+    "Host": "localhost:8443",
+    "Origin": "http://localhost:8443",
+    "Sec-Fetch-Site": "same-origin",
+}
+"""Headers of a browser that opens all members at one address, as behind a balancer."""
 
 
 @pytest.fixture(scope="module")
@@ -112,16 +121,69 @@ def test_a_standby_takes_over_when_the_owner_is_killed(
     assert owner.status() == "standby"
 
 
-def test_a_command_beside_a_standby_names_the_owner(
+def test_a_command_beside_a_standby_is_carried_out_by_the_owner(
+    pair: tuple[Replica, Replica], platform: ReferenceProcess
+) -> None:
+    owner, standby = pair
+    order = buy(platform)
+    done = backhaul_at(standby, "jobs", "pause", "prune")
+    assert done.code == 0, done.err
+    paused = {
+        each["job"]: each["paused_at"]
+        for each in backhaul_at(owner, "jobs", "list", "--json").json()
+    }
+    assert paused["prune"] is not None
+    (who,) = values_of(standby.url, "audit", "who", action="jobs pause")
+    assert who.endswith(f" on {socket.gethostname()}")
+    shown = backhaul_at(standby, "status", "--json").json()
+    assert "passes each change on to it" in shown["daemon"]["standby"]
+    assert {each["up"] for each in shown["connectors"].values()} == {True}
+    read = backhaul_at(standby, "reconcile", "--kind", "orders", "--json")
+    assert read.code == 0, read.err
+    (ended,) = read.json()
+    assert ended["kind"] == "orders"
+    assert ended["read"] > 1
+    assert order["id"] in order_names(owner)
+    assert standby.status() == "standby"
+
+
+def test_a_login_holds_on_every_member_and_after_a_takeover(
     pair: tuple[Replica, Replica],
 ) -> None:
     owner, standby = pair
-    said = backhaul_at(standby, "jobs", "pause", "prune")
-    assert said.code == 75
-    assert "run the command there" in said.err
-    shown = backhaul_at(standby, "status")
-    assert "is a standby: it receives webhooks" in shown.out
-    assert f"127.0.0.1:{owner.admin_port}" in said.err
+    password = "correct horse battery staple"
+    with httpx.Client(headers=BROWSER) as browser:
+
+        def at(replica: Replica, method: str, path: str, **form: str) -> httpx.Response:
+            url = f"http://127.0.0.1:{replica.admin_port}{path}"
+            return browser.request(method, url, data=form or None)
+
+        token = standby.office.folder / "state" / "first-login-token"
+        made = at(
+            standby,
+            "POST",
+            "/first",
+            token=token.read_text().strip(),
+            name="ada",
+            password=password,
+            again=password,
+        )
+        assert made.status_code == 303, made.text
+        page = at(owner, "GET", "/jobs")
+        assert page.status_code == 200
+        assert "is a standby" not in page.text
+        (csrf,) = set(re.findall(r'name="csrf" value="(\w+)"', page.text))
+        page = at(standby, "GET", "/jobs")
+        assert "This daemon is a standby" in page.text
+        assert csrf in page.text
+        done = at(standby, "POST", "/jobs/pause", csrf=csrf, job="prune", store="")
+        assert done.status_code == 303, done.text
+        assert "prune is paused." in at(owner, "GET", "/jobs").text
+        owner.kill()
+        await_true(standby.is_owner, "the standby took over")
+        assert at(standby, "GET", "/audit").status_code == 200
+        assert at(standby, "POST", "/logout", csrf=csrf).status_code == 303
+        assert at(standby, "GET", "/audit").status_code == 303
 
 
 def test_a_stop_hands_over_at_once(pair: tuple[Replica, Replica]) -> None:

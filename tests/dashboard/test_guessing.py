@@ -18,7 +18,7 @@ from backhaul.admin.accounts import (
     throttle_key,
 )
 from backhaul.admin.context import Origin
-from backhaul.store.logins import MAX_KEYS, RESET_SECONDS, MemoryLogins
+from backhaul.store.operators import MAX_KEYS, RESET_SECONDS, MemoryLogins
 from scenes.clock import VirtualClock
 from scenes.dashboard import PASSWORD, open_office
 

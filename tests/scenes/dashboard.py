@@ -21,8 +21,6 @@ from backhaul.core.clock import to_text
 from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import describe
-from backhaul.maintenance.self_monitoring import Sampler
-from backhaul.observe.metrics import Metrics
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.requests import Dialect
 from backhaul.runtime.signals import SharedSignals
@@ -216,13 +214,7 @@ async def open_office(
             )
             return find_problems(facts)
 
-        sampler = Sampler(
-            store.metric_samples,
-            lambda: store.gauges.current(["courier"]),
-            Metrics(),
-            clock,
-        )
-        app = routes.build_app(lambda: True, tell, {}, numbers, problems)
+        app = routes.build_app(lambda: routes.READY, tell, {}, numbers, problems)
         given = Services(
             settings,
             clock,
@@ -230,7 +222,6 @@ async def open_office(
             problems,
             actions(parts),
             store,
-            sampler,
             deliveries,
         )
         routes.install(app, given)
@@ -262,6 +253,8 @@ STATUS: dict[str, Any] = {
     "dry_run": [],
     "stores": {"main": {"sending": 0, "stopped": {}}},
     "subscriptions": {"main": ""},
+    "rates": {"webhooks": 0.0, "folded": 0.0, "applied": 0.0},
+    "mirrored": {},
     "connectors": {
         "courier": {
             "up": True,

@@ -11,8 +11,8 @@ import pytest
 from backhaul.admin.accounts import FREE_PAIR, Sessions, Throttle
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.logins import MAX_SESSIONS, OpenSession
 from backhaul.store.operations import Role
+from backhaul.store.operators import MAX_SESSIONS, OpenSession
 from backhaul.store.ownership import Member
 from backhaul.store.postgres.database import PostgresStore, open_store
 from scenes.databases import rows, writer

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from backhaul.admin.accounts import Session
     from backhaul.alerting.problem import Problem
     from backhaul.core.clock import Clock
-    from backhaul.maintenance.self_monitoring import Sampler
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.operations import User
@@ -46,7 +45,6 @@ class Services(Struct, frozen=True):
     problems: Callable[[], Awaitable[list[Problem]]]
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]
     store: Store
-    sampler: Sampler
     deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
 
 

@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from backhaul.admin.context import Origin, Services
     from backhaul.alerting.problem import Problem
 
+READY, STANDBY, STARTING = "ready", "standby", "starting"
 HEALTH_SECONDS = 1.0
 """How long a health check waits for the list of problems."""
 
 
 def build_app(
-    ready: Callable[[], bool],
+    state: Callable[[], str],
     status: Callable[[], Awaitable[dict[str, Any]]],
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]],
     metrics: Callable[[], Awaitable[bytes]],
     problems: Callable[[], Awaitable[Sequence[Problem]]],
 ) -> web.Application:
-    """Return the application.
+    """Return the application; `state` is `ready`, `standby` or `starting`.
 
     Pass `changes` only for the unix socket: only the daemon's own user can open it, and
         this application checks no login.
@@ -49,9 +50,10 @@ def build_app(
         )
 
     async def readyz(_: web.Request) -> web.Response:
-        is_ready = ready()
-        body = {"status": "ready" if is_ready else "starting"}
-        return web.json_response(body, status=200 if is_ready else 503)
+        status = state()
+        return web.json_response(
+            {"status": status}, status=503 if status == STARTING else 200
+        )
 
     async def api_status(_: web.Request) -> web.Response:
         return web.json_response(await status())

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from backhaul.runtime.signals import SharedSignals
     from backhaul.store import Store
     from backhaul.store.matching import Command
+    from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import (
+        CommandDetail,
+        OpenIncident,
+        QuarantineDetail,
+    )
 
 Answer: TypeAlias = dict[str, Any]
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
@@ -55,29 +61,15 @@ class ActionContext(msgspec.Struct, frozen=True):
     ask_connector: Callable[[str], Awaitable[dict[str, int]]]
 
 
-def actions(parts: ActionContext) -> Mapping[str, Action]:
+def actions(parts: ActionContext) -> dict[str, Action]:
     """Return every action by its name, such as `secrets/drop`."""
-    return {
-        "commands/decide": partial(_decide, parts),
-        "commands/preview": partial(_preview, parts),
-        "connectors/run": partial(_run_connector, parts),
-        "connectors/settle": partial(_resolve_delivery, parts),
-        "customers/forget": partial(_erase_customer, parts),
-        "events/refold": partial(_reprocess, parts),
-        "incidents/resolve": partial(_resolve_incident, parts),
-        "jobs/pause": partial(_change_jobs, parts.jobs.pause),
-        "jobs/resume": partial(_change_jobs, parts.jobs.resume),
-        "jobs/run": partial(_change_jobs, parts.jobs.run),
-        "quarantine/correct": partial(_correct_row, parts),
-        "quarantine/drop": partial(_drop_row, parts),
-        "quarantine/edit": partial(_edit_row, parts),
-        "quarantine/retry": partial(_retry_row, parts),
-        "search/rebuild": partial(_rebuild_search, parts),
-        "secrets/drop": partial(_drop_secret, parts),
-        "stock/release": partial(_release_targets, parts),
-        "targets/resume": partial(_resume_targets, parts),
-        **accounts.user_actions(parts.store.users, Passwords()),
-    }
+    of_stores = {name: partial(act, parts) for name, act in STORE_ACTIONS.items()}
+    return of_stores | user_actions(parts.store)
+
+
+def user_actions(store: Store) -> dict[str, Action]:
+    """Return the actions on users. Any member carries them out itself."""
+    return accounts.user_actions(store.users, Passwords())
 
 
 async def _preview(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
@@ -228,12 +220,19 @@ async def _rebuild_search(parts: ActionContext, _: Mapping[str, Any]) -> Answer:
     return {}
 
 
-async def _change_jobs(
-    do: Callable[[str, str | None, str], Awaitable[list[Answer]]],
-    asked: Mapping[str, Any],
-) -> Answer:
-    """Run, pause or resume the job `name`, of `store` or else of each."""
-    return {"jobs": await do(asked["name"], asked["store"], asked["who"])}
+async def _pause_job(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    """Pause the job `name`, of `store` or else of each."""
+    jobs = await parts.jobs.pause(asked["name"], asked["store"], asked["who"])
+    return {"jobs": jobs}
+
+
+async def _resume_job(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    jobs = await parts.jobs.resume(asked["name"], asked["store"], asked["who"])
+    return {"jobs": jobs}
+
+
+async def _run_job(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    return {"jobs": await parts.jobs.run(asked["name"], asked["store"], asked["who"])}
 
 
 async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
@@ -298,3 +297,51 @@ def _require_idle(parts: ActionContext, name: str, last: str) -> None:
             f"the platform used secret {name} at {last}, less than a day ago. First"
             " enter the new secret at the platform, or use --force"
         )
+
+
+STORE_ACTIONS: Mapping[
+    str, Callable[[ActionContext, Mapping[str, Any]], Awaitable[Answer]]
+] = {
+    "commands/decide": _decide,
+    "commands/preview": _preview,
+    "connectors/run": _run_connector,
+    "connectors/settle": _resolve_delivery,
+    "customers/forget": _erase_customer,
+    "events/refold": _reprocess,
+    "incidents/resolve": _resolve_incident,
+    "jobs/pause": _pause_job,
+    "jobs/resume": _resume_job,
+    "jobs/run": _run_job,
+    "quarantine/correct": _correct_row,
+    "quarantine/drop": _drop_row,
+    "quarantine/edit": _edit_row,
+    "quarantine/retry": _retry_row,
+    "search/rebuild": _rebuild_search,
+    "secrets/drop": _drop_secret,
+    "stock/release": _release_targets,
+    "targets/resume": _resume_targets,
+}
+"""The actions on stores, by name: the owner of the store carries them out."""
+
+
+def store_of(
+    verb: str, asked: Mapping[str, Any], connectors: Mapping[str, str], reader: Reader
+) -> str | None:
+    """Return the store that an action changes; None if it is all, or not known.
+
+    `connectors` has the store of each connection.
+    """
+    group = verb.partition("/")[0]
+    found: CommandDetail | QuarantineDetail | OpenIncident | None = None
+    if store := asked.get("store"):
+        return str(store)
+    if group == "commands":
+        found = reader.command(asked["command"])
+    elif group == "quarantine":
+        found = reader.quarantined(asked["row"])
+    elif group == "incidents":
+        known = {each.id: each for each in reader.incidents()}
+        found = known.get(asked["id"])
+    elif verb == "connectors/run":
+        return connectors.get(asked["name"])
+    return None if found is None else found.store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +12,7 @@ from loguru import logger
 from backhaul.app import public_http, sockets
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.public_http import RequestLimits
+from backhaul.app.requests import standby_site
 from backhaul.errors import BackhaulError, Busy, ConfigurationError
 from backhaul.runtime.loop import wait_for_event
 from backhaul.store import database_at
@@ -20,10 +20,13 @@ from backhaul.store.ownership import new_member
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from backhaul.app.monitoring import Status
+    from backhaul.app.schedule import Schedule
     from backhaul.app.wiring import Receiving
     from backhaul.core.clock import Clock
+    from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.ownership import Member, Ownership
@@ -76,12 +79,24 @@ class Standby:
             await wait_for_event(stopping, TAKE_SECONDS, self._clock)
         return False
 
-    async def serve(self, public: socket.socket, admin: socket.socket) -> None:
-        """Serve webhooks and the checks of a load balancer on copies of the sockets.
+    async def serve(
+        self,
+        public: socket.socket,
+        admin: socket.socket,
+        status: Callable[[], Status],
+        metrics: Metrics,
+        schedule: Schedule,
+    ) -> None:
+        """Serve webhooks, the dashboard and the commands on copies of the sockets.
+
+        `status` is what this daemon knows about itself.
 
         The owner's own listeners may start on the sockets before `end`, so that no
         request is refused when a standby becomes the owner.
         """
+        dashboard, control = standby_site(
+            self._settings, self._store, status, self._clock, metrics, schedule
+        )
         own = self._settings.public
         limits = RequestLimits.of(own, self._receiving.answers.add_at)
         routes = self._receiving.receiver.routes()
@@ -89,8 +104,8 @@ class Standby:
         app = public_http.build(routes, own.max_body_bytes, limits)
         listeners = [
             (sockets.Listener(app, own.max_connections, limits), public.dup()),
-            (sockets.Listener(self._admin()), admin.dup()),
-            (sockets.Listener(self._control()), sockets.bind_unix(self._socket)),
+            (sockets.Listener(dashboard), admin.dup()),
+            (sockets.Listener(control), sockets.bind_unix(self._socket)),
         ]
         await self._served.enter_async_context(sockets.serving(listeners))
         logger.bind(action="daemon.standby").info(
@@ -98,49 +113,6 @@ class Standby:
             " takes over if the owner gives no sign of life",
             sockets.url_of(public),
         )
-
-    def _admin(self) -> web.Application:
-        app = web.Application()
-        app.router.add_get("/healthz", _healthy)
-        app.router.add_get("/readyz", _healthy)
-        app.router.add_get("/", self._page)
-        return app
-
-    def _control(self) -> web.Application:
-        """Answer every command beside this daemon with the name of the owner."""
-        app = web.Application()
-        app.router.add_route("*", "/{rest:.*}", self._misdirected)
-        return app
-
-    async def _misdirected(self, _: web.Request) -> web.Response:
-        known = await self._store.ownership.members()
-        owner = next((each for each in known if each.is_owner), None)
-        where = "" if owner is None else f" on {owner.host}, admin at {owner.admin_url}"
-        said = (
-            "this daemon is a standby: it receives webhooks. Another daemon owns the"
-            f" database{where}; run the command there"
-        )
-        return web.json_response({"error": said}, status=421)
-
-    async def _page(self, _: web.Request) -> web.Response:
-        known = await self._store.ownership.members()
-        rows = "".join(
-            f"<li>{html.escape(each.host)}: "
-            + ("owner" if each.is_owner else "standby")
-            + f', <a href="{html.escape(each.admin_url)}">'
-            + f"{html.escape(each.admin_url)}</a></li>"
-            for each in known
-        )
-        body = (
-            "<!doctype html><title>Backhaul: standby</title><h1>Standby</h1><p>This"
-            " daemon receives webhooks. The dashboard is at the owner:</p>"
-            f"<ul>{rows}</ul>"
-        )
-        return web.Response(text=body, content_type="text/html")
-
-
-async def _healthy(_: web.Request) -> web.Response:
-    return web.json_response({"status": "standby"})
 
 
 async def _elsewhere(_: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.errors import AlreadyRunning, BackhaulError, Busy
+from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,6 @@ _ORIGIN = "http://backhaul"
 
 class NoDaemon(BackhaulError):
     """No daemon runs in this state directory."""
-
-
-class IsStandby(AlreadyRunning):
-    """The daemon of this state directory is a standby; the text names the owner."""
 
 
 class ConnectionLost(Busy):
@@ -98,8 +94,6 @@ class Control:
 def _check(answer: httpx.Response) -> None:
     if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
         raise Busy(_why(answer))
-    if answer.status_code == HTTPStatus.MISDIRECTED_REQUEST:
-        raise IsStandby(_why(answer))
     if answer.status_code != HTTPStatus.OK:
         raise BackhaulError(_why(answer))
 

@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loguru import logger
 from msgspec import Struct, field
 
-from backhaul.admin import routes as admin_site
-from backhaul.app import cluster, sockets
+from backhaul.app import cluster, requests, sockets
 from backhaul.app import public_http as public_site
-from backhaul.app.actions import ActionContext, actions
+from backhaul.app.actions import ActionContext
 from backhaul.app.cluster import Standby
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.jobs import Jobs
@@ -49,13 +48,13 @@ from backhaul.runtime.loop import Loop, retry_while_busy
 from backhaul.runtime.signals import SharedSignals
 from backhaul.store import open_store
 from backhaul.store.database import sole_writer
-from backhaul.sync.on_demand import SyncEndpoint
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     import httpx
+    from aiohttp import web
 
     from backhaul.app.wiring import Shop
     from backhaul.connect.host import Host
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store import OpenStore, Store
 
+Run: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
 LISTENERS = ("public", "admin")
 """The names of the sockets that a service manager may bind for the daemon."""
 
@@ -189,7 +189,8 @@ class Daemon:
                 return
             signers = self._receiving.signers
             await load_secrets(self._settings, signers, self._receiving.keyrings)
-            await standby.serve(public, admin)
+            own = self._own_status, self.metrics, self._schedule
+            await standby.serve(public, admin, *own)
             self.ready.set()
             self._supervisor.ready("standby: receives webhooks")
             yield await standby.wait_until_owner(self._stopping)
@@ -228,9 +229,10 @@ class Daemon:
             self._backer,
             self._supervisor,
         )
+        applications, serving = self._applications(store)
         async with (
-            self._tasks(store, fold_worker, reloader),
-            self._listeners(store, public, admin),
+            self._tasks(store, fold_worker, reloader, serving),
+            self._listeners(applications, public, admin),
         ):
             await self._standby.end()
             self.ready.set()
@@ -329,15 +331,37 @@ class Daemon:
         signals.records_accepted.connect(retry)
         signals.operator_decided.connect(retry)
 
+    def _applications(
+        self, store: Store
+    ) -> tuple[tuple[web.Application, web.Application], list[Run]]:
+        """Return the admin and the control application, and loops beside them."""
+        given = ActionContext(
+            store,
+            self._clock,
+            self._receiving.signers,
+            Reprocessor(store.reprocessing, self._facts, self._signals),
+            self._signals,
+            ShopsView(self._shops, lambda shop: shop.sender.dialect),
+            self._jobs,
+            self._ask_connector,
+        )
+        parts = given, self._shops, self._monitoring
+        ready = self.ready.is_set
+        return requests.owner_site(self._settings, *parts, self._status, ready)
+
     @contextlib.asynccontextmanager
     async def _tasks(
-        self, store: Store, fold_worker: FoldWorker, reloader: Reloader
+        self,
+        store: Store,
+        fold_worker: FoldWorker,
+        reloader: Reloader,
+        serving: Iterable[Run],
     ) -> AsyncIterator[None]:
         """Run every loop; at the stop, let the stores finish and cancel the rest."""
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
         loops += [self._pruner.run, self._backer.run, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
-        loops += [store.watch, *self._monitoring.loops()]
+        loops += [store.watch, *self._monitoring.loops(), *serving]
         loops += [
             partial(cluster.watch_durability, self._settings, self._clock),
             partial(store.ownership.watch_arrivals, fold_worker.wake),
@@ -369,7 +393,7 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _listeners(
         self,
-        store: Store,
+        applications: tuple[web.Application, web.Application],
         public: socket.socket,
         admin: socket.socket,
     ) -> AsyncIterator[None]:
@@ -378,29 +402,7 @@ class Daemon:
         arrivals = RequestLimits.of(limits, self._receiving.answers.add_at)
         routes = [*self._receiving.receiver.routes(), self._routes.route()]
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
-        metrics = self._monitoring.metrics_text
-        problems = self._monitoring.problems
-        admin_app = admin_site.build_app(
-            self.ready.is_set, self._status, {}, metrics, problems
-        )
-        parts = ActionContext(
-            store,
-            self._clock,
-            self._receiving.signers,
-            Reprocessor(store.reprocessing, self._facts, self._signals),
-            self._signals,
-            ShopsView(self._shops, lambda shop: shop.sender.dialect),
-            self._jobs,
-            self._ask_connector,
-        )
-        changing = actions(parts)
-        self._monitoring.serve_people(admin_app, changing, self._shops)
-        own_app = admin_site.build_app(
-            self.ready.is_set, self._status, changing, metrics, problems
-        )
-        own_app.router.add_get("/api/problems", self._monitoring.list_problems)
-        reconcilers = ShopsView(self._shops, lambda shop: shop.reconciler)
-        own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
+        admin_app, own_app = applications
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
         bad = self.metrics.counter("bad_requests_total")
         listen = partial(sockets.Listener, bad_requests=bad)
@@ -415,7 +417,8 @@ class Daemon:
         finally:
             path.unlink(missing_ok=True)
 
-    async def _status(self) -> dict[str, Any]:
+    def _own_status(self) -> dict[str, Any]:
+        """Return what every daemon knows of itself."""
         return {
             "started_at": self._started_at,
             "public_url": self.public_url,
@@ -423,6 +426,12 @@ class Daemon:
             "dry_run": self._settings.dry_run_connections,
             "refused": self._receiving.answers.refused(),
             "spooled": self._receiving.spooled,
+        }
+
+    async def _status(self) -> dict[str, Any]:
+        return {
+            **self._own_status(),
+            **self._monitoring.activity(),
             **self._jobs.status(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()

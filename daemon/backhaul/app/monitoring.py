@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -17,10 +18,13 @@ from backhaul.alerting import find_alerts, find_problems
 from backhaul.alerting.notifications import Notifier
 from backhaul.alerting.operation_problems import BACKUP
 from backhaul.alerting.problem import Facts
-from backhaul.app.store_runtime import ShopsView
+from backhaul.app import jobs
 from backhaul.errors import Busy
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, cluster, readings
 from backhaul.observe.metrics import GaugeValue
+from backhaul.push.send_switch import ALL
+from backhaul.settings.jobs import polling_job
+from backhaul.store.operators import BEGIN_SECONDS, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -28,13 +32,15 @@ if TYPE_CHECKING:
     from backhaul.alerting.problem import Problem
     from backhaul.app.actions import Action
     from backhaul.app.schedule import Schedule
-    from backhaul.app.wiring import Shop
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.operations import Alert, Gauge
+    from backhaul.store.operators import PublishedState
+    from backhaul.sync.on_demand import SyncEndpoint
 
+Status: TypeAlias = dict[str, Any]
 OF_READING = frozenset(
     {
         "first_read_timestamp_seconds",
@@ -95,14 +101,25 @@ class Monitoring:
         loops = [self._heartbeat.run, self._heartbeat.watch_loop, self._notifier.run]
         return [*loops, self._sampler.run]
 
-    def serve_people(
+    def applications(
         self,
-        app: web.Application,
+        state: Callable[[], str],
         changes: Mapping[str, Action],
-        shops: Mapping[str, Shop],
-    ) -> None:
-        """Add the dashboard to the admin application."""
-        deliveries = ShopsView(shops, _deliveries)
+        deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]],
+        sync: SyncEndpoint,
+    ) -> tuple[web.Application, web.Application]:
+        """Return the admin application, and that of the control socket.
+
+        `state` is what /readyz answers. `deliveries` read, per store, the platform's
+        list of webhook deliveries.
+        """
+        own = self._status, changes, self.metrics_text, self.problems
+        control = routes.build_app(state, *own)
+        control.router.add_get("/api/problems", self.list_problems)
+        control.router.add_routes(sync.routes())
+        admin = routes.build_app(
+            state, self._status, {}, self.metrics_text, self.problems
+        )
         given = Services(
             self._settings,
             self._clock,
@@ -110,10 +127,14 @@ class Monitoring:
             self.problems,
             changes,
             self._store,
-            self._sampler,
             deliveries,
         )
-        routes.install(app, given)
+        routes.install(admin, given)
+        return admin, control
+
+    def activity(self) -> dict[str, Mapping[str, float]]:
+        """Return the rates per minute, and how many objects are mirrored."""
+        return {"rates": self._sampler.rates(), "mirrored": self._sampler.mirrored}
 
     async def metrics_text(self) -> bytes:
         """Return the metrics in the text format of Prometheus.
@@ -166,6 +187,67 @@ class Monitoring:
         )
 
 
-def _deliveries(shop: Shop) -> Callable[[], Awaitable[Sequence[Any]]] | None:
-    """Return what reads the platform's list of webhook deliveries, if it can."""
-    return None if shop.subscription is None else shop.subscription.deliveries
+BY_STORE = ("stores", "subscriptions")
+BY_CONNECTOR = ("connectors", "news")
+BY_JOB = ("jobs", "plans", "rules")
+OF_DAEMON = ("rates", "mirrored")
+
+
+def split(settings: Settings, status: Mapping[str, Any]) -> dict[str, Status]:
+    """Return the published parts of a status by store, and those of the whole."""
+    stores = {name: each.store for name, each in settings.connectors.items()}
+    polling = {polling_job(name): store for name, store in stores.items()}
+
+    def store_of(section: str, name: str) -> str:
+        if section in BY_CONNECTOR:
+            return stores[name]
+        if section in BY_JOB:
+            return name.partition(":")[2] or polling.get(name, WHOLE)
+        return name if section in BY_STORE else WHOLE
+
+    parts: dict[str, Status] = defaultdict(dict)
+    for section in (*BY_STORE, *BY_CONNECTOR, *BY_JOB, *OF_DAEMON):
+        for name, value in status[section].items():
+            parts[store_of(section, name)].setdefault(section, {})[name] = value
+    return parts
+
+
+def merged(states: Sequence[PublishedState], own: Mapping[str, Any]) -> Status:
+    """Return the status that owners published, over `own` for what none did."""
+    sections = (*BY_STORE, *BY_CONNECTOR, *BY_JOB, *OF_DAEMON)
+    status = {**own, **{section: dict(own[section]) for section in sections}}
+    for each in states:
+        for section, values in msgspec.json.decode(each.content).items():
+            status[section] |= values
+    return {**status, "standby": _standby_text(states)}
+
+
+def _standby_text(states: Sequence[PublishedState]) -> str:
+    owners = sorted({each.host for each in states if each.is_alive})
+    if owners:
+        return (
+            "This daemon is a standby. It shows what the owner publishes, and passes"
+            f" each change on to it: {', '.join(owners)}"
+        )
+    return (
+        "No daemon owns the database now. The states of stores, connectors and jobs are"
+        f" the last known ones. A change waits up to {BEGIN_SECONDS:g} s for an owner"
+    )
+
+
+def unpublished(settings: Settings) -> Status:
+    """Return the sections of a status before an owner has published them."""
+    stopped = {ALL: "not known yet, because no owner has published its state"}
+    names = [name for name, each in settings.connectors.items() if each.enabled]
+    return {
+        "stores": {
+            name: {"sending": 0, "stopped": stopped, "paused": None}
+            for name in settings.stores
+        },
+        "news": {name: {"up": None, "reason": None} for name in names},
+        "plans": jobs.plans(settings),
+        "rules": jobs.rules(settings),
+        "dry_run": settings.dry_run_connections,
+        "rates": {"webhooks": 0.0, "folded": 0.0, "applied": 0.0},
+        **{name: {} for name in ("subscriptions", "connectors", "jobs", "mirrored")},
+    }

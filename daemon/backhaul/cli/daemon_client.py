@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from backhaul.app import jobs
-from backhaul.app.control_socket import ConnectionLost, Control, IsStandby, NoDaemon
+from backhaul.app.control_socket import ConnectionLost, Control, NoDaemon
 from backhaul.cli import context
 from backhaul.errors import BackhaulError
 
@@ -30,8 +30,6 @@ def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
         return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""
     except NoDaemon:
         return None, NOT_RUNNING
-    except IsStandby as error:
-        return None, str(error)
     except BackhaulError as error:
         return None, f"does not answer: {error}"
 

@@ -148,7 +148,10 @@ class _View:
             return Line("daemon", self._found["silence"], "", "fail")
         since = live["started_at"]
         for_long = "" if self._exact else f", {ago(since, self._now)}"
-        return Line("daemon", f"runs since {since}{for_long}", "", "ok")
+        said = f"runs since {since}{for_long}"
+        if standby := live.get("standby"):
+            return Line("daemon", f"{said}. {standby}", "", "ok")
+        return Line("daemon", said, "", "ok")
 
     def addresses(self) -> Iterator[Line]:
         if live := self._found["daemon"]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.app.control_socket import Control, IsStandby, NoDaemon
+from backhaul.app.control_socket import Control, NoDaemon
 from backhaul.doctor import Result, fail, ok, warn
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
@@ -32,12 +32,11 @@ def ask(settings: Settings) -> tuple[dict[str, Any] | None, Result]:
         return None, warn(
             "daemon", said, "start it with backhaul run, then run backhaul doctor again"
         )
-    except IsStandby as error:
-        return None, ok("daemon", str(error))
     except BackhaulError as error:
         fix = "read its log; restart it"
         return None, fail("daemon", f"does not answer: {error}", fix)
-    return live, ok("daemon", f"runs since {live['started_at']}")
+    standby = live.get("standby")
+    return live, ok("daemon", standby or f"runs since {live['started_at']}")
 
 
 def refused(settings: Settings, name: str) -> dict[str, int]:

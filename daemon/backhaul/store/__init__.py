@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Reprocessing,
         Spool,
     )
-    from backhaul.store.logins import Logins
     from backhaul.store.mirror import Mirror, Passes
     from backhaul.store.moving import Moved, Show
     from backhaul.store.operations import (
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
         Users,
         WebhookSecrets,
     )
+    from backhaul.store.operators import Logins, Requests
     from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
     from backhaul.store.records import ConnectorDocuments, Records
@@ -70,6 +70,8 @@ class Store(Protocol):
     """Where the database is, for `database_at`."""
     ownership: Ownership
     logins: Logins
+    requests: Requests | None
+    """What members ask of each other; None for a database with one daemon."""
     inbox: Inbox
     reprocessing: Reprocessing
     refetch_queue: RefetchQueue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from backhaul.store import Store
-from backhaul.store.logins import MemoryLogins
+from backhaul.store.operators import MemoryLogins
 from backhaul.store.ownership import SoleOwner
 from backhaul.store.sql.commands.incidents import SqlIncidents
 from backhaul.store.sql.commands.operator_decisions import SqlDecisions
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.customer_erasure import Erasure
-    from backhaul.store.logins import Logins
     from backhaul.store.operations import OrphanedWork
+    from backhaul.store.operators import Logins, Requests
     from backhaul.store.ownership import Ownership
     from backhaul.store.read_models import Reader, SearchIndex
     from backhaul.store.sql.family import Engine
@@ -71,6 +71,7 @@ class SqlStore(Store):
         self._find = find
         self.ownership: Ownership = SoleOwner()
         self.logins: Logins = MemoryLogins(clock)
+        self.requests: Requests | None = None
         self.search = search
         self.erasure = erasure
         self.inbox = SqlInbox(engine, clock)

@@ -25,7 +25,13 @@ from backhaul.sync.list_pass import (
 from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, SyncRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Collection,
+        Mapping,
+        Sequence,
+    )
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
@@ -45,6 +51,7 @@ class SyncEndpoint:
 
     def __init__(self, reconcilers: Mapping[str, Reconciler]) -> None:
         self._reconcilers = reconcilers
+        self.stores: Collection[str] = reconcilers.keys()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the route. Serve it on the control socket only: it has no login."""
@@ -79,7 +86,7 @@ class SyncEndpoint:
         known = {BACKFILL, FULL, POLL}
         for names, choice in (
             ([wanted.job], known),
-            (wanted.stores, self._reconcilers.keys()),
+            (wanted.stores, self.stores),
             (wanted.kinds, KINDS.keys()),
         ):
             for name in names:

@@ -43,6 +43,7 @@ async def show_connectors(
         "connectors",
         connectors=context.services.settings.connectors,
         states=status["connectors"],
+        standby=status.get("standby"),
         records=await context.services.store.read(read),
     )
 
@@ -82,7 +83,10 @@ async def show_jobs(context: PageContext, page_request: PageRequest) -> web.Resp
         for label, schedule in status["plans"].items()
         for job, _, store in [label.partition(":")]
     ]
-    return context.page(page_request, "jobs", rows=rows, runs=runs, pager=pager)
+    standby = status.get("standby")
+    return context.page(
+        page_request, "jobs", rows=rows, runs=runs, pager=pager, standby=standby
+    )
 
 
 async def change_job(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -152,6 +156,7 @@ async def show_stores(context: PageContext, page_request: PageRequest) -> web.Re
         stores=context.services.settings.stores,
         status=status,
         secrets=secrets,
+        standby=status.get("standby"),
     )
 
 

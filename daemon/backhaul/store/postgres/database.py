@@ -12,7 +12,11 @@ from backhaul.store.postgres import full_text, schema
 from backhaul.store.postgres.connection import Connection, place_of
 from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
-from backhaul.store.postgres.logins import OperatorEngine, PostgresLogins
+from backhaul.store.postgres.operators import (
+    OperatorEngine,
+    PostgresLogins,
+    PostgresRequests,
+)
 from backhaul.store.postgres.ownership import Fence, PostgresOwnership
 from backhaul.store.postgres.streams import StreamInbox
 from backhaul.store.sql.operations import move_marks
@@ -83,6 +87,7 @@ class PostgresStore(SqlStore):
         self.logins = PostgresLogins(engine)
         if fence is not None:
             self.ownership = PostgresOwnership(url, engine, fence)
+            self.requests = PostgresRequests(engine, fence.member)
 
     def start(self) -> None:
         super().start()

@@ -357,7 +357,7 @@ def _require_own(connection: Connection) -> None:
 def drop(connection: Connection, tables: Sequence[str]) -> None:
     """Drop these tables, with everything else that `create` has made."""
     own = ["members", "owners", "streams", "dashboard_sessions", "login_failures"]
-    own.append("schema_steps")
+    own += ["requests", "request_lines", "published_states", "schema_steps"]
     connection.execute(f"DROP TABLE {', '.join((*tables, *own))} CASCADE")
     connection.execute("DROP FUNCTION align_ordering_key(), require_known_schema()")
 
@@ -374,10 +374,10 @@ def _apply(connection: Connection, step: str) -> None:
 
 
 def _add_what_only_postgres_has(connection: Connection) -> None:
-    from backhaul.store.postgres import full_text, logins, ownership, streams
+    from backhaul.store.postgres import full_text, operators, ownership, streams
 
     full_text.create_index(connection)
     more = [_ORDERING_KEYS, *_TRIGGERS, *ownership.SCHEMA, *streams.SCHEMA]
-    more += [*logins.SCHEMA, *_JOINING]
+    more += [*operators.SCHEMA, *_JOINING]
     for statement in more:
         connection.execute(statement)

@@ -97,7 +97,10 @@ _PASSES = f"""
 """  # noqa: S608 - constants
 _AUDIT = """
     SELECT id, at, who, action, detail, command_id, state_before, state_after
-    FROM audit WHERE (:who IS NULL OR who = :who) AND id < :before
+    FROM audit
+    WHERE (:who IS NULL OR who = :who
+           OR substr(who, 1, length(:who) + 4) = :who || ' on ')
+      AND id < :before
     ORDER BY id DESC LIMIT :limit
 """
 _JOBS = f"SELECT {', '.join(JobStatus.__struct_fields__)} FROM job_state"  # noqa: S608 - constants

@@ -1,9 +1,10 @@
-"""Logins at the dashboard: the open sessions, and the failed attempts."""
+"""What operators share through the database: logins, and requests to owners."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -131,3 +132,124 @@ class MemoryLogins:
             while len(self._failures) > MAX_KEYS:
                 del self._failures[next(iter(self._failures))]
         return result
+
+
+WHOLE = "*"
+"""In place of a store: what concerns the whole database."""
+BEGIN_SECONDS = 15.0
+"""How long a request waits for an owner: a takeover is over by then."""
+
+
+class RequestState(StrEnum):
+    """How far a request is. The last four are ends, each with an answer.
+
+    `done` has the result. The others have an `error`: `refused` by the action, `busy`
+    if it can be tried again, and `unknown` if its daemon ended before it answered.
+    """
+
+    WAITING = "waiting"
+    BEGUN = "begun"
+    DONE = "done"
+    REFUSED = "refused"
+    BUSY = "busy"
+    UNKNOWN = "unknown"
+
+
+class Request(Struct, frozen=True):
+    """An action that `who` asked for on the machine `host`; `store` may be WHOLE."""
+
+    store: str
+    verb: str
+    arguments: Mapping[str, Any]
+    who: str
+    host: str
+
+
+class Claimed(Struct, frozen=True):
+    """A request that this member carries out; nobody else ever does."""
+
+    id: int
+    request: Request
+
+
+class Progress(Struct, frozen=True):
+    """How far a request is, and its progress lines that the asker has not read.
+
+    `host` is the machine of the member that began it. `is_alive` tells whether that
+    member still gives signs of life. `answer` is there at the end.
+    """
+
+    state: RequestState
+    host: str | None
+    is_alive: bool
+    answer: Mapping[str, Any]
+    lines: Sequence[Mapping[str, Any]]
+
+
+class PublishedState(Struct, frozen=True):
+    """The state of a store, as JSON, that its owner published.
+
+    `host` is the owner's machine. `age_seconds` is the time since the last change, and
+    `is_alive` tells whether the owner still gives signs of life.
+    """
+
+    store: str
+    content: bytes
+    host: str
+    age_seconds: float
+    is_alive: bool
+
+
+class Requests(Protocol):
+    """Lets every member ask the owner of a store. All methods may raise Busy.
+
+    `ask`, `follow`, `delete`, `cancel` and `published` are for any member, the others
+    for the owner.
+    """
+
+    async def ask(self, request: Request, seconds: float) -> int:
+        """Store a request that may begin within `seconds`; return its number."""
+        ...
+
+    async def follow(self, number: int, after: int) -> Progress:
+        """Return how far a request is, with its lines behind the first `after`."""
+        ...
+
+    async def delete(self, number: int) -> None:
+        """Delete a request whose end was read."""
+        ...
+
+    async def cancel(self, number: int) -> bool:
+        """Delete a request, unless it has begun; return whether it was deleted."""
+        ...
+
+    async def is_waiting(self) -> bool:
+        """Return whether `claim` would do anything."""
+        ...
+
+    async def claim(self) -> list[Claimed]:
+        """Begin the waiting requests: each is returned once, to one member.
+
+        Those that another member had begun before it lost the store become `unknown`.
+        """
+        ...
+
+    async def add_lines(
+        self, number: int, first: int, lines: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Store progress lines of a request; `first` is the number of the first one."""
+        ...
+
+    async def answer(
+        self, number: int, state: RequestState, answer: Mapping[str, Any]
+    ) -> None:
+        """Store the end of a request."""
+        ...
+
+    async def publish(self, states: Mapping[str, bytes]) -> None:
+        """Replace the states of these stores; delete requests nobody waits for."""
+        ...
+
+    async def published(self) -> list[PublishedState]:
+        """Return the state of each store."""
+        ...

@@ -1,0 +1,278 @@
+"""What an operator asks on any member is carried out by the owner, once or not at all.
+
+The members of these tests share one process; `tests/app/test_takeover.py` runs daemons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.app import requests
+from backhaul.app.monitoring import merged, unpublished
+from backhaul.app.requests import Relay, RequestWorker, StatePublisher
+from backhaul.core.clock import SystemClock
+from backhaul.errors import BackhaulError, Busy
+from backhaul.settings import Settings
+from backhaul.store.operators import RequestState
+from backhaul.store.ownership import Member
+from backhaul.store.postgres.database import PostgresStore, open_store
+from backhaul.store.postgres.ownership import PostgresOwnership
+from backhaul.sync.on_demand import SyncEndpoint
+from scenes.databases import rows, writer
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+    from pathlib import Path
+
+    from backhaul.app.actions import Action, Answer
+    from scenes.postgres_databases import PostgresDatabases
+
+pytestmark = pytest.mark.programs
+ASKED = {"name": "prune", "store": None, "who": "ann"}
+SOON = 0.3
+
+
+@pytest.fixture
+def url(postgres_server: PostgresDatabases) -> Iterator[str]:
+    with postgres_server.lent() as lent:
+        yield lent
+
+
+@asynccontextmanager
+async def joined(url: str, name: str) -> AsyncIterator[PostgresStore]:
+    """Open the database as a member that gives signs of life and owns nothing."""
+    member = Member(name, f"host-{name}", "0.1.0", ttl_seconds=60)
+    store = open_store(url, SystemClock(), member)
+    store.start()
+    beating = asyncio.create_task(store.ownership.keep())
+    await until(lambda: is_known(url, name), "it is a member")
+    try:
+        yield store
+    finally:
+        beating.cancel()
+        await store.stop()
+
+
+def is_known(url: str, name: str) -> bool:
+    return (name,) in rows(url, "SELECT id FROM members")
+
+
+@asynccontextmanager
+async def serving(store: PostgresStore, **actions: Action) -> AsyncIterator[None]:
+    """Let a member own everything, and carry out what the others ask."""
+    assert await store.ownership.take(["main"])
+    assert store.requests is not None
+    named = {name.replace("_", "/"): action for name, action in actions.items()}
+    worker = RequestWorker(store.requests, named, SyncEndpoint({}), SystemClock())
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def relay(store: PostgresStore) -> Relay:
+    assert store.requests is not None
+    return Relay(store, store.requests, SystemClock())
+
+
+class Pausing:
+    """An action that counts its calls; it may be held until it is cancelled."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.calls: list[Mapping[str, Any]] = []
+        self.begun = asyncio.Event()
+        self._held = held
+
+    async def __call__(self, asked: Mapping[str, Any]) -> Answer:
+        self.calls.append(asked)
+        self.begun.set()
+        if self._held:
+            await asyncio.Event().wait()
+        return {"jobs": [asked["name"]]}
+
+
+async def test_each_request_is_carried_out_once_and_names_who_asked_where(
+    url: str,
+) -> None:
+    pausing = Pausing()
+    asked = [{**ASKED, "name": f"job {n}"} for n in range(5)]
+    async with (
+        joined(url, "a") as owner,
+        joined(url, "b") as standby,
+        serving(owner, jobs_pause=pausing),
+    ):
+        answers = await asyncio.gather(
+            *(relay(standby).act("jobs/pause", each) for each in asked)
+        )
+    assert answers == [{"jobs": [each["name"]]} for each in asked]
+    who = f"ann on {socket.gethostname()}"
+    assert sorted(pausing.calls, key=lambda each: str(each["name"])) == [
+        {**each, "who": who} for each in asked
+    ]
+    assert rows(url, "SELECT * FROM requests") == [], "nothing stays"
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (BackhaulError("no job has this name"), BackhaulError),
+        (Busy("the disk is full"), Busy),
+        (KeyError("name"), BackhaulError),
+    ],
+)
+async def test_a_refusal_is_relayed(
+    url: str, raised: Exception, error: type[Exception]
+) -> None:
+    async def refuse(_: Mapping[str, Any]) -> Answer:
+        raise raised
+
+    said = "failed: KeyError" if isinstance(raised, KeyError) else str(raised)
+    async with (
+        joined(url, "a") as owner,
+        joined(url, "b") as standby,
+        serving(owner, jobs_pause=refuse),
+    ):
+        with pytest.raises(error, match=said) as found:
+            await relay(standby).act("jobs/pause", ASKED)
+        assert type(found.value) is error
+        with pytest.raises(BackhaulError, match="no action is called 'a/b'"):
+            await relay(standby).act("a/b", ASKED)
+
+
+async def test_a_request_that_nobody_began_is_not_carried_out_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pausing = Pausing()
+    async with joined(url, "a") as owner, joined(url, "b") as standby:
+        with monkeypatch.context() as patched:
+            patched.setattr(requests, "BEGIN_SECONDS", SOON)
+            with pytest.raises(Busy, match="no daemon owns the database now") as found:
+                await relay(standby).act("jobs/pause", ASKED)
+            assert "Nothing was changed" in str(found.value)
+        async with serving(owner, jobs_pause=pausing):
+            await relay(standby).act("jobs/pause", {**ASKED, "name": "next"})
+    assert [each["name"] for each in pausing.calls] == ["next"]
+
+
+async def test_a_request_whose_asker_is_gone_expires(url: str) -> None:
+    pausing = Pausing()
+    async with joined(url, "a") as owner, joined(url, "b") as standby:
+        asking = asyncio.create_task(relay(standby).act("jobs/pause", ASKED))
+        await until(lambda: rows(url, "SELECT 1 FROM requests"), "it is asked")
+        asking.cancel()
+        with writer(url) as connection:
+            connection.execute("UPDATE requests SET expires_at = asked_at")
+        async with serving(owner, jobs_pause=pausing):
+            await relay(standby).act("jobs/pause", {**ASKED, "name": "next"})
+    assert [each["name"] for each in pausing.calls] == ["next"]
+
+
+async def test_a_request_whose_owner_ended_is_not_carried_out_again(
+    url: str,
+) -> None:
+    held, again = Pausing(held=True), Pausing()
+    async with joined(url, "b") as standby:
+        async with joined(url, "a") as owner, serving(owner, jobs_pause=held):
+            asking = asyncio.create_task(relay(standby).act("jobs/pause", ASKED))
+            await held.begun.wait()
+        async with serving(standby, jobs_pause=again):
+            with pytest.raises(BackhaulError, match="may have been carried out"):
+                await asking
+    assert (len(held.calls), len(again.calls)) == (1, 0)
+
+
+async def test_an_asker_does_not_wait_for_an_owner_that_is_gone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Pausing(held=True)
+    async with joined(url, "b") as standby:
+        async with joined(url, "a") as owner, serving(owner, jobs_pause=held):
+            asking = asyncio.create_task(relay(standby).act("jobs/pause", ASKED))
+            await held.begun.wait()
+        monkeypatch.setattr(requests, "LOST_SECONDS", SOON)
+        with pytest.raises(BackhaulError, match="may have been carried out"):
+            await asking
+
+
+async def test_a_former_owner_answers_nothing(url: str) -> None:
+    async with joined(url, "a") as owner, joined(url, "b") as standby:
+        assert await owner.ownership.take(["main"])
+        asking = asyncio.create_task(relay(standby).act("jobs/pause", ASKED))
+        await until(lambda: rows(url, "SELECT 1 FROM requests"), "it is asked")
+        asked = owner.requests
+        assert asked is not None
+        (claimed,) = await asked.claim()
+        assert await asked.claim() == [], "nobody gets it twice"
+        assert isinstance(owner.ownership, PostgresOwnership)
+        await owner.ownership.give_up()
+        async with serving(standby):
+            with pytest.raises(BackhaulError, match="may have been carried out"):
+                await asking
+        with pytest.raises(Busy):
+            await asked.answer(claimed.id, RequestState.DONE, {})
+
+
+def settings(folder: Path) -> Settings:
+    shop = {"base_url": "https://shop.example", "api_key": "k"}
+    connector = {"type": "file_drop", "store": "main"}
+    return Settings.model_validate(
+        {
+            "state_dir": folder,
+            "stores": {"main": shop, "other": shop},
+            "connectors": {"courier": connector},
+        }
+    )
+
+
+async def test_members_show_the_state_that_the_owner_published(
+    url: str, tmp_path: Path
+) -> None:
+    own = settings(tmp_path)
+    status = unpublished(own)
+    status["stores"]["main"] = {"sending": 3, "stopped": {}, "paused": None}
+    status["connectors"] = {"courier": {"up": True}}
+    status["jobs"] = {"push_fulfillments:main": "soon", "prune": None}
+
+    async def current() -> dict[str, Any]:
+        return status
+
+    def published() -> dict[str, str]:
+        found = rows(url, "SELECT store, xmin::text FROM published_states")
+        return {str(store): str(version) for store, version in found}
+
+    async with joined(url, "a") as owner, joined(url, "b") as standby:
+        assert await owner.ownership.take(["main"])
+        assert owner.requests is not None
+        assert standby.requests is not None
+        nobody = merged(await standby.requests.published(), unpublished(own))
+        assert "No daemon owns the database now" in nobody["standby"]
+        assert "no owner has published" in str(nobody["stores"]["main"]["stopped"])
+        publisher = StatePublisher(own, owner.requests, current, SystemClock())
+        running = asyncio.create_task(publisher.run())
+        await until(published, "it is published")
+        shown = merged(await standby.requests.published(), unpublished(own))
+        assert {**shown, "standby": ""} == {**status, "standby": ""}
+        assert "passes each change on to it: host-a" in shown["standby"]
+        before = published()
+        status["stores"]["other"] = {"sending": 1, "stopped": {}, "paused": None}
+        await until(lambda: published() != before, "the change is published")
+        running.cancel()
+        changed = {
+            store for store, version in published().items() if before[store] != version
+        }
+        assert changed == {"other"}, "only a row that changed is written"
+        with writer(url) as connection:
+            connection.execute(
+                "UPDATE members SET beat_at = '-infinity' WHERE id = 'a'"
+            )
+        silent = merged(await standby.requests.published(), unpublished(own))
+        assert "No daemon owns the database now" in silent["standby"]
+        assert silent["stores"]["main"]["sending"] == 3
