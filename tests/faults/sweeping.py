@@ -16,7 +16,7 @@ from backhaul.core.lifecycle import OPEN
 from backhaul.demo.comparison import compare_effects
 from backhaul.demo.daemon_rows import read_daemon_rows
 from backhaul.demo.effect_checks import StoreBooks, effects_of
-from backhaul.push.idempotency import IdempotencySupport
+from backhaul.push.resolver import IdempotencySupport
 from backhaul.push.response_classifier import interrupted
 from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.platform.client import StoreFacts
-from backhaul.push.idempotency import KEYED_ONCE, IdempotencySupport
+from backhaul.push.resolver import KEYED_ONCE, IdempotencySupport
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message
 from scenes.stock_history import HISTORY, history, move

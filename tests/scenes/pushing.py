@@ -21,8 +21,7 @@ from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.dry_run import DryRunCommands
 from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import Auditor
-from backhaul.push.idempotency import KEYED_ONCE, IdempotencySupport
-from backhaul.push.resolver import KeyedResend, Resolver
+from backhaul.push.resolver import KEYED_ONCE, IdempotencySupport, KeyedResend, Resolver
 from backhaul.push.send_switch import SendSwitch
 from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Push

@@ -177,7 +177,7 @@ BUGS = (
     ),
     Bug(
         "a platform is believed to take keys for ever",
-        "daemon/backhaul/push/idempotency.py",
+        "daemon/backhaul/push/resolver.py",
         "return await self.record(facts) == since",
         "return True",
         "tests/push/test_keying.py::test_a_platform_that_takes_keys_no_more_is_read",

@@ -24,8 +24,7 @@ from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.dry_run import DryRunCommands
 from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import Auditor
-from backhaul.push.idempotency import IdempotencySupport
-from backhaul.push.resolver import KeyedResend, Resolver
+from backhaul.push.resolver import IdempotencySupport, KeyedResend, Resolver
 from backhaul.push.send_switch import SendSwitch
 from backhaul.push.stock_targets import StockReader, TargetWorker
 from backhaul.runtime.signals import Signal, StoreSignals

@@ -1,4 +1,7 @@
-"""Resolver of one store: finds out whether uncertain commands took effect."""
+"""Resolver of one store: finds out whether uncertain commands took effect.
+
+Where the platform honours Idempotency-Key, sending a command again is the proof.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,15 @@ from backhaul.store.commands import Check, Transition
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from backhaul.platform.client import PlatformClient
+    from backhaul.core.clock import Clock
+    from backhaul.platform.client import PlatformClient, StoreFacts
     from backhaul.push.effect_verification import EffectVerifier
     from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import SendWindows
     from backhaul.runtime.signals import StoreContext
     from backhaul.settings import Push
     from backhaul.store.commands import UncertainCommand, UncertainCommands
+    from backhaul.store.operations import KeyValues
 
 AT_ONCE = 4
 """Checks that run at the same time; only one after a successful probe."""
@@ -46,8 +51,60 @@ REPORTED_AFTER = 3
 STEP_FORWARD_SECONDS = 2.0
 SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, because clocks differ."""
+KEYED_ONCE = "idempotencyKey"
+"""The feature of a platform that carries out each Idempotency-Key at most once."""
 NOT_LET_THROUGH = frozenset({Outcome.STOPPED, Outcome.THROTTLED})
 """The platform refused before checking the key, so this proves nothing."""
+
+
+class IdempotencySupport:
+    """Records since when a platform claims that it honours Idempotency-Key.
+
+    `configured` overrides the claim.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        client: PlatformClient,
+        marks: KeyValues,
+        clock: Clock,
+        configured: bool | None = None,
+    ) -> None:
+        self._client = client
+        self._marks = marks
+        self._clock = clock
+        self._configured = configured
+        self._mark = f"keyed_since:{store}"
+
+    async def is_honoured(self, first_sent_at: str) -> bool:
+        """Return True if a request of that time may be sent again with the same key.
+
+        Asks the platform again, because it may have changed since the last start.
+        Raises NotSent, OutcomeUnknown, ReadRefused or Unusable if it does not answer.
+        """
+        if self._configured is not None:
+            return self._configured
+        since = await self._marks.get(self._mark)
+        if not since or since > first_sent_at:
+            return False  # the platform did not claim it then; do not ask each time
+        facts = await self._client.facts(Priority.PROOF)
+        if not (facts.store_id or facts.features):
+            return False  # a refusal says nothing about the platform
+        return await self.record(facts) == since
+
+    async def record(self, facts: StoreFacts) -> str:
+        """Store what the platform claims now; return since when, "" if it does not.
+
+        If it claimed it before and does not now, a request of this time is not
+        protected by its key, whatever the platform claims later.
+        """
+        before = await self._marks.get(self._mark) or ""
+        now = to_text(self._clock.now())
+        since = (before or now) if KEYED_ONCE in facts.features else ""
+        if since != before:
+            await self._marks.put(self._mark, since)
+        return since
 
 
 class KeyedResend(Struct, frozen=True):
