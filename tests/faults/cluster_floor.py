@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.demo.comparison import ComparisonReport
     from backhaul.demo.daemon_rows import Cause, Placement
-    from backhaul.demo.erp import ReceivedByErp
     from backhaul.demo.mirror_checks import State
-    from backhaul.demo.workers import Article
+    from backhaul.demo.workers import Article, ReceivedByErp
     from scenes.cluster import Cluster
 
 STORE, SCANNER = "main", "scanner"

@@ -54,6 +54,14 @@ AFTER_A_STORE = {
     '[push]\nretry_cap = "367d"': (
         '6: push.retry_cap: must be longer than "0s" and at most "366d"'
     ),
+    '[cluster]\nroles = ["receiver"]': (
+        "5: cluster: roles must be all three with a SQLite file, because only one"
+        " daemon can use the file; with PostgreSQL several daemons can share the roles"
+    ),
+    "[cluster]\nroles = []": "6: cluster.roles: must not be empty",
+    '[cluster]\nroles = ["sender"]': (
+        '6: cluster.roles: entry 1 must be "receiver", "worker" or "admin"'
+    ),
     '[cluster]\nkey = ["short"]': (
         "6: cluster.key: entry 1 has fewer than 32 characters; make a key with:"
         " openssl rand -base64 32"

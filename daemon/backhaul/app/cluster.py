@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aiohttp import web
 from loguru import logger
 
 from backhaul.app import public_http, sockets
 from backhaul.app.control_socket import SOCKET_NAME
+from backhaul.app.forwarding import reachable_url
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.requests import standby_site
 from backhaul.errors import BackhaulError, Busy, ConfigurationError
@@ -21,6 +22,8 @@ from backhaul.store.ownership import new_member
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from aiohttp import web
 
     from backhaul.app.monitoring import Status
     from backhaul.app.schedule import Schedule
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
 
 TAKE_SECONDS = 1.0
 """How often a standby tries to take over; it can once the owner is silent."""
-_ELSEWHERE = (
-    "another daemon runs the connectors of this store; send the request to that daemon"
-)
 
 
 class Standby:
@@ -46,6 +46,7 @@ class Standby:
         self, settings: Settings, store: Store, clock: Clock, receiving: Receiving
     ) -> None:
         self._settings = settings
+        self._roles = settings.cluster.roles
         self._store = store
         self._clock = clock
         self._receiving = receiving
@@ -64,7 +65,12 @@ class Standby:
         await self._served.aclose()
 
     async def take(self) -> bool:
-        """Take the right to write; return False if another daemon has it."""
+        """Take the right to write; return False if another daemon has it.
+
+        A daemon that is no worker never takes it.
+        """
+        if "worker" not in self._roles:
+            return False
         try:
             return await self._store.ownership.take(list(self._settings.stores))
         except Busy as error:
@@ -81,7 +87,8 @@ class Standby:
 
     async def serve(
         self,
-        public: socket.socket,
+        routes: list[web.RouteDef],
+        public: socket.socket | None,
         admin: socket.socket,
         status: Callable[[], Status],
         metrics: Metrics,
@@ -99,25 +106,24 @@ class Standby:
         )
         own = self._settings.public
         limits = RequestLimits.of(own, self._receiving.answers.add_at)
-        routes = self._receiving.receiver.routes()
-        routes.append(web.route("*", "/connect/{rest:.*}", _elsewhere))
         app = public_http.build(routes, own.max_body_bytes, limits)
         listeners = [
-            (sockets.Listener(app, own.max_connections, limits), public.dup()),
+            (
+                sockets.Listener(app, own.max_connections, limits),
+                None if public is None else public.dup(),
+            ),
             (sockets.Listener(dashboard), admin.dup()),
             (sockets.Listener(control), sockets.bind_unix(self._socket)),
         ]
         await self._served.enter_async_context(sockets.serving(listeners))
+        waits = "another daemon owns the database; this one takes over if the owner"
         logger.bind(action="daemon.standby").info(
-            "another daemon owns the database; this one receives webhooks at {} and"
-            " takes over if the owner gives no sign of life",
-            sockets.url_of(public),
+            "roles of this daemon: {}; {}",
+            ", ".join(self._roles),
+            f"{waits} gives no sign of life"
+            if "worker" in self._roles
+            else "other daemons do the work of the stores",
         )
-
-
-async def _elsewhere(_: web.Request) -> web.Response:
-    headers = {"Retry-After": "1"}
-    return web.json_response({"error": _ELSEWHERE}, status=503, headers=headers)
 
 
 CHECK_SECONDS = 60.0
@@ -138,6 +144,9 @@ def joining(
         return None
     require_durability(settings)
     given = settings.cluster
+    reached = partial(reachable_url, place=settings.place, address=given.address)
+    public_url = reached(public_url, settings.public.host)
+    admin_url = reached(admin_url, settings.admin.host)
     return new_member(public_url, admin_url, given.ttl, given.hold)
 
 
@@ -157,12 +166,14 @@ def require_durability(settings: Settings) -> None:
 
 @asynccontextmanager
 async def receiving(parts: Receiving) -> AsyncIterator[None]:
-    """Forward the spool and accept new secrets meanwhile, where there are any."""
+    """Forward the spool, accept new secrets and forward requests meanwhile."""
     async with AsyncExitStack() as stack:
         if parts.spool is not None:
             await parts.spool.start()
             stack.push_async_callback(parts.spool.stop)
             await stack.enter_async_context(_running(parts.spool.run()))
+        if parts.forwarder is not None:
+            await stack.enter_async_context(parts.forwarder.opened())
         if parts.watch is not None:
             await parts.watch.start()
             await stack.enter_async_context(_running(parts.watch.run()))

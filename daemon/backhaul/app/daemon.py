@@ -34,6 +34,7 @@ from backhaul.app.wiring import (
     load_secrets,
     unsigned_stores,
 )
+from backhaul.connect import registry
 from backhaul.connect.host import poll_now
 from backhaul.connect.http_routes import ConnectorRoutes
 from backhaul.connect.quarantine_retry import UnmatchedRetry
@@ -138,28 +139,57 @@ class Daemon:
     async def run(self) -> None:
         """Run until stopped. Raises Fatal when it cannot start."""
         settings = self._settings
-        with sole_writer(settings.state_dir):
-            handed = self._supervisor.sockets(LISTENERS)
-            public = handed.get("public") or sockets.bind_tcp(
+        with sole_writer(settings.state_dir), contextlib.ExitStack() as bound:
+            public, admin = self._bind(bound)
+            self.public_url = "" if public is None else sockets.url_of(public)
+            self.admin_url = sockets.url_of(admin)
+            async with self._opened() as store:
+                self._receiving = build_receiving(
+                    settings, store, self._clock, self.metrics, self._hide
+                )
+                if (forwarder := self._receiving.forwarder) is not None:
+                    self._routes = ConnectorRoutes(forwarder.forward)
+                async with (
+                    cluster.receiving(self._receiving),
+                    self._stand_by(store, public, admin) as is_owner,
+                ):
+                    if is_owner:
+                        await self._serve(store, public, admin)
+        logger.bind(action="daemon.stopped").info("stopped")
+
+    def _bind(
+        self, bound: contextlib.ExitStack
+    ) -> tuple[socket.socket | None, socket.socket]:
+        """Bind the listeners; the public one only if the roles need it."""
+        settings = self._settings
+        handed = self._supervisor.sockets(LISTENERS)
+        public = handed.get("public")
+        if not self._serves_public():
+            if public is not None:
+                public.close()
+            public = None
+        elif public is None:
+            public = sockets.bind_tcp(
                 settings.public.host, settings.public.port, "public"
             )
-            admin = handed.get("admin") or sockets.bind_tcp(
-                settings.admin.host, settings.admin.port, "admin"
-            )
-            with contextlib.closing(public), contextlib.closing(admin):
-                self.public_url = sockets.url_of(public)
-                self.admin_url = sockets.url_of(admin)
-                async with self._opened() as store:
-                    self._receiving = build_receiving(
-                        settings, store, self._clock, self.metrics, self._hide
-                    )
-                    async with (
-                        cluster.receiving(self._receiving),
-                        self._stand_by(store, public, admin) as is_owner,
-                    ):
-                        if is_owner:
-                            await self._serve(store, public, admin)
-        logger.bind(action="daemon.stopped").info("stopped")
+        if public is not None:
+            bound.enter_context(contextlib.closing(public))
+        admin = handed.get("admin") or sockets.bind_tcp(
+            settings.admin.host, settings.admin.port, "admin"
+        )
+        return public, bound.enter_context(contextlib.closing(admin))
+
+    def _serves_public(self) -> bool:
+        """Return whether webhooks, or requests for connections, may arrive here."""
+        settings, roles = self._settings, self._settings.cluster.roles
+        names = settings.enabled_connectors
+        running = {name: settings.connectors[name] for name in names}
+        return "receiver" in roles or ("worker" in roles and registry.listens(running))
+
+    def _public_routes(self) -> list[web.RouteDef]:
+        is_receiver = "receiver" in self._settings.cluster.roles
+        webhooks = self._receiving.receiver.routes() if is_receiver else []
+        return [*webhooks, self._routes.route()]
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Store]:
@@ -177,7 +207,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _stand_by(
-        self, store: Store, public: socket.socket, admin: socket.socket
+        self, store: Store, public: socket.socket | None, admin: socket.socket
     ) -> AsyncIterator[bool]:
         """Yield True once this daemon may write; receive webhooks until it does."""
         standby = self._standby = Standby(
@@ -190,13 +220,13 @@ class Daemon:
             signers = self._receiving.signers
             await load_secrets(self._settings, signers, self._receiving.keyrings)
             own = self._own_status, self.metrics, self._schedule
-            await standby.serve(public, admin, *own)
+            await standby.serve(self._public_routes(), public, admin, *own)
             self.ready.set()
             self._supervisor.ready("standby: receives webhooks")
             yield await standby.wait_until_owner(self._stopping)
 
     async def _serve(
-        self, store: Store, public: socket.socket, admin: socket.socket
+        self, store: Store, public: socket.socket | None, admin: socket.socket
     ) -> None:
         """Start the inner parts first; at the stop, stop the outer parts first."""
         self._jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
@@ -394,13 +424,13 @@ class Daemon:
     async def _listeners(
         self,
         applications: tuple[web.Application, web.Application],
-        public: socket.socket,
+        public: socket.socket | None,
         admin: socket.socket,
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
         arrivals = RequestLimits.of(limits, self._receiving.answers.add_at)
-        routes = [*self._receiving.receiver.routes(), self._routes.route()]
+        routes = self._public_routes()
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app, own_app = applications
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}

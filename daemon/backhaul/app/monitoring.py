@@ -110,8 +110,9 @@ class Monitoring:
     ) -> tuple[web.Application, web.Application]:
         """Return the admin application, and that of the control socket.
 
-        `state` is what /readyz answers. `deliveries` read, per store, the platform's
-        list of webhook deliveries.
+        Only a member with the role `admin` serves the dashboard. `state` is what
+        /readyz answers. `deliveries` read, per store, the platform's list of webhook
+        deliveries.
         """
         own = self._status, changes, self.metrics_text, self.problems
         control = routes.build_app(state, *own)
@@ -120,16 +121,17 @@ class Monitoring:
         admin = routes.build_app(
             state, self._status, {}, self.metrics_text, self.problems
         )
-        given = Services(
-            self._settings,
-            self._clock,
-            self._status,
-            self.problems,
-            changes,
-            self._store,
-            deliveries,
-        )
-        routes.install(admin, given)
+        if "admin" in self._settings.cluster.roles:
+            given = Services(
+                self._settings,
+                self._clock,
+                self._status,
+                self.problems,
+                changes,
+                self._store,
+                deliveries,
+            )
+            routes.install(admin, given)
         return admin, control
 
     def activity(self) -> dict[str, Mapping[str, float]]:

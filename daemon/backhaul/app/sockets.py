@@ -159,12 +159,13 @@ class ConnectionGuard(Protocol):
 
 @asynccontextmanager
 async def serving(
-    listeners: Sequence[tuple[Listener, socket.socket]],
+    listeners: Sequence[tuple[Listener, socket.socket | None]],
 ) -> AsyncIterator[None]:
-    """Start each listener on its socket, and stop all at the end."""
+    """Start each listener that has a socket, and stop all at the end."""
     try:
         for listener, sock in listeners:
-            await listener.start(sock)
+            if sock is not None:
+                await listener.start(sock)
         yield
     finally:
         for listener, _ in listeners:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backhaul.app.forwarding import Forwarder, owner_url
 from backhaul.ingest.receiver import Receiver, ResponseCounter
 from backhaul.ingest.spool import SpoolingInbox
 from backhaul.ingest.webhook_secrets import SecretRegistry, SecretWatch
@@ -235,6 +236,8 @@ class Receiving(Struct, frozen=True):
     keyrings: Mapping[str, Keyring]
     watch: SecretWatch | None
     """Finds the secrets that other daemons got; None where there are none."""
+    forwarder: Forwarder | None
+    """Forwards the requests for connections of other daemons."""
 
     @property
     def spooled(self) -> int:
@@ -258,10 +261,16 @@ def build_receiving(
     spool = _spooling(settings, store.inbox, clock)
     inbox = store.inbox if spool is None else spool
     receiver = Receiver(inbox, clock, signers, arrived.emit, answers)
-    rings, watch = build_keyrings(settings, store, hide), None
+    rings = build_keyrings(settings, store, hide)
+    watch = forwarder = None
     if settings.database.is_server:
         watch = SecretWatch(store.sealed_secrets, signers, rings, clock)
-    return Receiving(signers, answers, receiver, arrived, spool, rings, watch)
+        enabled = settings.enabled_connectors
+        stores = {name: settings.connectors[name].store for name in enabled}
+        forwarder = Forwarder(partial(owner_url, store.ownership), stores)
+    return Receiving(
+        signers, answers, receiver, arrived, spool, rings, watch, forwarder
+    )
 
 
 def _spooling(settings: Settings, inbox: Inbox, clock: Clock) -> SpoolingInbox | None:

@@ -21,13 +21,30 @@ from backhaul.observe.redaction import Redactor
 from backhaul.settings import Settings, secret_values
 
 REFERENCE = "backhaul_reference"
+ROLES_VARIABLE = "BACKHAUL_CLUSTER__ROLES"
 
 EXAMPLE = example("run --config backhaul.toml")
 """What ends the help of `backhaul run`."""
 
 
-def run(run_context: typer.Context, config: ConfigOption = None) -> None:
+RoleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--role",
+        metavar="ROLES",
+        help="What this daemon does, such as receiver,worker. Default: the setting"
+        " cluster.roles. Needs PostgreSQL.",
+        show_default=False,
+    ),
+]
+
+
+def run(
+    run_context: typer.Context, config: ConfigOption = None, role: RoleOption = None
+) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
+    if role is not None:
+        os.environ[ROLES_VARIABLE] = role  # a reload reads the settings again
     settings = context.settings(config)
     redactor = run_context.ensure_object(Redactor)
     _set_up_log(settings, redactor)

@@ -155,7 +155,9 @@ class _View:
 
     def addresses(self) -> Iterator[Line]:
         if live := self._found["daemon"]:
-            said = f"receives at {live['public_url']}, admin at {live['admin_url']}"
+            said = f"admin at {live['admin_url']}"
+            if public := live["public_url"]:
+                said = f"receives at {public}, {said}"
             yield Line("addresses", said)
             if waiting := live["spooled"]:
                 said = f"{waiting:,} wait on this machine's disk for the database"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from aiohttp import web
 from loguru import logger
@@ -43,11 +43,23 @@ def routes(instance: str, wanted: Sequence[Route]) -> list[web.RouteDef]:
     ]
 
 
-class ConnectorRoutes:
-    """The routes of the connections that run now; they change while it serves."""
+Elsewhere: TypeAlias = "Callable[[str, web.Request], Awaitable[web.StreamResponse]]"
+"""Answers a request for the connection with this name."""
 
-    def __init__(self) -> None:
+
+async def _not_found(_: str, __: web.Request) -> NoReturn:
+    raise web.HTTPNotFound
+
+
+class ConnectorRoutes:
+    """The routes of the connections that run now; they change while it serves.
+
+    `elsewhere` answers the requests for a connection that does not run here.
+    """
+
+    def __init__(self, elsewhere: Elsewhere = _not_found) -> None:
         self._routers: dict[str, web.UrlDispatcher] = {}
+        self._elsewhere = elsewhere
 
     def serve(self, instances: Sequence[str], wanted: Sequence[web.RouteDef]) -> None:
         """Serve the routes of these connections."""
@@ -65,9 +77,10 @@ class ConnectorRoutes:
         return web.route("*", "/connect/{connection}{rest:.*}", self._handle)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        router = self._routers.get(request.match_info["connection"])
+        name = request.match_info["connection"]
+        router = self._routers.get(name)
         if router is None:
-            raise web.HTTPNotFound
+            return await self._elsewhere(name, request)
         found = await router.resolve(request)
         return await found.handler(request)
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings import Connector as Instance
 from backhaul.settings import explain
+from backhaul_sdk import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +46,12 @@ def load(type_name: str) -> type[Connector[Any]] | None:
         connector: type[Connector[Any]] = entry.load()
         return connector
     return None
+
+
+def listens(instances: Mapping[str, Instance]) -> bool:
+    """Return whether one of these connections may serve HTTP requests."""
+    kinds = filter(None, (load(each.type) for each in instances.values()))
+    return any(Capability.LISTEN in kind.spec.capabilities for kind in kinds)
 
 
 def secret_fields(type_name: str) -> frozenset[str]:

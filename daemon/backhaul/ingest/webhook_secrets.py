@@ -181,7 +181,7 @@ class SecretRegistry:
 class SecretWatch:
     """Accepts the secrets that another daemon got, and refuses those revoked there.
 
-    It looks for changes once a second. Call `start` before the secrets are loaded.
+    It polls for changes once a second. Call `start` before the secrets are loaded.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class SecretWatch:
         self._seen, _ = await self._sealed.changes(0)
 
     async def run(self) -> NoReturn:
-        """Look for changes until cancelled."""
+        """Poll for changes until cancelled."""
         while True:
             await self._clock.sleep(CHANGE_SECONDS)
             with suppress(Busy):  # the receiver says that the database is away

@@ -124,8 +124,8 @@ class SecretCipher:
 class SharedKeyring(Keyring):
     """Secrets in the database, which every daemon on it can open.
 
-    `left` returns the secrets that this machine has in a file of before. They are used
-    if the database has none.
+    `left` returns the secrets in the file of this machine, from a time without a key.
+    They are used if the database has none.
     """
 
     def __init__(

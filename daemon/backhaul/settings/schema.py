@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     PrivateAttr,
@@ -29,6 +30,7 @@ from backhaul.settings.values import (
     Delays,
     Duration,
     FilePath,
+    Host,
     Keys,
     Name,
     Networks,
@@ -41,7 +43,16 @@ from backhaul.settings.values import (
 )
 
 SHORTEST_TTL, LONGEST_TTL = 1.0, 60.0
+Role = Literal["receiver", "worker", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
 Level = Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+def check_roles(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    """Return the roles, each once."""
+    if not roles:
+        raise ValueError("must not be empty")
+    return tuple(role for role in ROLES if role in roles)
 
 
 def upper(value: object) -> object:
@@ -82,6 +93,21 @@ class Cluster(Section):
     With a SQLite file, Backhaul ignores this section.
     """
 
+    roles: Annotated[tuple[Role, ...], AfterValidator(check_roles)] = Field(
+        default=ROLES,
+        description="What this daemon does. `receiver`: it receives webhooks. "
+        "`worker`: it does the work of stores, and runs their connections. `admin`: it "
+        "serves the dashboard. Every daemon serves health checks and metrics. "
+        "`backhaul run --role` sets this for one start. With a SQLite file one daemon "
+        "has all roles.",
+    )
+    address: Host | None = Field(
+        default=None,
+        description="Name or IP address at which the other daemons reach this machine. "
+        "They forward requests for `/connect/` to the daemon that runs the connection. "
+        "If this setting is missing, it is `public.host`; and if that means all "
+        "addresses, the address from which this machine reaches the database server.",
+    )
     durability: Literal["quorum", "single"] = Field(
         default="quorum",
         description='How the PostgreSQL server must protect commits. "quorum": a '
@@ -373,6 +399,18 @@ class Settings(BaseSettings):
     )
     log: Log = Field(default=Log(), description="The log.")
     _key_files: dict[str, Path] = PrivateAttr(default_factory=dict)
+
+    @field_validator("cluster")
+    @classmethod
+    def _has_all_roles(cls, cluster: Cluster, info: ValidationInfo) -> Cluster:
+        """Refuse to leave out a role where nobody else could have it."""
+        database = info.data.get("database")
+        if database and not database.is_server and cluster.roles != ROLES:
+            raise ValueError(
+                "roles must be all three with a SQLite file, because only one daemon"
+                " can use the file; with PostgreSQL several daemons can share the roles"
+            )
+        return cluster
 
     @field_validator("public")
     @classmethod
