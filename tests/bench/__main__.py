@@ -17,10 +17,11 @@ from bench.backfill import backfill
 from bench.files import files
 from bench.fold import fold
 from bench.fold_large import fold_large, start
+from bench.idle_stores import idle_stores
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
 from bench.overview import overview
-from bench.postgres import append_postgres, fold_postgres
+from bench.postgres import append_postgres, fold_large_postgres, fold_postgres
 from bench.push import push
 from bench.recovery import recovery
 from bench.results import CountsDisagreeError, Rounds, Scale
@@ -52,6 +53,8 @@ ROWS: dict[str, Row] = {
     "push": push,
     "append-postgres": append_postgres,
     "fold-postgres": fold_postgres,
+    "fold-large-postgres": fold_large_postgres,
+    "idle-stores": idle_stores,
     "scan": scan,
     "scan-lines": scan_lines,
     "files": files,

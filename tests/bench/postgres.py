@@ -10,12 +10,14 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_IXOTH
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bench import servers
-from bench.engines import Done, Work
+from bench import large_postgres, servers
+from bench.engines import Done, Taken, Work
+from bench.fold_large import FEWER
 from bench.orders import ITEMS
 from bench.results import Rounds, agree
 from scenes.postgres_nodes import postgres_nodes
@@ -37,13 +39,22 @@ class Pair:
 
     def run(self, what: str, work: Work) -> tuple[Done, Done]:
         """Do the work on SQLite, then on PostgreSQL."""
-        wanted = msgspec.json.encode(work).decode()
+        wanted = _encoded(work)
         places = (self.file,), (self.url, "--server", str(self.server))
         first, second = (
             servers.run("bench.engines", what, place, wanted, *more)
             for place, *more in places
         )
         return _done(first), _done(second)
+
+
+def _encoded(work: Work) -> str:
+    return msgspec.json.encode(work).decode()
+
+
+def _of(nodes: Nodes) -> tuple[str, str]:
+    """Return the arguments that name the server."""
+    return "--server", str(nodes.primary.pid)
 
 
 def _done(printed: str) -> Done:
@@ -74,15 +85,74 @@ def fold_postgres(scale: Scale) -> Rounds:
     return rounds
 
 
+def fold_large_postgres(scale: Scale) -> Rounds:
+    """Fold new orders, then changes, into a large mirror and a small one, in turns."""
+    rounds, few = Rounds(), max(scale.mirrored // FEWER, 2)
+    count = few // 2
+    with _nodes(scale) as nodes, _database(nodes) as small, _database(nodes) as held:
+        sizes = {small: few, held: scale.mirrored}
+        for url, size in sizes.items():
+            large_postgres.fill(url, size)
+        for turn in range(scale.rounds):
+            taken = {
+                url: _fold_more(nodes, url, size, count, turn)
+                for url, size in sizes.items()
+            }
+            for name, one, many in zip(
+                ("new", "changed"), taken[small], taken[held], strict=True
+            ):
+                _add_large(rounds, name, count, one, many)
+    rounds.add("orders mirrored, many", "", scale.mirrored)
+    return rounds
+
+
+def _fold_more(
+    nodes: Nodes, url: str, size: int, count: int, turn: int
+) -> tuple[Taken, Taken]:
+    """Fold new orders, and changes of orders from all over what is mirrored."""
+    new = Work(count, first=size + turn * count)
+    step = size // count
+    changed = Work(count, first=turn % step, step=step)
+    before = _done(servers.run("bench.engines", "none", url, _encoded(Work(0)))).rows
+    done = [
+        _done(servers.run("bench.engines", what, url, _encoded(work), *_of(nodes)))
+        for what, work in (("fold", new), ("change", changed))
+    ]
+    after = done[-1].rows
+    agree("new orders in the mirror", count, after["orders"] - before["orders"])
+    agree("changes noted", 2 * count, after["changes"] - before["changes"])
+    return done[0].taken, done[1].taken
+
+
+def _add_large(rounds: Rounds, name: str, count: int, one: Taken, many: Taken) -> None:
+    ratio = one.seconds / many.seconds
+    rounds.add(f"{name}, rate at many to rate at few", "x", ratio)
+    ratio = one.busy_seconds / many.busy_seconds
+    rounds.add(f"{name}, the same by processor time", "x", ratio)
+    rounds.add(f"{name} folded, at many", "orders/s", count / many.seconds)
+
+
+@contextmanager
+def _nodes(scale: Scale) -> Iterator[Nodes]:
+    """Run the servers in the folder of the scale."""
+    with tempfile.TemporaryDirectory(dir=scale.directory) as folder:
+        Path(folder).chmod(0o755)
+        place = Path(folder).resolve()
+        # For root the servers are another user's, who may not reach a private folder.
+        is_open = all(each.stat().st_mode & S_IXOTH for each in (place, *place.parents))
+        with postgres_nodes(folder=place if is_open else None) as nodes:
+            yield nodes
+
+
 def _pairs(scale: Scale) -> Iterator[Pair]:
     """Yield places for each round; they are gone after it."""
-    with tempfile.TemporaryDirectory(dir=scale.directory) as folder:
-        Path(folder).chmod(0o755)  # the servers are another user's
-        with postgres_nodes(folder=Path(folder)) as nodes:
-            for number in range(scale.rounds):
-                with _database(nodes) as url:
-                    file = Path(folder, f"{number}.db")
-                    yield Pair(str(file), url, nodes.primary.pid)
+    with (
+        tempfile.TemporaryDirectory(dir=scale.directory) as folder,
+        _nodes(scale) as nodes,
+    ):
+        for number in range(scale.rounds):
+            with _database(nodes) as url:
+                yield Pair(str(Path(folder, f"{number}.db")), url, nodes.primary.pid)
 
 
 @contextmanager

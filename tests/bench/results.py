@@ -23,6 +23,7 @@ class Scale:
     requests: int = 30_000
     orders: int = 20_000
     mirrored: int = 1_000_000
+    stores: int = 2_000
     connections: int = 64
     seconds: float = 2.0
     fixture: str = "large"

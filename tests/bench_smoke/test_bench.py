@@ -45,6 +45,8 @@ FIGURES = {
     },
     "append-postgres": {"ratio to SQLite", "PostgreSQL"},
     "fold-postgres": {"ratio to SQLite", "PostgreSQL"},
+    "fold-large-postgres": {"changed, rate at many to rate at few"},
+    "idle-stores": {"busiest daemon, of a core", "connections", "transactions"},
     "scan": {"scan to fulfilled, p50", "scan to fulfilled, p99"},
     "scan-lines": {"ratio to bare", "ours", "bare"},
     "files": {"rows into records", "ratio to bare", "ratio to bare by processor time"},
@@ -65,7 +67,7 @@ SELDOM = {"newcomer"}
 def scale(tmp_path_factory: pytest.TempPathFactory) -> Scale:
     # A short name: a daemon's socket lies below, and its path may have 107 bytes.
     folder = tmp_path_factory.mktemp("b")
-    few = Scale(folder, rounds=1, requests=40, orders=40, connections=4)
+    few = Scale(folder, rounds=1, requests=40, orders=40, connections=4, stores=5)
     return replace(few, seconds=0.2, mirrored=2_000, fixture="demo", peers=False)
 
 

@@ -25,7 +25,9 @@ DAEMON_BUG = "plants a bug in the daemon's own SQL, to see it found"
 
 ALLOWED = {
     "tests/bench/folding.py": BASELINE,
+    "tests/bench/idle_stores.py": "the statistics of the server, and many stores",
     "tests/bench/large.py": "a mirror with more orders than a benchmark can fold",
+    "tests/bench/large_postgres.py": "the same on PostgreSQL",
     "tests/bench/peer_programs.py": PEER,
     "tests/bench/shop.py": REFERENCE,
     "tests/bench/sql_pull.py": ERP,
