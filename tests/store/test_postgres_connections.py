@@ -17,8 +17,9 @@ from backhaul.store.inbox import Arrival
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import without_zeros
+from backhaul.store.postgres.streams import FEWEST
 from backhaul.store.testing.event_scenes import webhook
-from scenes.databases import locked
+from scenes.databases import append, fold_as_demo, locked
 from scenes.postgres import PASSWORD, USER, postgres
 from scenes.waiting import HANG_SECONDS
 
@@ -107,6 +108,17 @@ async def test_an_event_that_cannot_be_stored_fails_alone(server: Postgres) -> N
         *_, one, two = appended.fetchall()
     assert (one[0], two[0]) == (first, second)
     assert one[1] == two[1]
+    await store.stop()
+
+
+async def test_a_slice_reads_about_as_many_events_as_it_folds(server: Postgres) -> None:
+    """The first reads few, the next ones more; each says whether events are left."""
+    store = open_store(server.new_database(), SystemClock())
+    store.start()
+    await append(store, [b"{}"] * (FEWEST + 2 * FEWEST + 1))
+    reports = [await store.inbox.fold(fold_as_demo, HANG_SECONDS) for _ in range(3)]
+    found = [(report.folded, report.more) for report in reports]
+    assert found == [(FEWEST, True), (2 * FEWEST, True), (1, False)]
     await store.stop()
 
 

@@ -26,6 +26,7 @@ from backhaul.store.postgres.connection import (
 )
 from backhaul.store.postgres.connection import Connection as PostgresConnection
 from backhaul.store.postgres.dialect import sendable
+from backhaul.store.sql.dialect import batch
 from backhaul.store.sql.inbox.fold import FOLD_BATCH, SqlInbox, folded_to
 from backhaul.store.sql.round_writer import Batch, RoundWriter, Row, refuse
 
@@ -59,6 +60,10 @@ _COPY = """
 """
 _TYPES = ("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "bytea")
 _BODY = 5
+FEWEST = 64
+"""The fewest events that a slice reads. Others read twice what the last one folded:
+the server sends all rows at once, with their bodies, and what is not reached is read
+again."""
 PAUSE_SECONDS = 0.1
 """How long a round waits before it is tried again while the server is away."""
 _NO_ANSWER = (
@@ -227,7 +232,7 @@ _AFTER = """
         ORDER BY id LIMIT :most) i
     ORDER BY i.id LIMIT :most
 """
-_FOLDED = "UPDATE streams SET folded_to = :id WHERE id = :stream"
+_FOLDED = batch("UPDATE streams SET folded_to = :id WHERE id = :stream")
 _LAST_FOLDED = "SELECT max(folded_to) FROM streams"
 _FIRST_WAITING = """
     SELECT min(i.id) AS id FROM streams s CROSS JOIN LATERAL (
@@ -251,16 +256,19 @@ class StreamInbox(SqlInbox):
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(engine, clock)
         self._streams: dict[int, int] = {}
+        self._folded = 0
 
     def _next_events(self, connection: Connection) -> Generator[StoredEvent]:
         self._streams = {}
-        with closing(connection.execute(_AFTER, {"most": FOLD_BATCH})) as rows:
+        self._most = min(max(2 * self._folded, FEWEST), FOLD_BATCH)
+        with closing(connection.execute(_AFTER, {"most": self._most})) as rows:
             for row in rows:
                 *event, stream = row
                 self._streams[event[0]] = stream
                 yield StoredEvent(*event)
 
     def _move_cursor(self, connection: Connection, ids: Sequence[int]) -> None:
+        self._folded = len(ids)
         last = {self._streams[id_]: id_ for id_ in ids}
         values = [{"stream": stream, "id": id_} for stream, id_ in last.items()]
         connection.executemany(_FOLDED, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -83,13 +84,16 @@ class FoldingFamily(Family):
         """Fold events in one savepoint until the time is over, at least one of them."""
         mirror = MirrorTransaction(connection, self._clock)
         done = Slice(mirror)
-        until = self._clock.monotonic() + slice_seconds * DECODING_SHARE
+        until = inf
         taken: list[StoredEvent] = []
         connection.execute("SAVEPOINT slice")
         try:
             decoded, size = [], 0
             with closing(events):
                 for event in events:
+                    if not taken:  # what a server needs to send them is not decoding
+                        seconds = slice_seconds * DECODING_SHARE
+                        until = self._clock.monotonic() + seconds
                     taken.append(event)
                     decoded.append(_decoded(fold_one, event))
                     size += len(event.body)
@@ -151,6 +155,9 @@ class FoldingFamily(Family):
 class SqlInbox(FoldingFamily):
     """Appends through the engine; folds in background slices."""
 
+    _most = FOLD_BATCH
+    """The most events that the next slice reads."""
+
     def append(self, arrival: Arrival) -> Awaitable[int]:
         return self._engine.append(arrival)
 
@@ -172,7 +179,7 @@ class SqlInbox(FoldingFamily):
             self._move_cursor(connection, [id_ for id_, _ in outcomes])
         return FoldReport(
             folded=len(outcomes),
-            more=done.is_cut or len(outcomes) == FOLD_BATCH,
+            more=done.is_cut or len(outcomes) == self._most,
             problems=tuple(
                 one for one in outcomes if one[1].state in {"quarantined", "unhandled"}
             ),
@@ -184,7 +191,7 @@ class SqlInbox(FoldingFamily):
 
     def _next_events(self, connection: Connection) -> Generator[StoredEvent]:
         """Yield the next events, row by row, because bodies may be large."""
-        values = {"after": folded_to(connection), "most": FOLD_BATCH}
+        values = {"after": folded_to(connection), "most": self._most}
         with closing(connection.execute(_AFTER, values)) as rows:
             for row in rows:
                 yield StoredEvent(*row)
