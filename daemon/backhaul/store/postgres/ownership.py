@@ -14,10 +14,10 @@ from msgspec import Struct
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy, CommitsLost, Superseded
 from backhaul.store.ownership import KnownMember
-from backhaul.store.postgres import schema
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.streams import is_waiting, retire
 from backhaul.store.sql.commands.reference_tags import mark_restored
+from backhaul.store.sql.schema import newest_step
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -295,7 +295,7 @@ class PostgresOwnership:
     def beat(self, connection: Any) -> None:
         member = self._fence.member
         values = {name: getattr(member, name) for name in member.__struct_fields__}
-        connection.execute(_BEAT, values | {"schema_known": schema.known()})
+        connection.execute(_BEAT, values | {"schema_known": newest_step()})
         connection.execute(_FORGET)
         retire(connection)
 

@@ -19,7 +19,7 @@ import psycopg
 
 from backhaul.errors import CorruptData, DatabaseUnavailable
 from backhaul.store.postgres import dialect
-from backhaul.store.sql.schema import BASELINE, CONTRACTS, STEPS
+from backhaul.store.sql.schema import BASELINE, CONTRACTS, STEPS, newest_step, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -140,15 +140,6 @@ def exists(connection: Connection) -> bool:
     return found.fetchall() == [(1,)]
 
 
-def known() -> int:
-    """Return the number of the last step that this version knows."""
-    return max(map(_number, STEPS))
-
-
-def _number(step: str) -> int:
-    return int(step[1:4])
-
-
 def pending(connection: Connection) -> list[str]:
     """Return the migrations that a database lacks.
 
@@ -156,7 +147,7 @@ def pending(connection: Connection) -> list[str]:
     """
     applied = _applied(connection)
     for step, requires in applied.items():
-        if requires > known():
+        if requires > newest_step():
             raise CorruptData(
                 "a newer version of Backhaul made this database, and its step"
                 f" {step} took away what this version needs; install the newer"
@@ -308,7 +299,7 @@ def _contract(connection: Connection, step: str) -> str:
 
     Returns why it waits, or an empty text.
     """
-    requires = {"requires": _number(CONTRACTS[step])}
+    requires = {"requires": number_of(CONTRACTS[step])}
     with _transaction(connection):
         _lock_briefly(connection)
         lock(connection)
@@ -369,7 +360,7 @@ def _apply(connection: Connection, step: str) -> None:
         connection.execute(statement)
     if step == BASELINE:
         _add_what_only_postgres_has(connection)
-    requires = _number(CONTRACTS[step]) if step in CONTRACTS else 0
+    requires = number_of(CONTRACTS[step]) if step in CONTRACTS else 0
     connection.execute(_RECORD, {"name": step, "requires": requires})
 
 

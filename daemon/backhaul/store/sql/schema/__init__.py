@@ -126,3 +126,13 @@ On a server daemons of both versions run for a while. There, a step that consist
 indexes is applied while others write; any other step may index only its own tables.
 """
 STATEMENTS: tuple[str, ...] = tuple(chain.from_iterable(STEPS.values()))
+
+
+def number_of(step: str) -> int:
+    """Return the number of a migration, which is in its name: 2 of `m002_words`."""
+    return int(step[1:4])
+
+
+def newest_step() -> int:
+    """Return the number of the last migration that this version knows."""
+    return max(map(number_of, STEPS))
