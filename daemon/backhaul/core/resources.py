@@ -12,6 +12,7 @@ from decimal import (
     Overflow,
     Underflow,
 )
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -215,5 +216,6 @@ def nearest_minor(amount: object, currency: str) -> int:
     return to_minor(minor.scaleb(-_exponent(currency)), currency)
 
 
+@lru_cache(maxsize=64)
 def _exponent(currency: str) -> int:
     return EXPONENTS.get(currency.upper(), 2)

@@ -170,6 +170,8 @@ def _awaits(confirmation: schemas.Confirmation | None) -> bool:
 def _item(
     item: schemas.Item, order: schemas.Order, currency: str, notes: list[str]
 ) -> Item:
+    if item.id.isspace():
+        raise Unusable("the id of a line is blank")
     return Item(
         id=item.id,
         product_id=item.product_id,

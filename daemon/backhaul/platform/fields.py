@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
@@ -52,8 +53,14 @@ def identity(value: object) -> str:
 
 def word(value: object) -> str:
     """Read a status: upper case, and `CANCELED` as the contract spells it."""
-    if not isinstance(value, str) or not value.strip():
+    found = _word(value) if isinstance(value, str) else ""
+    if not found:
         raise _unusable(value, "a status")
+    return found
+
+
+@lru_cache(maxsize=64)  # an order has one for each line, and there are few of them
+def _word(value: str) -> str:
     found = value.strip().upper()
     return "CANCELLED" if found == "CANCELED" else found
 

@@ -25,7 +25,7 @@ FOLD_BATCH = 256
 """The most events that one slice folds."""
 MOST_BYTES = 4_000_000
 """The size of the bodies after which a slice takes no further event."""
-DECODING_SHARE = 0.4
+DECODING_SHARE = 0.5
 """The share of a slice's time for decoding its events; the rest folds and writes."""
 CURSOR = "fold_cursor"
 """The name of the fold cursor in the key-value state."""
@@ -42,7 +42,7 @@ _AFTER = """
 _RECORD = batch("""
     INSERT INTO event_outcomes
         (id, state, topic, event_id, kind, object_id, detail, folded_at)
-    VALUES (:id, :state, :topic, :event_id, :kind, :object_id, :detail, :now)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """)
 _QUARANTINE = """
     INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
@@ -206,20 +206,6 @@ def folded_to(connection: Connection) -> int:
     return int(connection.execute(_FOLDED_TO, {"cursor": CURSOR}).fetchone()[0])
 
 
-def outcome_values(id_: int, outcome: Folded, now: str) -> dict[str, object]:
-    """Return the columns of `event_outcomes` for an event."""
-    return {
-        "id": id_,
-        "state": outcome.state,
-        "topic": outcome.topic,
-        "event_id": outcome.event_id,
-        "kind": outcome.kind,
-        "object_id": outcome.object_id,
-        "detail": outcome.detail,
-        "now": now,
-    }
-
-
 def _last_arrival(done: Slice) -> str | None:
     """Return when the last event of a slice arrived whose time is not damaged."""
     times = [event.received_at for event, _ in done.outcomes]
@@ -239,7 +225,19 @@ def _record(
     connection: Connection, outcomes: list[tuple[int, Folded]], now: str
 ) -> None:
     """Write the outcome of each event."""
-    rows = [outcome_values(id_, one, now) for id_, one in outcomes]
+    rows = [
+        (
+            id_,
+            one.state,
+            one.topic,
+            one.event_id,
+            one.kind,
+            one.object_id,
+            one.detail,
+            now,
+        )
+        for id_, one in outcomes
+    ]
     connection.executemany(_RECORD, rows)
     quarantined = [
         {"id": id_, "detail": one.detail or "", "now": now}

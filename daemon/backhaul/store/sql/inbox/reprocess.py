@@ -10,7 +10,7 @@ from backhaul.store.inbox import CONFIRMING, ReprocessReport, StoredEvent
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
 from backhaul.store.sql.inbox import quarantine
-from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to, outcome_values
+from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -110,5 +110,15 @@ def _update(
     else:
         connection.execute(_CLOSE, {"store": event.store, "key": key})
     changes_nothing = int(outcome.state in {"duplicate", "stale"})
-    values = outcome_values(event.id, outcome, now)
-    connection.execute(_UPDATE, values | {"changes_nothing": changes_nothing})
+    values = {
+        "id": event.id,
+        "state": outcome.state,
+        "topic": outcome.topic,
+        "event_id": outcome.event_id,
+        "kind": outcome.kind,
+        "object_id": outcome.object_id,
+        "detail": outcome.detail,
+        "now": now,
+        "changes_nothing": changes_nothing,
+    }
+    connection.execute(_UPDATE, values)

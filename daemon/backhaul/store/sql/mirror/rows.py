@@ -71,11 +71,11 @@ def read_by_keys(
 
 
 class Table(Struct, frozen=True):
-    """A table, its key, and its other columns."""
+    """A table and its columns, of which the first are its key."""
 
     name: str
-    key: tuple[str, ...]
     columns: tuple[str, ...]
+    key_width: int
     select: str
     upsert: str
     is_row: str
@@ -89,8 +89,8 @@ def table(name: str, columns: str, key: str = "store, id") -> Table:
     replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
     return Table(
         name,
-        keys,
-        names,
+        keys + names,
+        len(keys),
         f"SELECT {shown} FROM {KEYS} {name} t ON {key_is('t', keys)}",  # noqa: S608 - constants
         batch(
             f"INSERT INTO {name} ({key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
@@ -111,13 +111,12 @@ class Changes:
 
     def add(self, key: Key, old: Values | None, new: Values | None) -> None:
         """Add a row that is, or is to be, None if it is not in the table."""
-        if old == new:
-            return
-        if new is None:
+        if old is None:
+            if new is not None:
+                self.new.append(new)
+        elif new is None:
             self._gone.append(key)
-        elif old is None:
-            self.new.append((*key, *new))
-        else:
+        elif old != new:
             differs = tuple(map(ne, old, new))
             values = (*compress(new, differs), *key)
             self._changed.setdefault(differs, []).append(values)
@@ -151,9 +150,9 @@ class SliceRows:
         if not missing:
             return
         self._stored |= missing
-        width = len(self._table.key)
+        width = self._table.key_width
         for row in read_by_keys(self._connection, self._table.select, missing):
-            self._keep(tuple(row[:width]), tuple(row[width:]))
+            self._keep(tuple(row[:width]), tuple(row))
 
     def _keep(self, key: Key, row: Values) -> None:
         self._stored[key] = row
@@ -167,7 +166,7 @@ class SliceRows:
         return key in self._stored and self._stored[key] is None
 
     def get(self, key: Key) -> Values | None:
-        """Return a row without its key, None if there is none."""
+        """Return a row with its key, None if there is none."""
         if key in self._changed:
             return self._changed[key]
         self.load((key,))

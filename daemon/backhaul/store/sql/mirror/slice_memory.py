@@ -49,7 +49,7 @@ class Parts(Struct, frozen=True):
 def parts(name: str, parent: str, columns: str) -> Parts:
     """Return a table with these columns besides `store`, its parent's id and `id`."""
     of_part = table(name, columns, f"store, {parent}, id")
-    shown = ", ".join(f"t.{column}" for column in (*of_part.key, *of_part.columns))
+    shown = ", ".join(f"t.{column}" for column in of_part.columns)
     of_parent = key_is("t", ("store", parent))
     return Parts(
         of_part,
@@ -70,7 +70,7 @@ class SliceParts:
     def put_all(
         self, parent: Key, rows: Mapping[str, Values], *, is_new: bool = False
     ) -> None:
-        """Replace all parts of an object, from their ids to their columns.
+        """Replace all parts of an object, from their ids to their rows.
 
         The table has no parts of an object that `is_new`.
         """
@@ -99,7 +99,7 @@ class SliceParts:
                 self._connection.execute(self._parts.delete_all, parent)
                 stored = {}
             if not stored:
-                changes.new += [(*parent, id_, *row) for id_, row in rows.items()]
+                changes.new += rows.values()
                 continue
             for id_ in stored.keys() - rows.keys():
                 changes.add((*parent, id_), stored[id_], None)
@@ -114,7 +114,8 @@ class SliceParts:
             return
         stored: dict[Key, dict[str, Values]] = {parent: {} for parent in missing}
         found = read_by_keys(self._connection, self._parts.select, missing)
-        for store, parent, id_, *row in found:
+        for row in found:
+            store, parent, id_, *_ = row
             stored[store, parent][id_] = tuple(row)
         self._stored |= stored
 
@@ -122,8 +123,10 @@ class SliceParts:
 _LEVELS = table(
     "inventory_levels", f"product_id, stock, {VERSION}", "store, variant_id"
 )
+PRODUCT_OF_LEVEL = 2
+"""The place of the product's id in the row of a level."""
 _OF_PRODUCTS = f"""
-    SELECT {", ".join(f"t.{column}" for column in _LEVELS.key + _LEVELS.columns)}
+    SELECT {", ".join(f"t.{column}" for column in _LEVELS.columns)}
     FROM {KEYS} inventory_levels t ON {key_is("t", ("store", "product_id"))}
 """  # noqa: S608 - constants
 _DELETE_OF_PRODUCT = """
@@ -151,27 +154,26 @@ class SliceLevels(SliceRows):
         if not missing:
             return
         self._whole.update(missing)
-        for store, variant, *row in read_by_keys(
-            self._connection, _OF_PRODUCTS, missing
-        ):
-            if (store, variant) not in self._stored:
-                self._keep((store, variant), tuple(row))
+        for row in read_by_keys(self._connection, _OF_PRODUCTS, missing):
+            key = row[0], row[1]
+            if key not in self._stored:
+                self._keep(key, tuple(row))
 
     def _keep(self, key: Key, row: Values) -> None:
         super()._keep(key, row)
-        self._products.setdefault((key[0], row[0]), {})[key] = None
+        self._products.setdefault((row[0], row[PRODUCT_OF_LEVEL]), {})[key] = None
 
     def put(self, key: Key, row: Values | None) -> None:
         super().put(key, row)
         if row is not None:
-            self._products.setdefault((key[0], row[0]), {})[key] = None
+            self._products.setdefault((row[0], row[PRODUCT_OF_LEVEL]), {})[key] = None
 
     def of_product(self, product: Key) -> Iterator[tuple[Key, Values]]:
         """Yield the levels of a product, with their keys."""
         self.load_products((product,))
         for key in [*self._products.get(product, ())]:
             row = self.get(key)
-            if row is not None and row[0] == product[1]:
+            if row is not None and row[PRODUCT_OF_LEVEL] == product[1]:
                 yield key, row
 
     def flush(self) -> None:
@@ -188,11 +190,13 @@ class SliceLevels(SliceRows):
         old = self._stored[damaged]
         if old is None:
             return
-        product = old[0]
+        product = old[PRODUCT_OF_LEVEL]
         values = {"store": damaged[0], "product": product}
         self._connection.execute(_DELETE_OF_PRODUCT, values)
         for key, row in self._stored.items():
-            if row is not None and key[0] == damaged[0] and row[0] == product:
+            if row is None or key[0] != damaged[0]:
+                continue
+            if row[PRODUCT_OF_LEVEL] == product:
                 self._stored[key] = None
                 self._changed.setdefault(key, row)
 
@@ -240,7 +244,7 @@ _ADD_DIGEST = batch("""
 """)
 _ADD_CHANGE = batch("""
     INSERT INTO changes (store, kind, object_id, change, at, event, instance)
-    VALUES (:store, :kind, :object_id, :change, :now, :event, :instance)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
 """)
 _PRODUCTS = table(
     "products",
@@ -317,7 +321,7 @@ class SliceMemory:
         self.effects = ShownEffects(connection, now)
         self.deliveries: dict[bytes, int] = {}
         self.spellings: dict[tuple[str, str, str], None] = {}
-        self.changes: list[dict[str, object]] = []
+        self.changes: list[Values] = []
         self.linked: dict[int, tuple[str, list[str]]] = {}
         self.cancelled: list[tuple[str, Order]] = []
         self.released: dict[tuple[str, str], None] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import astuple
+
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
 from backhaul.core.sku_matching import near_text
@@ -53,7 +55,7 @@ _RARE = f"""
 """  # noqa: S608 - constants
 _VERSION = 7
 """How many columns at the end of a row are its version."""
-_DELETED_AT = 4
+_DELETED_AT = 6
 """The place of `deleted_at` in the row of a product."""
 
 
@@ -146,6 +148,7 @@ class MirrorTransaction:
     ) -> None:
         memory, key = self._memory, (store, product.id)
         columns = (
+            *key,
             product.handle,
             product.title,
             product.status,
@@ -157,6 +160,8 @@ class MirrorTransaction:
         memory.objects["product"].put(key, columns)
         variants = {
             variant.id: (
+                *key,
+                variant.id,
                 variant.sku,
                 variant.barcode,
                 variant.title,
@@ -185,6 +190,7 @@ class MirrorTransaction:
         memory, key = self._memory, (store, deletion.id)
         # The whole row comes from the deletion, so it is the same after any past.
         columns = (
+            *key,
             deletion.handle,
             deletion.title,
             "deleted",
@@ -201,6 +207,7 @@ class MirrorTransaction:
     def put_order(self, store: str, order: Order, version: Version) -> None:
         memory, key = self._memory, (store, order.id)
         columns = (
+            *key,
             order.number,
             order.name,
             order.external_id,
@@ -218,26 +225,9 @@ class MirrorTransaction:
         )
         orders = memory.objects["order"]
         orders.put(key, columns)
-        items = {
-            item.id: (
-                item.product_id,
-                item.variant_id,
-                item.sku,
-                item.title,
-                item.quantity,
-                item.fulfilled_quantity,
-                item.unit_price_minor,
-            )
-            for item in order.items
-        }
-        shipments = {
-            parcel.id: (
-                parcel.tracking_company,
-                parcel.tracking_number,
-                parcel.shipped_at,
-            )
-            for parcel in order.shipments
-        }
+        # The columns of lines and parcels are in the order of their fields.
+        items = {item.id: (*key, *astuple(item)) for item in order.items}
+        shipments = {parcel.id: (*key, *astuple(parcel)) for parcel in order.shipments}
         is_new = orders.is_new(key)  # then the table has no parts of it
         memory.items.put_all(key, items, is_new=is_new)
         memory.shipments.put_all(key, shipments, is_new=is_new)
@@ -247,18 +237,21 @@ class MirrorTransaction:
             memory.cancelled.append((store, order))
 
     def put_customer(self, store: str, customer: Customer, version: Version) -> None:
+        key = store, customer.id
         columns = (
+            *key,
             customer.name,
             customer.email,
             customer.phone,
             customer.document.decode(),
             *_columns(version),
         )
-        self._memory.objects["customer"].put((store, customer.id), columns)
+        self._memory.objects["customer"].put(key, columns)
 
     def put_level(self, store: str, level: Level, version: Version) -> None:
-        columns = (level.product_id, level.stock, *_columns(version))
-        self._memory.levels.put((store, level.variant_id), columns)
+        key = store, level.variant_id
+        columns = (*key, level.product_id, level.stock, *_columns(version))
+        self._memory.levels.put(key, columns)
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
         memory, key = self._memory, (store, object_id)
@@ -267,7 +260,7 @@ class MirrorTransaction:
             memory.items.put_all(key, {})
             memory.shipments.put_all(key, {})
         self._has_tombstones = True
-        memory.tombstones.put((kind, *key), _columns(version))
+        memory.tombstones.put((kind, *key), (kind, *key, *_columns(version)))
 
     def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
         memory, key = self._memory, (store, object_id)
@@ -316,15 +309,15 @@ class MirrorTransaction:
         if effects:
             self._memory.linked[event] = store, [*effects]
         self._memory.changes.append(
-            {
-                "store": store,
-                "kind": kind,
-                "object_id": object_id,
-                "change": change,
-                "now": self.now,
-                "event": event,
-                "instance": causes.pop() if causes else None,
-            }
+            (
+                store,
+                kind,
+                object_id,
+                change,
+                self.now,
+                event,
+                causes.pop() if causes else None,
+            )
         )
 
     def record_effects(
