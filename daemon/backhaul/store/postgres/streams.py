@@ -139,8 +139,8 @@ class StreamWriter(RoundWriter):
             self._limit = self._check_later(left)
             return
         self._gathered = Batch()
-        for _, batch in self._waits:
-            refuse(batch.futures, Busy(_NO_ANSWER))
+        for _, waiting in self._waits:
+            refuse(waiting.futures, Busy(_NO_ANSWER))
 
     def _finish(self, futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
         super()._finish(futures, results)
