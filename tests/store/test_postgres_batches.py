@@ -67,6 +67,22 @@ def test_a_batch_changes_the_rows_it_names(connection: Connection) -> None:
     assert len(found) == len(ROWS)
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**64), 7, -7, True])
+def test_a_number_of_any_size_is_compared(connection: Connection, number: int) -> None:
+    connection.executemany(ADD, [("a", -7, None, None), ("b", 1, None, None)])
+    find = "SELECT number FROM notes WHERE number = ? OR number - ? = 0"
+    expected = [(number,)] if number in {-7, 1} else []
+    for _ in range(7):  # it is prepared meanwhile
+        assert connection.execute(find, (number, number)).fetchall() == expected
+    many = connection.begin(find, (number, number))
+    assert many.fetchall() == expected
+
+
+def test_several_statements_fit_in_one_text(connection: Connection) -> None:
+    connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 7")
+    assert connection.execute("SHOW lock_timeout").fetchall() == [("7ms",)]
+
+
 def test_a_batch_keeps_the_order_of_its_rows(connection: Connection) -> None:
     rows = [(f"{n:04}", n, None, None) for n in range(2_000)]
     connection.executemany(ADD, rows)

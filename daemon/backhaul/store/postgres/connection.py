@@ -85,7 +85,8 @@ _TYPES_OF_VALUES = """
     SELECT array_to_string(parameter_types, ',') FROM pg_prepared_statements
     WHERE name = 'batch'
 """
-_CONTROL = (b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE")
+_PLANNED = re.compile(rb"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b")
+"""What the server makes a plan for. Other texts may hold several statements."""
 _types_of_values: dict[str, tuple[str, ...]] = {}
 LOCK_MILLISECONDS = 500
 """How long the daemon waits for a lock, as SQLite waits for that of its file."""
@@ -268,7 +269,7 @@ class Connection:
     def _run(self, statements: Sequence[str], values: Any) -> Result:
         """Run statements in one round trip; return the result of the last one."""
         text = with_values("; ".join(statements)).encode()
-        is_alone = len(statements) == 1 and not text.startswith(_CONTROL)
+        is_alone = len(statements) == 1 and _PLANNED.match(text) is not None
         self._is_unconfirmed = False
         try:
             result: Any = (Result if is_alone else ResultOfMany)(self._connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import chain
+from math import isfinite
 from struct import pack
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +19,8 @@ from backhaul.store.sql.dialect import Fragments, render
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from psycopg.abc import AdaptContext, Buffer
+    from psycopg.abc import AdaptContext, Buffer, DumperKey
+    from psycopg.adapt import PyFormat
 
 
 def _steps(path: str) -> str:
@@ -186,11 +188,31 @@ def sendable(values: Any) -> Any:
     return [without_zeros(v) if isinstance(v, str) else v for v in values]
 
 
+_LARGEST = 2**63 - 1
+
+
 class NumberDumper(Dumper):
-    """Sends a number without its type."""
+    """Sends a number without its type, unless it is too large for a bigint."""
 
     def dump(self, obj: float) -> bytes:
         return repr(obj).encode()
+
+    def quote(self, obj: float) -> Buffer:
+        if not isfinite(obj):
+            return super().quote(obj)  # a word in quotes
+        return b" %s" % self.dump(obj)  # `-` before a sign would begin a comment
+
+    def get_key(self, obj: float, format: PyFormat) -> DumperKey:
+        return self.cls if abs(obj) <= _LARGEST else (self.cls, NumberDumper)
+
+    def upgrade(self, obj: float, format: PyFormat) -> Dumper:
+        return self if abs(obj) <= _LARGEST else LargeNumberDumper(self.cls)
+
+
+class LargeNumberDumper(NumberDumper):
+    """Sends a number that no bigint is equal to."""
+
+    oid = psycopg.adapters.types["numeric"].oid
 
 
 class YesNoDumper(Dumper):
