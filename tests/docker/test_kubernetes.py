@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import kubernetes_validate
 import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs are installed
+from typer.main import get_command
 
+from backhaul.cli.root import app
 from backhaul.push.dispatcher import STOP_SECONDS
 from backhaul.settings import load_settings
 from docker.test_compose import FOLDER, SECRETS, STATE, image_environment, instructions
+from docs.man_page import leaves
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,3 +204,17 @@ def test_together_they_have_every_role() -> None:
     ]
     roles = [words[words.index("--role") + 1].split(",") for words in given]
     assert sorted(chain(*roles)) == sorted(ROLES)
+
+
+def test_the_daemon_knows_the_options_and_roles(
+    container: Manifest, tmp_path: Path
+) -> None:
+    name, *words = container["args"]
+    command = dict(leaves(get_command(app)))[name]
+    given = command.make_context(name, words, resilient_parsing=True).params
+    config = tmp_path / "backhaul.toml"
+    config.write_text('[stores.main]\nbase_url = "https://x.example"\napi_key = "k"\n')
+    url = {"BACKHAUL_DATABASE__URL": "postgresql://backhaul@db/backhaul"}
+    roles = {"BACKHAUL_CLUSTER__ROLES": given["role"]}
+    settings = load_settings(config, url | roles)
+    assert sorted(settings.cluster.roles) == sorted(given["role"].split(","))

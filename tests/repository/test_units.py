@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
+import tomllib
+from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from backhaul.settings import load_settings
 from scenes.requirements import require
 
-UNITS = Path(__file__).resolve().parents[2] / "systemd"
+ROOT = Path(__file__).resolve().parents[2]
+UNITS = ROOT / "systemd"
+INSTALLING = ROOT / "docs/how-to/install-as-a-service.md"
 SERVICES = ["backhaul.service", "backhaul@.service", "backhaul-reference.service"]
 PROGRAM = "/opt/backhaul/bin/backhaul"
 MOST_EXPOSED = 1.5
@@ -54,6 +61,49 @@ def test_it_is_exposed_to_little(name: str, tmp_path: Path) -> None:
     found = re.search(r"exposure level for \S+: (\d+\.\d)", said.stdout)
     assert found is not None, said.stderr
     assert float(found[1]) <= MOST_EXPOSED
+
+
+@pytest.mark.parametrize(("name", "port"), [("receiver", 8750), ("worker", 8850)])
+def test_an_instance_may_be_a_role(name: str, port: int, tmp_path: Path) -> None:
+    """The page shows both configurations; the second one by its differences."""
+    written = re.findall(r"```toml\n(.*?)```", INSTALLING.read_text("utf-8"), re.DOTALL)
+    receiver, worker = (tomllib.loads(each) for each in written)
+    config = receiver if name == "receiver" else merged(receiver, worker)
+    secrets = {"key_file": tmp_path / "key", "url_file": tmp_path / "url"}
+    secrets["key_file"].write_text(b64encode(bytes(32)).decode())
+    secrets["url_file"].write_text("postgresql://backhaul@db1,db2/backhaul")
+    for each in secrets.values():
+        each.chmod(0o600)
+    config["cluster"]["key_file"] = str(secrets["key_file"])
+    config["database"]["url_file"] = str(secrets["url_file"])
+    config["stores"]["main"]["api_key"] = "k"
+    (tmp_path / "config.toml").write_text(toml_of(config))
+    settings = load_settings(tmp_path / "config.toml", {})
+    assert str(settings.state_dir) == f"/var/lib/backhaul-{name}"
+    assert (name in settings.cluster.roles, settings.public.port) == (True, port)
+    unit = (UNITS / "backhaul@.service").read_text("utf-8")
+    assert "StateDirectory=backhaul-%i\n" in unit
+    assert "--config /etc/backhaul/%i.toml\n" in unit
+
+
+def merged(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: merged(low[key], value)
+        for key, value in high.items()
+        if isinstance(value, dict) and key in low
+    }
+    return low | high | both
+
+
+def toml_of(tables: dict[str, Any], path: str = "") -> str:
+    """Write tables whose values JSON and TOML write alike."""
+    lines, more = [f"[{path}]"] if path else [], []
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            more.append(toml_of(value, f"{path}.{key}".lstrip(".")))
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    return "\n".join([*lines, *more])
 
 
 def test_instances_differ_in_their_names_only() -> None:
