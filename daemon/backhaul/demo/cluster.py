@@ -262,19 +262,20 @@ class Play:
         last = await until_at_rest(self._check_sides, self._clock, QUIET_SECONDS)
         for what in last.busy:
             self._say(f"not quiet after {QUIET_SECONDS:.0f} s: {what}")
-        findings: list[Finding] = []
+        # What is in quarantine belongs to no store, so each one would report it.
+        findings: dict[Finding, None] = {}
         orders = 0
         for branch, floor in zip(self._cluster.branches, self._floors, strict=True):
             state = last.state[branch.name]
             books = read_daemon_rows(self._cluster.url, branch.name, branch.scanner)
             causes = [branch.cause(each) for each in floor.causes]
             report = compare_sides(state, books, causes, floor.placements)
-            findings += report.findings
+            findings |= dict.fromkeys(report.findings)
             orders += report.orders
         webhooks, commands = read_totals(self._cluster.url)
         slowest = f"{max(self._takeovers):.1f} s" if self._takeovers else "none"
         self._screen.show_findings(
-            findings,
+            list(findings),
             [
                 ("orders", str(orders)),
                 ("webhooks accepted", str(webhooks)),
