@@ -36,6 +36,7 @@ KINDS = (
     in_file.SqliteTarget,
     in_server.PostgresSource,
     in_server.PostgresTarget,
+    in_server.LiveTarget,
 )
 STEPS = ("begin", "receive", "complete", "commit", "put_mark", "finish", "rename")
 POINTS = [f"{step}:{when}" for step in STEPS for when in ("before", "after")]
@@ -81,7 +82,12 @@ def in_a_process(server: Postgres, work: Callable[[], object]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def move_killed_at(point: str, source: Place, target: Place) -> None:
+def move_killed_at(
+    point: str,
+    source: Place,
+    target: Place,
+    move: Callable[[Place, Place], object] = moved,
+) -> None:
     """Move, and die before or after a step; of many the one in the middle."""
     step, _, when = point.partition(":")
     met = 0
@@ -103,7 +109,7 @@ def move_killed_at(point: str, source: Place, target: Place) -> None:
     for kind in KINDS:
         if step in vars(kind):
             setattr(kind, step, mortal(vars(kind)[step]))
-    moved(source, target)
+    move(source, target)
 
 
 def move_killed_in(line: int, source: Place, target: Place) -> None:

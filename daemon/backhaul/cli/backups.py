@@ -123,6 +123,14 @@ def migrate(
             help="With --to: the database to move. Default: that of the configuration.",
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="With --to postgresql://…: new daemons receive webhooks before the"
+            " old one is stopped, so that no webhook is refused.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Back up the database, then upgrade it to the schema of this version.
@@ -132,15 +140,20 @@ def migrate(
     instead moves all data to another database, compares both, and prints what
     to configure. If a move is interrupted, run the same command again.
     """
-    if (plan and to) or (source and not to):
-        raise typer.BadParameter("use --from only with --to, and --plan without them")
+    if (plan and to) or ((source or live) and not to):
+        raise typer.BadParameter(
+            "use --from and --live only with --to, and --plan without them"
+        )
     settings = context.settings(config)
     if to is not None:
         from backhaul.cli import database_move
 
         place = database_move.place_of
         moved = place(source) if source else settings.place
-        database_move.move(settings, moved, place(to), as_json=as_json)
+        if live:
+            database_move.move_live(settings, moved, place(to), as_json=as_json)
+        else:
+            database_move.move(settings, moved, place(to), as_json=as_json)
         return
     opened = database_at(settings.place)
     if plan:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,11 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from backhaul.cli import output
 from backhaul.core.clock import SystemClock
+from backhaul.errors import AlreadyRunning
 from backhaul.settings.values import check_driver
-from backhaul.store import move_database
+from backhaul.store import database_at, move_database, prepare_live_move
 from backhaul.store.database import sole_writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from backhaul.settings import Settings
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 _FILE = "sqlite:///"
 _SERVER = ("postgresql://", "postgres://")
+WAIT_SECONDS = 1.0
 _DOING = {"copy": "copying", "index": "indexing", "compare": "comparing"}
 
 
@@ -43,16 +48,69 @@ def place_of(url: str) -> Place:
     )
 
 
-def move(settings: Settings, source: Place, target: Place, *, as_json: bool) -> None:
+def move_live(
+    settings: Settings, source: Place, target: Place, *, as_json: bool
+) -> None:
+    """Move a file while new daemons on the server receive webhooks.
+
+    Says when to move the address of the webhooks, and when to stop the old daemon.
+    """
+    if isinstance(source, str) or isinstance(target, Path):
+        raise typer.BadParameter("--live moves from a file to PostgreSQL only")
+    if prepare_live_move(source, target, SystemClock()):
+        _say(
+            "1. Start daemons with the new database.url on other machines, or on this"
+            " one with another state_dir and other ports. They stand by."
+        )
+        _await(lambda: any(each.is_alive for each in database_at(target).members()))
+        _say(
+            "   A new daemon is there.\n"
+            "2. Send the webhooks to the new daemons: change the load balancer, or the"
+            " address of the subscription.\n"
+            "3. When webhooks arrive at a new daemon, stop the old one: systemctl stop"
+            " backhaul.socket backhaul.service. This command then moves the data."
+        )
+        _await(partial(_is_stopped, settings.state_dir))
+    move(settings, source, target, as_json=as_json, live=True)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _await(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        Event().wait(WAIT_SECONDS)
+
+
+def _is_stopped(state_dir: Path) -> bool:
+    try:
+        with sole_writer(state_dir):
+            return True
+    except AlreadyRunning:
+        return False
+
+
+def move(
+    settings: Settings,
+    source: Place,
+    target: Place,
+    *,
+    as_json: bool,
+    live: bool = False,
+) -> None:
     """Move the database while no daemon runs; print what to configure."""
     with sole_writer(settings.state_dir), _Screen(quiet=as_json) as screen:
-        done = move_database(source, target, SystemClock(), screen.show)
+        done = move_database(source, target, SystemClock(), screen.show, live=live)
     if as_json:
         output.json(_document(done))
         return
     typer.echo(f"{done.source}: moved to {done.target}: {_extent(done)}")
     if done.aside is not None:
         typer.echo(f"the file is now {done.aside}, and no daemon starts with it")
+    if live:
+        typer.echo("one of the new daemons takes over now; do not start the old one")
+        return
     typer.echo("write this into the configuration, then start the daemon:")
     typer.echo(f'\n[database]\nurl = "{done.url}"')
     if isinstance(target, str):

@@ -144,12 +144,32 @@ def database_at(place: Place) -> Database:
     return SqliteDatabase(place)
 
 
-def move_database(source: Place, target: Place, clock: Clock, show: Show) -> Moved:
+def prepare_live_move(source: Path, target: str, clock: Clock) -> bool:
+    """Let daemons on a PostgreSQL database receive webhooks before a file is moved.
+
+    A daemon may use the file meanwhile. Returns False if an interrupted move of this
+    file only has to be completed. Raises BackhaulError, with what to do first.
+    """
+    from backhaul.store.postgres import moving as in_server
+    from backhaul.store.sqlite import moving as in_file
+    from backhaul.store.sqlite.movable_rows import tables
+
+    with in_file.read_in_use(source) as file:
+        if file.is_moved:
+            return False
+        in_server.prepare_live(target, tables(), file, clock)
+    return True
+
+
+def move_database(
+    source: Place, target: Place, clock: Clock, show: Show, *, live: bool = False
+) -> Moved:
     """Move a database from SQLite to PostgreSQL, or back. Hold `sole_writer` meanwhile.
 
-    Exactly one of both is a path, and the target is empty. The source is unchanged
-    until the copy is complete and was compared. `show` gets each step. Raises
-    BackhaulError, with what to do first, and CorruptData for a damaged row.
+    Exactly one of both is a path. The target is empty, or for a `live` move prepared by
+    `prepare_live_move`. The source is unchanged until the copy is complete and was
+    compared. `show` gets each step. Raises BackhaulError, with what to do first, and
+    CorruptData for a damaged row.
     """
     from backhaul.store.moving import move
     from backhaul.store.postgres import moving as in_server
@@ -166,7 +186,7 @@ def move_database(source: Place, target: Place, clock: Clock, show: Show) -> Mov
         in_server.open_source(source, every)
         if isinstance(source, str)
         else in_file.open_source(source, every) as from_,
-        in_server.open_target(target, every)
+        in_server.open_target(target, every, live=live)
         if isinstance(target, str)
         else in_file.open_target(target) as to,
     ):

@@ -58,13 +58,15 @@ class Mark(Struct, frozen=True):
     """A move, as it is stored in both databases.
 
     `move` identifies one attempt, `place` is the other database without its
-    credentials, `source` identifies the file or the tables that were copied.
+    credentials, `source` identifies the file or the tables that were copied. During a
+    live move the target already receives webhooks.
     """
 
     move: str
     place: str
     source: str
     at: str
+    is_live: bool = False
 
 
 class MovedTable(Struct, frozen=True):

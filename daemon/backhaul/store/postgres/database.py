@@ -48,7 +48,8 @@ def open_store(url: str, clock: Clock, member: Member | None = None) -> Postgres
         raise DatabaseUnavailable(f"the database cannot be opened: {error}") from None
     try:
         if schema.exists(connection):
-            move_marks.require_usable(connection, place_of(url))
+            is_member = member is not None
+            move_marks.require_usable(connection, place_of(url), to_receive=is_member)
         if waits := schema.create(connection):
             logger.bind(action="database.upgrade_waits").warning("{}", waits)
         if newer := schema.newer(connection):

@@ -1,18 +1,22 @@
 """A PostgreSQL database as the source or the target of a move to the other engine.
 
 As a target it is one transaction until the copy was compared: a move that ends before
-leaves nothing behind.
+leaves nothing behind. Before a live move the tables are created in a transaction of
+their own, and daemons receive webhooks in them.
 """
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import psycopg
+from msgspec.structs import replace
 
+from backhaul.core.clock import to_text
 from backhaul.errors import AlreadyRunning, BackhaulError, DatabaseUnavailable
+from backhaul.store.moving import Mark
 from backhaul.store.postgres import schema
 from backhaul.store.postgres.connection import (
     CommitUnknown,
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backhaul.store.moving import Mark, Row, Table
+    from backhaul.core.clock import Clock
+    from backhaul.store.moving import Row, Table
 
 
 OLDEST = 15
@@ -119,7 +124,7 @@ _OUT_OF_ORDER = """
     WHERE i.id > s.folded_to AND i.id < (SELECT max(id) FROM event_outcomes)
 """
 _INDEXES = """
-    SELECT c.oid::regclass::text, pg_get_indexdef(c.oid)
+    SELECT i.indrelid::regclass::text, c.oid::regclass::text, pg_get_indexdef(c.oid)
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
     WHERE c.relnamespace = current_schema()::regnamespace
       AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = c.oid)
@@ -194,6 +199,9 @@ class PostgresSource:
 class PostgresTarget:
     """An empty schema of a server that Backhaul can use."""
 
+    SHARED: frozenset[str] = frozenset()
+    """Tables that daemons use during the copy."""
+
     def __init__(
         self, url: str, tables: Sequence[Table], connection: Connection
     ) -> None:
@@ -207,29 +215,34 @@ class PostgresTarget:
         self._connection.execute("BEGIN")
         self._connection.execute(_WITHOUT_LIMITS)
         schema.lock(self._connection)
-        self._remove_interrupted(source)
-        require_empty(self._connection, self.place)
+        self.require_free(source)
         schema.create_within(self._connection)
-        for name, statement in self._connection.execute(_INDEXES).fetchall():
-            self._indexes.append(statement)
-            self._connection.execute(f"DROP INDEX {name}")
+        self._drop_what_slows_down()
+
+    def _drop_what_slows_down(self) -> None:
+        found = self._connection.execute(_INDEXES).fetchall()
+        for table, name, statement in found:
+            if table not in self.SHARED:
+                self._indexes.append(statement)
+                self._connection.execute(f"DROP INDEX {name}")
         self._for_each_table("ALTER TABLE {} DISABLE TRIGGER USER")
 
+    def require_free(self, source: str) -> None:
+        """Refuse a database with anything but an interrupted move of this source."""
+        self._remove_interrupted(source)
+        require_empty(self._connection, self.place)
+
     def receive(self, table: Table, rows: Iterable[Row]) -> None:
-        statement = f"COPY {table.name} ({table.names}) FROM STDIN (FORMAT BINARY)"
-        with (
-            self._refusing(f"the rows of {table.name}"),
-            self._connection.copy(statement) as copy,
-        ):
-            copy.set_types(_types(table))
-            for row in rows:
-                copy.write_row(row)
+        with self._refusing(f"the rows of {table.name}"):
+            _copy(self._connection, table, rows)
 
     def complete(self) -> None:
         for statement in self._indexes:
             with self._refusing("the values of an index"):
                 self._connection.execute(statement)
         for table, column in self._connection.execute(_IDENTITIES).fetchall():
+            if table in self.SHARED:
+                continue
             self._connection.execute(
                 f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"  # noqa: S608 - names of the schema
                 f" max({column})) FROM {table} HAVING max({column}) > 0"
@@ -269,21 +282,134 @@ class PostgresTarget:
         if not schema.exists(self._connection):
             return
         mark = move_marks.find(self._connection, move_marks.MOVING_FROM)
+        if mark is not None and mark.is_live:
+            raise BackhaulError(
+                f"{self.place}: a live move into this database has begun, and it has"
+                " received webhooks since; add --live to complete that move"
+            )
         if mark is not None and mark.source == source:
             schema.drop(self._connection, [table.name for table in self._tables])
 
     def _for_each_table(self, statement: str) -> None:
         for table in self._tables:
-            self._connection.execute(statement.format(table.name))
+            if table.name not in self.SHARED:
+                self._connection.execute(statement.format(table.name))
+
+
+class LiveTarget(PostgresTarget):
+    """A database that `prepare_live` made, in which daemons append events meanwhile.
+
+    Their events belong to streams, with ids above those of the file. Everything else
+    is replaced by what the file has.
+    """
+
+    SHARED = frozenset({"inbox", "kv", "webhook_secrets"})
+
+    def begin(self, source: str) -> None:
+        self._connection.execute("BEGIN")
+        self._connection.execute(_WITHOUT_LIMITS)
+        self._require_prepared(source)
+        # A member that records the use of a secret waits, and tries again.
+        self._connection.execute("LOCK TABLE webhook_secrets IN EXCLUSIVE MODE")
+        own = [each.name for each in self._tables if each.name not in self.SHARED]
+        self._connection.execute(f"TRUNCATE {', '.join(own)}")
+        for each in ("inbox WHERE stream = 0", "kv", "webhook_secrets"):
+            self._connection.execute(f"DELETE FROM {each}")  # noqa: S608 - constants
+        self._drop_what_slows_down()
+
+    def _require_prepared(self, source: str) -> None:
+        mark = None
+        if schema.exists(self._connection):
+            mark = move_marks.find(self._connection, move_marks.MOVING_FROM)
+        if mark is None or not mark.is_live or mark.source != source:
+            raise BackhaulError(
+                f"{self.place}: no live move of this file into this database has"
+                " begun; run the command again, which begins one"
+            )
+
+    def complete(self) -> None:
+        ((of_file,),) = self._connection.execute(_LAST_OF_FILE).fetchall()
+        ((received,),) = self._connection.execute(_FIRST_RECEIVED).fetchall()
+        if of_file >= received:
+            raise BackhaulError(
+                f"{self.place}: the file has the event {of_file:,}, and the events that"
+                f" were received here begin at {received:,}; this needs a move without"
+                " --live, into another database"
+            )
+        super().complete()
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        if table.name == "inbox":
+            return _rows(self._connection, table, "WHERE stream = 0")
+        return super().rows(table)
+
+    def commit(self, mark: Mark) -> None:
+        super().commit(replace(mark, is_live=True))
+
+
+class ReceivedMeanwhile(Protocol):
+    """The file of a live move, which a daemon still uses."""
+
+    place: str
+    identity: str
+
+    def rows(self, table: Table) -> Sequence[Row]: ...
+
+    def last_event(self) -> int: ...
+
+
+ROOM = 1_000_000_000
+"""How many events the file may get until it is moved: more than any file can hold."""
+_LAST_OF_FILE = "SELECT coalesce(max(id), 0) FROM inbox WHERE stream = 0"
+_FIRST_RECEIVED = """
+    SELECT coalesce(min(id), 9223372036854775807) FROM inbox WHERE stream != 0
+"""
+_MOVE_IDS = "SELECT setval(pg_get_serial_sequence('inbox', 'id'), :last)"
+
+
+def prepare_live(
+    url: str, tables: Sequence[Table], file: ReceivedMeanwhile, clock: Clock
+) -> None:
+    """Create the schema in which daemons receive webhooks until the file is moved.
+
+    It can be repeated. Raises BackhaulError if the database cannot be used.
+    """
+    with _opened(url) as connection:
+        place = place_of(url)
+        require_suitable(connection, place)
+        connection.execute("BEGIN")
+        schema.lock(connection)
+        if schema.exists(connection):
+            mark = move_marks.find(connection, move_marks.MOVING_FROM)
+            if mark is not None and mark.is_live and mark.source == file.identity:
+                connection.execute("ROLLBACK")
+                return
+        PostgresTarget(url, tables, connection).require_free(file.identity)
+        schema.create_within(connection)
+        connection.execute(_MOVE_IDS, {"last": file.last_event() + ROOM})
+        (secrets,) = (each for each in tables if each.name == "webhook_secrets")
+        # A secret that an operator revoked must not be accepted here either.
+        _copy(connection, secrets, file.rows(secrets))
+        mark = Mark("", file.place, file.identity, to_text(clock.now()), is_live=True)
+        move_marks.put_moving(connection, mark)
+        connection.execute("COMMIT")
+
+
+def _copy(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
+    statement = f"COPY {table.name} ({table.names}) FROM STDIN (FORMAT BINARY)"
+    with connection.copy(statement) as copy:
+        copy.set_types(_types(table))
+        for row in rows:
+            copy.write_row(row)
 
 
 def _types(table: Table) -> list[str]:
     return [_TYPES[column.kind] for column in table.columns]
 
 
-def _rows(connection: Connection, table: Table) -> Iterator[Row]:
-    statement = f"COPY {table.name} ({table.names}) TO STDOUT (FORMAT BINARY)"
-    with connection.copy(statement) as copy:
+def _rows(connection: Connection, table: Table, where: str = "") -> Iterator[Row]:
+    query = f"SELECT {table.names} FROM {table.name} {where}"  # noqa: S608 - names of the schema
+    with connection.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
         copy.set_types(_types(table))
         yield from copy.rows()
 
@@ -335,10 +461,13 @@ def open_source(url: str, tables: Sequence[Table]) -> Iterator[PostgresSource]:
 
 
 @contextmanager
-def open_target(url: str, tables: Sequence[Table]) -> Iterator[PostgresTarget]:
+def open_target(
+    url: str, tables: Sequence[Table], *, live: bool = False
+) -> Iterator[PostgresTarget]:
     """Open a database that shall receive a move. Raises BackhaulError."""
+    kind = LiveTarget if live else PostgresTarget
     with _opened(url) as connection:
-        yield PostgresTarget(url, tables, connection)
+        yield kind(url, tables, connection)
 
 
 @contextmanager

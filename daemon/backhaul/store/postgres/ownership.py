@@ -17,6 +17,7 @@ from backhaul.store.ownership import KnownMember
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.streams import is_waiting, retire
 from backhaul.store.sql.commands.reference_tags import mark_restored
+from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.schema import newest_step
 
 if TYPE_CHECKING:
@@ -118,7 +119,12 @@ class Fence:
         return self._right is not None
 
     def take(self, connection: Connection, stores: Collection[str]) -> bool:
-        """Take the right, in a transaction of its own."""
+        """Take the right, in a transaction of its own.
+
+        During a live move into the database nobody may take it.
+        """
+        if move_marks.find(connection, move_marks.MOVING_FROM):
+            return False
         before = boot_seconds()
         values = {"member": self.member.id, "ttl": self.member.ttl_seconds}
         row = connection.execute(_TAKE, values).fetchone()

@@ -48,7 +48,7 @@ class SqliteSource:
         self.tables = tables
         self._connection = connection
         self.place = moved_files.url_of(path)
-        self.identity = f"{path} {path.stat().st_ino}"
+        self.identity = _identity(path)
         self._version = self._data_version()
         connection.execute("BEGIN")
         self._mark = move_marks.find(connection, move_marks.MOVED_TO)
@@ -212,8 +212,55 @@ def open_source(path: Path, tables: Sequence[Table]) -> Iterator[SqliteSource]:
         raise file_backup.unread(path, error) from None
 
 
+class FileInUse:
+    """What a live move reads of a file while a daemon works on it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.place = moved_files.url_of(path)
+        self.identity = _identity(path)
+        self._connection = connection
+        self.is_moved = move_marks.find(connection, move_marks.MOVED_TO) is not None
+
+    def rows(self, table: Table) -> list[Row]:
+        query = f"SELECT {table.names} FROM {table.name}"  # noqa: S608 - names of the schema
+        return self._connection.execute(query).fetchall()
+
+    def last_event(self) -> int:
+        """Return the highest id of an event, 0 if there is none."""
+        found = self._connection.execute("SELECT coalesce(max(id), 0) FROM inbox")
+        return int(found.fetchone()[0])
+
+
+def _identity(path: Path) -> str:
+    return f"{path} {path.stat().st_ino}"
+
+
+@contextmanager
+def read_in_use(path: Path) -> Iterator[FileInUse]:
+    """Read a file that a daemon may use. Raises BackhaulError."""
+    moved_files.require_here(path)
+    path = file_replacement.real_path(path)
+    _require_current(path)
+    try:
+        with file_backup.open_read_only(path) as connection:
+            file = FileInUse(path, connection)
+            if not file.is_moved:
+                move_marks.require_usable(connection, file.place)
+                moved_files.require_new_name(path)
+            yield file
+    except sqlite3.DatabaseError as error:
+        raise file_backup.unread(path, error) from None
+
+
 def require_movable(path: Path) -> None:
     """Refuse a file that must not be moved as it is. Raises BackhaulError."""
+    _require_current(path)
+    file_replacement.require_unused(path)
+    moved_files.require_new_name(path)
+
+
+def _require_current(path: Path) -> None:
+    """Refuse a file that is not a whole database of this version."""
     if not path.is_file():
         raise BackhaulError(
             f"{path}: there is no database to move; to begin with an empty one, only"
@@ -231,8 +278,6 @@ def require_movable(path: Path) -> None:
             f"{path}: its schema is {len(ahead)} steps behind this version; upgrade"
             " it first: backhaul migrate"
         )
-    file_replacement.require_unused(path)
-    moved_files.require_new_name(path)
 
 
 @contextmanager

@@ -54,14 +54,19 @@ def remove_moved(connection: Connection) -> None:
     connection.execute(_DELETE, {"name": MOVED_TO})
 
 
-def require_usable(connection: Connection, place: str) -> None:
+def require_usable(
+    connection: Connection, place: str, *, to_receive: bool = False
+) -> None:
     """Refuse a database that was moved, or is an incomplete copy.
 
-    Raises ConfigurationError, because another `database.url` is the fix.
+    During a live move a daemon may use it `to_receive`. Raises ConfigurationError,
+    because another `database.url` is the fix.
     """
     if mark := find(connection, MOVED_TO):
         raise ConfigurationError([moved(place, mark)])
     if mark := find(connection, MOVING_FROM):
+        if mark.is_live and to_receive:
+            return
         problem = f"the move from {mark.place} into this database is not complete"
         hint = f"run backhaul migrate --to {place} again, or set it to {mark.place}"
         raise ConfigurationError([_finding(place, problem, hint)])
