@@ -338,6 +338,7 @@ TROUBLED = WELL | {
             ["backhaul jobs resume audit --store main"],
         ),
         ({}, {}, {"free_bytes": 10**8}, ["backhaul doctor"]),
+        ({}, {}, {"archive": "it fails"}, ["backhaul doctor"]),
     ],
 )
 def test_every_problem_names_a_command_to_type(
@@ -348,6 +349,11 @@ def test_every_problem_names_a_command_to_type(
 ) -> None:
     found = find_problems(facts(WELL | status, replace(NOTHING, **needs), **others))
     assert [problem.command for problem in found] == typed
+
+
+def test_a_server_that_cannot_archive_alerts_with_the_cause() -> None:
+    alert = find_alerts(facts(archive="archive_command: 3 failed attempts"))["archive"]
+    assert "not backed up: archive_command: 3 failed attempts" in alert.text
 
 
 def test_what_only_status_shows_raises_no_alert() -> None:

@@ -50,6 +50,7 @@ def find(facts: Facts) -> Iterator[Problem]:
     yield from _silent(known.last_records, facts.silence, now)
     yield from _foreign_webhooks(status, known.foreign_webhooks, now)
     yield from _backup(status, known.backup, now, facts.backups_missed)
+    yield from _archive(facts.archive)
     yield from _disk(facts.free_bytes)
     yield from _unknown_topics(known.unknown_topics)
     yield from _refused(status)
@@ -167,6 +168,18 @@ def _backup(
             " grep backup. Until then a restore loses all that is newer",
             subject="backup",
             command="backhaul jobs list",
+        )
+
+
+def _archive(failure: str) -> Iterator[Problem]:
+    if failure:
+        yield Problem(
+            "archive",
+            f"PostgreSQL is not backed up: {failure}",
+            "correct it on the database server; backhaul doctor says how. Until then a"
+            " restore loses what is written, and the server's disk fills up",
+            subject="archive",
+            command=DOCTOR,
         )
 
 

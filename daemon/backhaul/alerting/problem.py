@@ -65,7 +65,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     `silence` has the seconds that each connection may submit no record, and
     `drift_rows` is how many different rows are a problem. `now` is in seconds since
     1970. `backups_missed` returns whether the schedule had two backups or more since a
-    moment. `free_bytes` is the free space on the disk of the database.
+    moment. `free_bytes` is the free space on the disk of the database. `archive` says
+    why a server cannot archive its log, or is empty.
     """
 
     status: Mapping[str, Any]
@@ -75,3 +76,4 @@ class Facts(Struct, frozen=True, kw_only=True):
     now: float
     backups_missed: Callable[[datetime], bool]
     free_bytes: int
+    archive: str = ""

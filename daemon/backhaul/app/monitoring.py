@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 from collections import defaultdict
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,11 +21,12 @@ from backhaul.alerting.notifications import Notifier
 from backhaul.alerting.operation_problems import BACKUP
 from backhaul.alerting.problem import Facts
 from backhaul.app import jobs
-from backhaul.errors import Busy
+from backhaul.errors import BackhaulError, Busy
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, cluster, readings
 from backhaul.observe.metrics import GaugeValue
 from backhaul.push.send_switch import ALL
 from backhaul.settings.jobs import polling_job
+from backhaul.store import database_at
 from backhaul.store.operators import BEGIN_SECONDS, WHOLE
 
 if TYPE_CHECKING:
@@ -51,6 +54,12 @@ OF_READING = frozenset(
 """Metrics about a store's syncs; they end with the store, or alarms would stay."""
 
 
+ARCHIVE_SECONDS = 60.0
+"""How long an answer about the archive of a server's log is used."""
+ARCHIVE_FAILURES = frozenset({"archive_command", "pg_replication_slots"})
+"""What of the archive is worth an alert, and not only a line of `doctor`."""
+
+
 class Monitoring:
     """Combines counters, database figures and the status of the running parts."""
 
@@ -71,6 +80,7 @@ class Monitoring:
             for name, each in settings.connectors.items()
             if each.silent_after is not None
         }
+        self._archive, self._archive_due = "", 0.0
         self._store = store
         self._gauges = store.gauges
         self._conditions = store.alert_conditions
@@ -186,7 +196,20 @@ class Monitoring:
             now=self._clock.now().timestamp(),
             backups_missed=partial(self._schedule.missed_twice, BACKUP),
             free_bytes=shutil.disk_usage(self._settings.data_folder).free,
+            archive=await self._archive_failure(),
         )
+
+    async def _archive_failure(self) -> str:
+        """Return why a server cannot archive its log, as of the last minute."""
+        now = self._clock.monotonic()
+        if isinstance(self._settings.place, str) and now >= self._archive_due:
+            self._archive_due = now + ARCHIVE_SECONDS
+            with suppress(BackhaulError):  # it is away: others say so
+                read = database_at(self._settings.place).archiving
+                _, wrong = await asyncio.to_thread(read)
+                serious = (str(each) for each in wrong if each.key in ARCHIVE_FAILURES)
+                self._archive = next(serious, "")
+        return self._archive
 
 
 BY_STORE = ("stores", "subscriptions")

@@ -41,8 +41,18 @@ def backup(
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="File that `backhaul backup` wrote.")],
+    backup: Annotated[
+        Path | None, typer.Argument(help="File that `backhaul backup` wrote.")
+    ] = None,
     config: ConfigOption = None,
+    fence: Annotated[
+        bool,
+        typer.Option(
+            "--fence",
+            help="After the server's tools restored a PostgreSQL database: send"
+            " nothing until the platform has been read.",
+        ),
+    ] = False,
     drill: Annotated[
         bool,
         typer.Option(
@@ -56,10 +66,18 @@ def restore(
     """Replace the database with a backup; stop the daemon first.
 
     Backhaul checks the backup before it changes anything. The previous database
-    stays in the same folder, under another name. This command works on SQLite
-    only. For PostgreSQL, use the server's tools.
+    stays in the same folder, under another name. Restore a PostgreSQL database
+    with the server's tools, and then run this command with --fence, before you
+    start a daemon.
     """
     clock = SystemClock()
+    if (backup is None) != fence or (fence and drill):
+        raise typer.BadParameter("name a backup file, or use --fence alone")
+    if backup is None:
+        settings = context.settings(config)
+        database_at(settings.place).hold_for_audit(settings.stores, clock)
+        _say_held(list(settings.stores), as_json)
+        return
     if drill:
         _report("can be restored", backup, test_restore(backup, clock), as_json)
         return
@@ -83,9 +101,17 @@ def restore(
             " are as in the backup; see backhaul users list, secrets list, commands"
             " list, jobs list"
         )
-    typer.echo(
-        "after the next start, no command is sent until the platform has been read"
-    )
+    typer.echo(_HELD)
+
+
+_HELD = "after the next start, no command is sent until the platform has been read"
+
+
+def _say_held(stores: list[str], as_json: bool) -> None:
+    if as_json:
+        output.json({"held": stores})
+    else:
+        typer.echo(f"{', '.join(stores)}: {_HELD}")
 
 
 def _report(what: str, backup: Path, found: "Restored", as_json: bool) -> None:

@@ -54,6 +54,7 @@ def _server(url: str, *, quorum: bool) -> Iterator[Result]:
         yield ok("database", f"{opened.engine_version()} answers")
         yield _schema("the database", opened.pending_migrations())
         yield from _durability(opened.durability(quorum=quorum), quorum=quorum)
+        yield from _archive(*opened.archiving())
     except CorruptData as error:
         yield fail("database", *_split(str(error)))
     except BackhaulError as error:
@@ -110,6 +111,13 @@ def _schema(path: Path | str, ahead: list[str]) -> Result:
         said = f"{path} is {len(ahead)} steps behind this version"
         return warn("schema", said, "backhaul migrate, or start the daemon")
     return ok("schema", "matches this version")
+
+
+def _archive(well: Sequence[str], wrong: Sequence[Finding]) -> Iterator[Result]:
+    for said in well:
+        yield ok("archive", said)
+    for each in wrong:
+        yield warn("archive", f"{each.source}: {each.problem}", each.hint)
 
 
 def _durability(found: Sequence[Finding], *, quorum: bool) -> Iterator[Result]:

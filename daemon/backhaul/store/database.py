@@ -141,6 +141,14 @@ class Database(Protocol):
         """
         ...
 
+    def hold_for_audit(self, stores: Iterable[str], clock: Clock) -> None:
+        """Treat a server's database as restored: the daemon sends nothing at first.
+
+        Raises AlreadyRunning if a daemon uses it, and BackhaulError for a file, which
+        `restore` replaces.
+        """
+        ...
+
     def finish_upgrade(self) -> str:
         """Apply the migrations that a server's database lacks.
 
@@ -168,6 +176,13 @@ class Database(Protocol):
         """Return why confirmed rows may be lost; empty if nothing was found.
 
         With `quorum` they have to survive the loss of the server, not only its crash.
+        """
+        ...
+
+    def archiving(self) -> tuple[list[str], list[Finding]]:
+        """Return what is well with a server's archive of its log, and what is not.
+
+        Both are empty for a file. Raises BackhaulError.
         """
         ...
 

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, NoReturn
 import psycopg
 
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import BackhaulError, DatabaseUnavailable
+from backhaul.errors import AlreadyRunning, BackhaulError, DatabaseUnavailable
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
 from backhaul.store.postgres import durability, full_text, schema
-from backhaul.store.postgres.connection import LOCK_MILLISECONDS, Connection
+from backhaul.store.postgres.connection import (
+    LOCK_MILLISECONDS,
+    Connection,
+    place_of,
+)
 from backhaul.store.postgres.engine import SIZE
 from backhaul.store.postgres.ownership import known_members
 from backhaul.store.read_models import FILE, SqlConsole
+from backhaul.store.sql.commands.reference_tags import mark_restored
 from backhaul.store.sql.inbox.export import SqlInboxExport
 from backhaul.store.sql.mirror.compare_mirrors import differences
+from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.operations.alerts import of_other_stores
 from backhaul.store.sql.read_models import database_reads
 from backhaul.store.sql.read_models.database_reads import SqlTables
@@ -46,6 +52,7 @@ _TABLES = """
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
     ORDER BY table_name
 """
+_END_OWNERS = "UPDATE owners SET member = NULL, epoch = epoch + 1"
 _DDL = """
     SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema()
     ORDER BY indexname
@@ -139,12 +146,36 @@ class PostgresDatabase(Database):
         with self.connection() as connection:
             return schema.pending(connection)
 
+    def hold_for_audit(self, stores: Iterable[str], clock: Clock) -> None:
+        now = to_text(clock.now())
+        with self._writing() as connection:
+            move_marks.require_usable(connection, place_of(self._url))
+            connection.execute("BEGIN")
+            # Nobody takes over before the commit, and a former owner is superseded.
+            connection.execute(_END_OWNERS)
+            for member in known_members(connection):
+                if member.is_alive:
+                    raise AlreadyRunning(
+                        f"a daemon on {member.host} uses this database; stop every"
+                        " daemon that is configured with it, then run the command again"
+                    )
+            for store in stores:
+                mark_restored(connection, store, now)
+            connection.execute("COMMIT")
+
     def finish_upgrade(self) -> str:
+        with self._writing() as connection:
+            return schema.create(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
         try:
             with closing(Connection(self._url)) as connection:
-                return schema.create(connection)
+                yield connection
         except psycopg.Error as error:
-            raise DatabaseUnavailable(f"the upgrade failed: {error}") from None
+            raise DatabaseUnavailable(
+                f"the database cannot be written: {error}"
+            ) from None
 
     def faults(self, *, deep: bool = False) -> list[str]:
         return []  # the server checks its pages itself
@@ -156,6 +187,10 @@ class PostgresDatabase(Database):
     def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
         with self.connection() as connection:
             return durability.findings(connection, quorum=quorum)
+
+    def archiving(self) -> tuple[list[str], list[Finding]]:
+        with self.connection() as connection:
+            return durability.archiving(connection)
 
     def schema(self) -> list[str]:
         with self.connection() as connection:

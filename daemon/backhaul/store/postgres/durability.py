@@ -185,3 +185,98 @@ def _needed(names: str) -> int:
     """Return how many replicas must confirm a commit."""
     found = _NUMBER.match(names)
     return int(found[1]) if found else 1
+
+
+_ARCHIVER = """
+    SELECT current_setting('archive_mode') != 'off' AS is_on,
+           extract(epoch from clock_timestamp() - last_archived_time)::float8 AS age,
+           failed_count,
+           coalesce(last_failed_time > last_archived_time,
+                    last_failed_time IS NOT NULL) AS is_failing,
+           last_failed_wal
+    FROM pg_stat_archiver
+"""
+# A slot that nobody reads holds WAL until the disk of the server is full.
+_SLOTS = """
+    SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint
+    FROM pg_replication_slots
+    WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY 2 DESC
+"""
+_MAY_COUNT = "SELECT pg_has_role(current_user, 'pg_monitor', 'USAGE')"
+_WAITING = """
+    SELECT count(*) FROM pg_ls_archive_statusdir() WHERE name LIKE '%.ready'
+"""
+OLD_ARCHIVE_SECONDS = 3_600.0
+"""From this age on the last archived WAL is worth a warning."""
+HELD_BYTES = 1 << 30
+"""So much WAL may an idle replication slot hold without a warning."""
+
+
+def archiving(connection: Connection) -> tuple[list[str], list[Finding]]:
+    """Return what is well with the archive of the WAL, and what is not.
+
+    Without the archive the server's tools cannot restore what was written since the
+    last base backup. They may also read the WAL over a connection, which is not seen
+    here. Raises psycopg.Error.
+    """
+    server = _seen(connection)
+    if server.is_standby:
+        return [], []
+    (found,) = connection.execute(_ARCHIVER).fetchall()
+    well: list[str] = []
+    wrong = [*_slots(connection, server)]
+    if not found["is_on"]:
+        wrong.append(
+            server.finding(
+                "archive_mode",
+                "the server archives no WAL, as far as Backhaul can see",
+                "set up pgBackRest, WAL-G or the backups of the provider; if they read"
+                " the WAL over a connection, or copy the disk, this is as it should be",
+            )
+        )
+        return well, wrong
+    if found["is_failing"]:
+        wrong.append(
+            server.finding(
+                "archive_command",
+                f"the server cannot archive {found['last_failed_wal']}"
+                f" ({found['failed_count']:,} failed attempts), and keeps all WAL since"
+                " then on its disk",
+                "read the server's log, and correct archive_command or its target",
+            )
+        )
+    elif found["age"] is None or found["age"] > OLD_ARCHIVE_SECONDS:
+        age = "never" if found["age"] is None else f"{found['age'] / 3_600:.0f} h ago"
+        wrong.append(
+            server.finding(
+                "archive_timeout",
+                f"WAL was last archived {age}; a restore loses what came later",
+                "set archive_timeout = 5min",
+            )
+        )
+    else:
+        well.append(f"WAL was last archived {found['age'] / 60:.0f} min ago")
+    well += _waiting(connection, server)
+    return well, wrong
+
+
+def _slots(connection: Connection, server: _Server) -> Iterator[Finding]:
+    for name, held in connection.execute(_SLOTS).fetchall():
+        if held > HELD_BYTES:
+            yield server.finding(
+                "pg_replication_slots",
+                f"nobody reads the replication slot {name}, which holds"
+                f" {held >> 20:,} MB of WAL on the server's disk",
+                f"start its reader, or: SELECT pg_drop_replication_slot('{name}')",
+            )
+
+
+def _waiting(connection: Connection, server: _Server) -> Iterator[str]:
+    if connection.execute(_MAY_COUNT).fetchall() != [(1,)]:
+        yield (
+            f"the role {server.role} may not see how much WAL waits for the archive;"
+            f' GRANT pg_monitor TO "{server.role}" lets it'
+        )
+        return
+    ((waiting,),) = connection.execute(_WAITING).fetchall()
+    yield f"{waiting:,} WAL files wait for the archive"

@@ -120,6 +120,12 @@ class SqliteDatabase(Database):
 
         return opening.pending(self._path)
 
+    def hold_for_audit(self, stores: Iterable[str], clock: Clock) -> None:
+        raise BackhaulError(
+            f"{self._path}: this is a file; to replace it with a backup, and let"
+            " Backhaul read the platform first: backhaul restore FILE"
+        )
+
     def finish_upgrade(self) -> str:
         return ""
 
@@ -137,6 +143,9 @@ class SqliteDatabase(Database):
 
     def durability(self, *, quorum: bool) -> tuple[Finding, ...]:
         return ()  # the daemon's own connection sets what a commit waits for
+
+    def archiving(self) -> tuple[list[str], list[Finding]]:
+        return [], []
 
     def schema(self) -> list[str]:
         return [str(row[0]) for row in self._rows(_SCHEMA)]
