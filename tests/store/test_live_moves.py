@@ -14,12 +14,14 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.store import database_at, move_database, prepare_live_move
+from backhaul.store.inbox import Folded, Selection
 from backhaul.store.ownership import new_member
 from backhaul.store.postgres import moving as in_server
 from backhaul.store.postgres.database import open_store
 from backhaul.store.sql.operations import move_marks
 from backhaul.store.sqlite import moving as in_file
-from backhaul.store.testing.event_scenes import folded_bodies, webhook
+from backhaul.store.testing.event_scenes import folded_bodies, reprocess_with, webhook
+from scenes import stored
 from scenes.databases import write
 from scenes.postgres import postgres
 from store.move_places import contents, fill, is_usable, moved, some_rows
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backhaul.store import Place
+    from backhaul.store.inbox import MirrorWriter, StoredEvent
     from backhaul.store.moving import Row
     from scenes.postgres import Postgres
 
@@ -121,6 +124,35 @@ def test_webhooks_are_received_before_the_file_is_moved(path: Path, url: str) ->
     move_live(path, url)
     assert not path.exists()
     require_whole(url, rows, "1", "2", "3")
+
+
+def test_no_program_counts_through_the_gap_between_the_ids(
+    path: Path, url: str
+) -> None:
+    prepare_live_move(path, url, CLOCK)
+    receive(url, "1")
+    move_live(path, url)
+    assert own(url) == ["1"]
+
+    async def reprocess() -> list[str]:
+        store = open_store(url, CLOCK, new_member())
+        store.start()
+        bodies: list[str] = []
+
+        def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+            bodies.append(event.body.decode(errors="replace"))
+            return Folded("folded", event.topic)
+
+        try:
+            assert await store.ownership.take(["main"])
+            report = await reprocess_with(store, fold, Selection())
+            assert report.last is None
+            return bodies
+        finally:
+            await store.stop()
+
+    assert asyncio.run(reprocess())[-1] == "1"
+    assert stored.bodies(url)[-1] == b"1"
 
 
 def test_a_daemon_goes_on_with_the_file_meanwhile(path: Path, url: str) -> None:

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
 
 WINDOW = 2_000
-"""The most ids that one read scans, however few of them are selected."""
+"""The most events that one read scans, however few of them are selected."""
+# Ids have gaps: after a live move, one of a billion.
+_WINDOW_END = """
+    SELECT max(id) AS last FROM (
+        SELECT id FROM inbox WHERE id > :after ORDER BY id LIMIT :most) n
+"""
 _SELECTED = """
     SELECT i.id, o.object_id FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
     WHERE i.id > :after AND i.id <= :end
@@ -63,8 +68,10 @@ class SqlInboxExport(InboxExport):
         objects = self._objects(wanted)
         query = "SELECT coalesce(max(id), 0) AS newest FROM inbox"
         (newest,) = self._connection.execute(query).fetchone()
-        for after in range(0, newest, WINDOW):
-            window = {"after": after, "end": min(after + WINDOW, newest)}
+        end = 0
+        while end < newest:
+            after, end = end, min(window_end(self._connection, end, WINDOW), newest)
+            window = {"after": after, "end": end}
             found = self._connection.execute(_SELECTED, filters | window).fetchall()
             for event, object_id in found:
                 if objects is None or object_id in objects:
@@ -85,3 +92,13 @@ class SqlInboxExport(InboxExport):
             return None
         rows = self._connection.execute(_OBJECTS, {"object": wanted.object})
         return {wanted.object, *(row[0] for row in rows)}
+
+
+def window_end(connection: Connection, after: int, most: int) -> int:
+    """Return the id up to which there are so many events after an id.
+
+    Returns `after + most` if there is none.
+    """
+    values = {"after": after, "most": most}
+    (last,) = connection.execute(_WINDOW_END, values).fetchone()
+    return after + most if last is None else int(last)

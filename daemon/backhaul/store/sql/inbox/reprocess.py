@@ -10,6 +10,7 @@ from backhaul.store.inbox import CONFIRMING, ReprocessReport, StoredEvent
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
 from backhaul.store.sql.inbox import quarantine
+from backhaul.store.sql.inbox.export import window_end
 from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
 
 WINDOW = 2_000
-"""The most ids that one slice scans, however few of them are selected."""
+"""The most events that one slice scans, however few of them are selected."""
 _IS_CONFIRMING = " OR ".join(f"i.topic LIKE '%{end}'" for end in CONFIRMING)
 _SELECTED = f"""
     SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body, i.digest
@@ -61,7 +62,7 @@ class SqlReprocessing(FoldingFamily):
         confirming: bool,
     ) -> ReprocessReport:
         newest = folded_to(connection)
-        end = min(after + WINDOW, newest)
+        end = min(window_end(connection, after, WINDOW), newest)
         window = {"after": after, "end": end, "confirming": int(confirming)}
         events = _selected(connection, selection, window)
         done = self._fold_slice(connection, fold_one, events, slice_seconds)
