@@ -46,6 +46,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     admin_url: str
     dry_run: list[str]
     refused: dict[str, dict[str, int]]
+    spooled: int
     stores: dict[str, Sending]
     subscriptions: dict[str, str]
     jobs: dict[str, str | None]

@@ -157,6 +157,7 @@ async def test_a_request_that_nobody_began_is_not_carried_out_later(
             with pytest.raises(Busy, match="no daemon owns the database now") as found:
                 await relay(standby).act("jobs/pause", ASKED)
             assert "Nothing was changed" in str(found.value)
+            assert rows(url, "SELECT * FROM requests") == []
         async with serving(owner, jobs_pause=pausing):
             await relay(standby).act("jobs/pause", {**ASKED, "name": "next"})
     assert [each["name"] for each in pausing.calls] == ["next"]
