@@ -11,7 +11,7 @@ from scenes.postgres import postgres
 from scenes.reference_process import reference
 from scenes.replicas import replicas
 from scenes.shopper import buy
-from scenes.stored import values_of
+from scenes.stored import rows_of
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -45,12 +45,9 @@ def test_a_standby_accepts_the_secret_that_the_owner_got(tmp_path: Path) -> None
         )
         ordered = buy(platform)["id"]
         await_true(
-            lambda: (ordered, "delivery") in deliveries(owner.url),
+            lambda: (
+                (ordered, "delivery")
+                in rows_of(owner.url, "events", "object_id", "source")
+            ),
             "the standby stored the webhook",
         )
-
-
-def deliveries(url: str) -> list[tuple[str, str]]:
-    """Return the objects of the folded events, and how each event came."""
-    ids = values_of(url, "events", "object_id")
-    return list(zip(ids, values_of(url, "events", "source"), strict=True))
