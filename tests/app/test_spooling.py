@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from scenes.databases import count
+from scenes.loop_guard import on_purpose
 from scenes.postgres import postgres
 from scenes.reference_process import reference
-from scenes.replicas import replicas
+from scenes.replicas import Replica, replicas
 from scenes.shopper import buy
 from scenes.stored import values_of
 from scenes.waiting import await_true
@@ -18,7 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.programs
+SPOOLED = "backhaul_webhooks_spooled "
 SPOOLING = {"BACKHAUL_CLUSTER__SPOOL": "true", "BACKHAUL_CLUSTER__HOLD": "200ms"}
+
+
+@on_purpose()
+def spooled(replica: Replica) -> float:
+    """Return what the metrics of a daemon say of its disk."""
+    url = f"http://127.0.0.1:{replica.admin_port}/metrics"
+    lines = httpx.get(url, timeout=60).raise_for_status().text.splitlines()
+    return next(float(each.split()[1]) for each in lines if each.startswith(SPOOLED))
 
 
 def test_a_webhook_is_kept_on_the_disk_until_the_server_is_back(tmp_path: Path) -> None:
@@ -35,6 +46,10 @@ def test_a_webhook_is_kept_on_the_disk_until_the_server_is_back(tmp_path: Path) 
         server.kill()
         bought = buy(platform)["id"]
         await_true(lambda: count(spool, "inbox"), "the webhook is on the disk")
+        await_true(
+            lambda: spooled(standby) > 0,
+            "the metrics count it without the database",
+        )
         server.start()
         await_true(
             lambda: bought in values_of(standby.url, "orders", "id"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
     from backhaul.store import Store
-    from backhaul.store.operators import Progress, Requests
+    from backhaul.store.operators import Progress, PublishedState, Requests
     from backhaul.sync.on_demand import Line
 
 Run: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
@@ -379,7 +380,10 @@ def standby_site(
         raise RuntimeError("a database with one daemon has no standby")
 
     async def status() -> Status:
-        return merged(await requests.published(), unpublished(settings) | own())
+        published: Sequence[PublishedState] = ()
+        with suppress(Busy):  # what this daemon knows of itself is wanted most then
+            published = await requests.published()
+        return merged(published, unpublished(settings) | own())
 
     relay = Relay(store, requests, clock)
 
