@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from scenes.daemon import Said, backhaul
 from scenes.databases import count
 from scenes.loop_guard import on_purpose
 from scenes.postgres import postgres
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 SPOOLED = "backhaul_webhooks_spooled "
 SPOOLING = {"BACKHAUL_CLUSTER__SPOOL": "true", "BACKHAUL_CLUSTER__HOLD": "200ms"}
+
+
+def backhaul_at(replica: Replica, *arguments: str) -> Said:
+    """Run a command beside a replica."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BACKHAUL_DATABASE__URL", replica.url)
+        patch.setenv("BACKHAUL_CLUSTER__DURABILITY", "single")
+        return backhaul(*arguments, config=replica.office.config)
 
 
 @on_purpose()
@@ -50,6 +59,9 @@ def test_a_webhook_is_kept_on_the_disk_until_the_server_is_back(tmp_path: Path) 
             lambda: spooled(standby) > 0,
             "the metrics count it without the database",
         )
+        said = backhaul_at(standby, "status")
+        assert said.code != 0
+        assert "webhooks wait on this machine's disk" in said.err
         server.start()
         await_true(
             lambda: bought in values_of(standby.url, "orders", "id"),

@@ -159,9 +159,8 @@ class _View:
             if public := live["public_url"]:
                 said = f"receives at {public}, {said}"
             yield Line("addresses", said)
-            if waiting := live["spooled"]:
-                said = f"{waiting:,} wait on this machine's disk for the database"
-                yield Line("webhooks", said, "", "warn")
+            if live["spooled"]:
+                yield Line("webhooks", _spooled_text(live), "", "warn")
 
     def members(self) -> Iterator[Line]:
         """Yield the daemons on a PostgreSQL database, the owner first."""
@@ -285,6 +284,10 @@ class _View:
         return Line("confirmations", says)
 
 
+def _spooled_text(live: Mapping[str, Any]) -> str:
+    return f"{live['spooled']:,} webhooks wait on this machine's disk for the database"
+
+
 def _sending(store: Mapping[str, Any]) -> str:
     if store["stopped"]:
         return f"stopped: {', '.join(store['stopped'])}"
@@ -311,11 +314,16 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """
     settings = context.settings(config)
     live, silence = ask(settings)
-    with reader(config) as known:
-        found = {"daemon": live, **_read(settings, known, live)}
-        found["problems"] = current(settings, known, live)
-        found["members"] = database_at(settings.place).members()
-        token = _token(settings, known)
+    try:
+        with reader(config) as known:
+            found = {"daemon": live, **_read(settings, known, live)}
+            found["problems"] = current(settings, known, live)
+            found["members"] = database_at(settings.place).members()
+            token = _token(settings, known)
+    except BackhaulError as error:
+        if not (live and live["spooled"]):
+            raise
+        raise BackhaulError(f"{error}\n{_spooled_text(live)}") from None
     if as_json:
         plain = {
             key: msgspec.to_builtins(found[key]) for key in ("problems", "members")
