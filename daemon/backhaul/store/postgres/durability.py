@@ -220,7 +220,7 @@ def archiving(connection: Connection) -> tuple[list[str], list[Finding]]:
     here. Raises psycopg.Error.
     """
     server = _seen(connection)
-    if server.is_standby:
+    if server.is_replica:
         return [], []
     (found,) = connection.execute(_ARCHIVER).fetchall()
     well: list[str] = []
