@@ -395,3 +395,12 @@ def test_an_unreadable_order_is_a_problem_before_it_raises_an_alert() -> None:
     some = facts(needs=replace(NOTHING, unreadable=[order]))
     assert [one.command for one in find_problems(some)] == ["backhaul why order 7"]
     assert find_alerts(some) == {}
+
+
+def test_a_store_without_an_owner_is_a_problem_that_a_standby_shows() -> None:
+    (found,) = find_problems(facts({**WELL, "ownerless": ["*", "main"]}))
+    assert "the work of the whole database, main: events wait" in found.text
+    (found,) = find_problems(facts({**WELL, "ownerless": [*"abcdefgh"]}))
+    assert "the work of a, b, c, d, e and 3 more:" in found.text
+    assert find_alerts(facts({**WELL, "ownerless": ["main"]})) == {}
+    assert find_problems(facts({**WELL, "ownerless": []})) == []

@@ -57,6 +57,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     rates: dict[str, float]
     mirrored: dict[str, int]
     standby: str = ""
+    ownerless: list[str] = []
 
 
 NEWS = """

@@ -260,8 +260,9 @@ async def test_members_show_the_state_that_the_owner_published(
         running = asyncio.create_task(publisher.run())
         await until(published, "it is published")
         shown = merged(await standby.requests.published(), unpublished(own))
-        assert {**shown, "standby": ""} == {**status, "standby": ""}
+        assert {name: shown[name] for name in status} == status
         assert "passes each change on to it: host-a" in shown["standby"]
+        assert shown["ownerless"] == []
         before = published()
         status["stores"]["other"] = {"sending": 1, "stopped": {}, "paused": None}
         await until(lambda: published() != before, "the change is published")
@@ -277,3 +278,4 @@ async def test_members_show_the_state_that_the_owner_published(
         silent = merged(await standby.requests.published(), unpublished(own))
         assert "No daemon owns the database now" in silent["standby"]
         assert silent["stores"]["main"]["sending"] == 3
+        assert silent["ownerless"] == ["*", "main", "other"]

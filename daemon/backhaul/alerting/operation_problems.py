@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.alerting.problem import Problem, Severity
 from backhaul.core.clock import from_text
+from backhaul.store.operators import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ EVERYTHING = "everything"
 """The kind in the status of a send switch that blocks commands of all kinds."""
 DOCTOR = "backhaul doctor"
 TOPICS_SHOWN = 3
+MOST_NAMES = 5
 UNKNOWN = "unknown"
 """The name under which the daemon counts webhooks for unknown stores."""
 REFUSALS: Mapping[str, str] = {
@@ -43,6 +45,7 @@ LEAST_FREE_BYTES = 1_000_000_000
 def find(facts: Facts) -> Iterator[Problem]:
     """Yield the problems of stores, connections, webhooks, jobs, backups and disk."""
     status, known, now = facts.status, facts.conditions, facts.now
+    yield from _ownerless(status)
     yield from _stopped(status)
     yield from _paused(status)
     yield from _subscriptions(status)
@@ -56,6 +59,22 @@ def find(facts: Facts) -> Iterator[Problem]:
     yield from _refused(status)
     yield from _notices(status)
     yield from _jobs_paused(status, known.paused_jobs)
+
+
+def _ownerless(status: Mapping[str, Any]) -> Iterator[Problem]:
+    if stores := status.get("ownerless"):
+        names = [{WHOLE: "the whole database"}.get(name, name) for name in stores]
+        more = f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else ""
+        yield Problem(
+            "ownerless",
+            f"No daemon does the work of {', '.join(names[:MOST_NAMES])}{more}: events"
+            " wait to be folded, and Backhaul sends nothing",
+            "wait some seconds for a takeover. If there is none, start a daemon with"
+            " the role worker. Webhooks are received and stored until then",
+            subject="owner",
+            command="backhaul status",
+            raises_alert=False,  # only an owner sends alerts
+        )
 
 
 def _stopped(status: Mapping[str, Any]) -> Iterator[Problem]:

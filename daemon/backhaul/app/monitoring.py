@@ -244,7 +244,9 @@ def merged(states: Sequence[PublishedState], own: Mapping[str, Any]) -> Status:
     for each in states:
         for section, values in msgspec.json.decode(each.content).items():
             status[section] |= values
-    return {**status, "standby": _standby_text(states)}
+    known = {WHOLE, *own["stores"]}
+    silent = [x.store for x in states if x.store in known and not x.is_alive]
+    return {**status, "standby": _standby_text(states), "ownerless": silent}
 
 
 def _standby_text(states: Sequence[PublishedState]) -> str:

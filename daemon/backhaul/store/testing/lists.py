@@ -316,6 +316,16 @@ class OperationListsConformance(StoreConformance):
             rows[2]
         ]
 
+    async def test_audit_entries_of_a_user_are_those_of_every_machine(
+        self, store: Store
+    ) -> None:
+        for who in ("ann", "ann on host-b", "anna", "an", "ann on", "bob"):
+            await store.users.record_action(AuditEntry(who, "a", "detail"))
+        rows = await store.read(lambda reader: reader.audit_entries("ann", 9))
+        assert [row.who for row in rows] == ["ann on host-b", "ann"]
+        rows = await store.read(lambda reader: reader.audit_entries("ann on host-b", 9))
+        assert [row.who for row in rows] == ["ann on host-b"]
+
     async def test_stores_are_those_with_commands_or_a_first_contact(
         self, store: Store
     ) -> None:
