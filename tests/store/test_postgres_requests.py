@@ -14,7 +14,12 @@ import pytest
 
 from backhaul.app import requests
 from backhaul.app.monitoring import merged, unpublished
-from backhaul.app.requests import Relay, RequestWorker, StatePublisher
+from backhaul.app.requests import (
+    Relay,
+    RelayedSync,
+    RequestWorker,
+    StatePublisher,
+)
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy
 from backhaul.settings import Settings
@@ -23,6 +28,7 @@ from backhaul.store.ownership import Member
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.sync.on_demand import SyncEndpoint
+from backhaul.sync.resource_types import FULL, SyncRequest
 from scenes.databases import rows, writer
 from scenes.waiting import until
 
@@ -161,6 +167,22 @@ async def test_a_request_that_nobody_began_is_not_carried_out_later(
         async with serving(owner, jobs_pause=pausing):
             await relay(standby).act("jobs/pause", {**ASKED, "name": "next"})
     assert [each["name"] for each in pausing.calls] == ["next"]
+
+
+async def test_a_sync_that_nobody_began_is_shown_as_a_trouble(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "BEGIN_SECONDS", SOON)
+    shown: list[dict[str, Any]] = []
+    async with joined(url, "b") as standby:
+        sync = RelayedSync(["main"], relay(standby))
+        sync.check(SyncRequest(FULL, ("main",)))
+        with pytest.raises(ValueError, match="'other' must be one of main"):
+            sync.check(SyncRequest(FULL, ("other",)))
+        await sync.work(SyncRequest(FULL, kinds=("orders",)), shown.append)
+    (line,) = shown
+    assert (line["store"], line["kind"]) == ("main", "orders")
+    assert "no daemon owns the database now" in line["trouble"]
 
 
 async def test_a_request_whose_asker_is_gone_expires(url: str) -> None:
