@@ -12,7 +12,7 @@ import httpx
 
 from backhaul.admin.accounts import Passwords
 from backhaul.core.clock import SystemClock
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 from backhaul.store.sqlite.opening import open_store
 from bench import large, load
 from bench.daemon import Daemon

@@ -15,7 +15,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.customer_erasure import CustomerTrace
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 from backhaul.store.sqlite.sql_console import WITHHELD
 from scenes.daemon import in_process
 from scenes.databases import started_store

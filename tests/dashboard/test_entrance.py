@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.admin.accounts import FREE_ADDRESS
-from backhaul.store.operations import Role
-from backhaul.store.operators import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS
+from backhaul.store.operators import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS, Role
 from scenes.dashboard import COOKIE, PASSWORD, open_office
 from scenes.databases import locked
 from scenes.stored import count

@@ -26,7 +26,7 @@ from backhaul.platform.requests import Dialect
 from backhaul.runtime.signals import SharedSignals
 from backhaul.settings import Settings
 from backhaul.store.matching import NewCommand
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 from backhaul.store.records import Matched, NewRecord
 from scenes.clock import VirtualClock
 from scenes.damaged_rows import overwrite

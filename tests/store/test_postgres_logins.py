@@ -11,8 +11,7 @@ import pytest
 from backhaul.admin.accounts import FREE_PAIR, Sessions, Throttle
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store.operations import Role
-from backhaul.store.operators import MAX_SESSIONS, OpenSession
+from backhaul.store.operators import MAX_SESSIONS, OpenSession, Role
 from backhaul.store.ownership import Member
 from backhaul.store.postgres.database import PostgresStore, open_store
 from scenes.databases import rows, writer
@@ -20,7 +19,7 @@ from scenes.databases import rows, writer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from backhaul.store.operations import User
+    from backhaul.store.operators import User
     from scenes.postgres_databases import PostgresDatabases
 
 pytestmark = pytest.mark.programs

@@ -15,15 +15,13 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from backhaul.errors import BackhaulError
-from backhaul.store.operations import ROLES, Role
-from backhaul.store.operators import RESET_SECONDS, Failures, OpenSession
+from backhaul.store.operators import RESET_SECONDS, ROLES, Failures, OpenSession, Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from backhaul.store.operations import User, Users
-    from backhaul.store.operators import Logins
+    from backhaul.store.operators import Logins, User, Users
 
 
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1

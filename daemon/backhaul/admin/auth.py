@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.admin.accounts import Session
-    from backhaul.store.operations import Role, User
+    from backhaul.store.operators import Role, User
 
 COOKIE = "backhaul_session"
 HOST_BOUND = "__Host-"

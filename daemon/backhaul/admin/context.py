@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
     from backhaul.store import Store
-    from backhaul.store.operations import User
+    from backhaul.store.operators import User
 
 
 T = TypeVar("T")

@@ -18,13 +18,13 @@ from backhaul.admin.auth import (
     form_of,
 )
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.operations import User
+    from backhaul.store.operators import User
 
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 INSECURE_HTTP = (

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from msgspec import Struct
 
 from backhaul.core.clock import ago, from_text
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from backhaul.admin.accounts import FirstLoginToken
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
-from backhaul.store.operations import ROLES
+from backhaul.store.operators import ROLES
 
 users = typer.Typer(
     no_args_is_help=True, help="Users of the dashboard and their roles."

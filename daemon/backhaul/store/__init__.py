@@ -45,10 +45,9 @@ if TYPE_CHECKING:
         OrphanedWork,
         Retention,
         SealedSecrets,
-        Users,
         WebhookSecrets,
     )
-    from backhaul.store.operators import Logins, Requests
+    from backhaul.store.operators import Logins, Requests, Users
     from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
     from backhaul.store.records import ConnectorDocuments, Records

@@ -1,8 +1,8 @@
-"""Alerts, jobs, users, webhook secrets, the audit log, retention and samples."""
+"""Alerts, jobs, webhook secrets, the audit log, retention and samples."""
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct, field
@@ -309,79 +309,6 @@ class JobRuns(Protocol):
 
     async def resume(self, keys: Collection[JobKey], entry: AuditEntry) -> None:
         """Let jobs run again; runs that they missed are not made up for."""
-        ...
-
-
-class Role(IntEnum):
-    """What a user is allowed to do; each role includes the ones before."""
-
-    VIEWER = 1
-    OPERATOR = 2
-    ADMIN = 3
-
-    @property
-    def word(self) -> str:
-        """Return the role's name as it is written and stored."""
-        return self.name.lower()
-
-
-ROLES = {role.word: role for role in Role}
-
-
-class User(Struct, frozen=True):
-    """A user; a new password gets a new `epoch`, which ends all older sessions."""
-
-    name: str
-    role: Role
-    secret: str
-    epoch: int
-    created_at: str
-    last_login_at: str | None = None
-
-    def __repr__(self) -> str:
-        """Leave the hash out."""
-        return f"User({self.name!r}, {self.role.word})"
-
-
-class Users(Protocol):
-    """Users of the dashboard; each change has an audit entry. May raise Busy."""
-
-    async def list(self) -> Sequence[User]:
-        """Return all users by name."""
-        ...
-
-    async def find(self, name: str) -> User | None:
-        """Return one user, or None."""
-        ...
-
-    async def add(
-        self, name: str, role: Role, secret: str, who: str, *, first: bool = False
-    ) -> None:
-        """Add a user. Raises BackhaulError if it exists, or is not the `first`."""
-        ...
-
-    async def remove(self, name: str, who: str) -> None:
-        """Remove a user. Raises BackhaulError for the last administrator."""
-        ...
-
-    async def set_role(self, name: str, role: Role, who: str) -> None:
-        """Change a role. Raises BackhaulError for the last administrator."""
-        ...
-
-    async def set_secret(self, name: str, secret: str, who: str) -> None:
-        """Change a password. Raises BackhaulError if there is no such user."""
-        ...
-
-    async def record_login(self, name: str, detail: str) -> None:
-        """Record that a user logged in, in the audit log too."""
-        ...
-
-    async def logins(self, name: str, since: str) -> Sequence[str]:
-        """Return the different details of logins since a time, newest first."""
-        ...
-
-    async def record_action(self, entry: AuditEntry) -> None:
-        """Add an audit entry for an action that changes no row of the store."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""What operators share through the database: logins, and requests to owners."""
+"""Operators: their users, their logins, and their requests to the owners of stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
+    from backhaul.store.operations import AuditEntry
 
 T = TypeVar("T")
 MAX_IDLE_SECONDS = 30 * 60.0
@@ -23,6 +24,79 @@ RESET_SECONDS = 3_600.0
 MAX_KEYS = 30_000
 Notices: TypeAlias = tuple[tuple[str, str], ...]
 """A kind, `good` or `bad`, and a text each."""
+
+
+class Role(IntEnum):
+    """What a user is allowed to do; each role includes the ones before."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def word(self) -> str:
+        """Return the role's name as it is written and stored."""
+        return self.name.lower()
+
+
+ROLES = {role.word: role for role in Role}
+
+
+class User(Struct, frozen=True):
+    """A user; a new password gets a new `epoch`, which ends all older sessions."""
+
+    name: str
+    role: Role
+    secret: str
+    epoch: int
+    created_at: str
+    last_login_at: str | None = None
+
+    def __repr__(self) -> str:
+        """Leave the hash out."""
+        return f"User({self.name!r}, {self.role.word})"
+
+
+class Users(Protocol):
+    """Users of the dashboard; each change has an audit entry. May raise Busy."""
+
+    async def list(self) -> Sequence[User]:
+        """Return all users by name."""
+        ...
+
+    async def find(self, name: str) -> User | None:
+        """Return one user, or None."""
+        ...
+
+    async def add(
+        self, name: str, role: Role, secret: str, who: str, *, first: bool = False
+    ) -> None:
+        """Add a user. Raises BackhaulError if it exists, or is not the `first`."""
+        ...
+
+    async def remove(self, name: str, who: str) -> None:
+        """Remove a user. Raises BackhaulError for the last administrator."""
+        ...
+
+    async def set_role(self, name: str, role: Role, who: str) -> None:
+        """Change a role. Raises BackhaulError for the last administrator."""
+        ...
+
+    async def set_secret(self, name: str, secret: str, who: str) -> None:
+        """Change a password. Raises BackhaulError if there is no such user."""
+        ...
+
+    async def record_login(self, name: str, detail: str) -> None:
+        """Record that a user logged in, in the audit log too."""
+        ...
+
+    async def logins(self, name: str, since: str) -> Sequence[str]:
+        """Return the different details of logins since a time, newest first."""
+        ...
+
+    async def record_action(self, entry: AuditEntry) -> None:
+        """Add an audit entry for an action that changes no row of the store."""
+        ...
 
 
 class OpenSession(Struct, frozen=True):

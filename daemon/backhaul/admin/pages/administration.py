@@ -10,7 +10,7 @@ from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
-from backhaul.store.operations import ROLES, Role
+from backhaul.store.operators import ROLES, Role
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -13,7 +13,7 @@ from backhaul.store.commands import (
     can_restock_unshipped,
     possible_verbs,
 )
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from backhaul.admin.context import cursor_of, paginate
 from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS
 from backhaul.errors import BackhaulError
 from backhaul.store.inbox import EventState, Selection
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 
 if TYPE_CHECKING:
     from aiohttp import web

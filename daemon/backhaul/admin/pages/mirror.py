@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, pager
 from backhaul.maintenance.search_indexer import detail_of
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 from backhaul.store.read_models import KINDS
 
 if TYPE_CHECKING:

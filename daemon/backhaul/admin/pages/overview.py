@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
-from backhaul.store.operations import Role
+from backhaul.store.operators import Role
 from backhaul.store.read_models import CommandFilter
 
 if TYPE_CHECKING:

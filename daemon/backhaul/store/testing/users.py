@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import BackhaulError
-from backhaul.store.operations import AuditEntry, Role
+from backhaul.store.operations import AuditEntry
+from backhaul.store.operators import Role
 from backhaul.store.testing.command_scenes import at, audit_entries, in_brief
 from backhaul.store.testing.scenes import StoreConformance
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from backhaul.store import Store
-    from backhaul.store.operations import User
+    from backhaul.store.operators import User
     from backhaul.store.testing.scenes import TestClock
 
 ENTRY = AuditEntry("ann", "secrets revoke", "f1")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from backhaul.errors import BackhaulError
-from backhaul.store.operations import ROLES, AuditEntry, Role, User
+from backhaul.store.operations import AuditEntry
+from backhaul.store.operators import ROLES, Role, User
 from backhaul.store.sql.family import Family, read, write
 
 if TYPE_CHECKING:
