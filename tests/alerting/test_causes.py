@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from backhaul.alerting import find_alerts, find_problems
 from backhaul.alerting.problem import Facts
 from backhaul.core.clock import to_text
-from backhaul.settings.alerts import AlertSettings
+from backhaul.settings.infrastructure import AlertSettings
 from backhaul.store.inbox import UnreadableOrder
 from backhaul.store.mirror import UnknownStatus
 from backhaul.store.operations import (

@@ -20,7 +20,7 @@ from standardwebhooks import Webhook
 from backhaul.alerting.notifications import LISTED, Notifier
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.settings.alerts import AlertSettings
+from backhaul.settings.infrastructure import AlertSettings
 from backhaul.store import database_at
 from backhaul.store.operations import Alert
 from backhaul.store.sqlite.database import SqliteStore

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from scenes.databases import rows
 from scenes.loop_guard import on_purpose
 from scenes.postgres import postgres
 from scenes.reference_process import ReferenceProcess, reference
 from scenes.replicas import Replica, replicas
 from scenes.shopper import buy
+from scenes.stored import values_of
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_what_one_receives_another_works_on(
     await_true(worker.is_owner, "the worker owns the store")
     order = buy(platform)
     await_true(
-        lambda: rows(worker.url, "SELECT 1 FROM orders WHERE id = ?", order["id"]),
+        lambda: order["id"] in values_of(worker.url, "orders", "id"),
         "the order is mirrored",
     )
     token = worker.office.device_token

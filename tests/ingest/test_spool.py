@@ -19,23 +19,19 @@ from backhaul.ingest.spool import SpoolingInbox
 from backhaul.store import open_spool, open_store
 from backhaul.store.sqlite.database import SPOOL_ROWS
 from backhaul.store.testing.event_scenes import webhook
-from scenes.databases import count, fold_all, make_database, rows, started_store, states
+from scenes.databases import count, fold_all, make_database, started_store, states
 from scenes.dying_forwarder import POINTS
 from scenes.payloads import arrival, envelope, order
 from scenes.postgres import postgres
-from scenes.receiver import served
-from scenes.stored import bodies
+from scenes.stored import bodies, values_of
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator
 
     from backhaul.store import Place, Store
     from backhaul.store.inbox import Appending, Arrival
     from scenes.postgres_databases import PostgresDatabases
-
-FOREVER_FULL = "PRAGMA max_page_count=1"
 
 
 class Door:
@@ -81,8 +77,7 @@ async def leave(store: Store, file: Path, *given: str) -> None:
 
 def texts(place: Place) -> list[str]:
     """Return the bodies in the inbox, in the order in which they came into it."""
-    found = rows(place, "SELECT body FROM inbox ORDER BY id")
-    return [bytes(body).decode() for (body,) in found]
+    return [body.decode() for body in bodies(place)]
 
 
 async def test_webhooks_wait_on_the_disk_and_are_forwarded_in_order(
@@ -133,30 +128,6 @@ async def test_a_spool_that_is_turned_off_still_gives_up_what_it_has(
         assert texts(database) == ["1"]
 
 
-async def test_a_webhook_is_refused_if_the_disk_of_the_spool_is_full(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "spool.db"
-    async with started_store(tmp_path / "main.db") as store:
-        make_database(file)
-        spool = open_spool(file, SystemClock())
-        inbox = SpoolingInbox(Door(store.inbox), spool, SystemClock(), accepts=True)
-        await inbox.start()
-
-        def fill(connection: sqlite3.Connection) -> None:
-            connection.execute(FOREVER_FULL)
-
-        await spool._engine.writer.urgent(fill)  # type: ignore[attr-defined]
-        body = envelope("orders/create", order(note="x" * 50_000))
-        async with served(inbox) as receiver:
-            replies = [await receiver.post(body) for _ in range(20)]
-        refused = [reply for reply in replies if reply.status == 503]
-        assert refused
-        assert {reply.headers["Retry-After"] for reply in refused} == {"1"}
-        assert count(file, "inbox") == len(replies) - len(refused) == inbox.waiting
-        await inbox.stop()
-
-
 @pytest.mark.programs
 async def test_webhooks_are_accepted_while_the_server_is_down(tmp_path: Path) -> None:
     with postgres() as server:
@@ -171,7 +142,7 @@ async def test_webhooks_are_accepted_while_the_server_is_down(tmp_path: Path) ->
             await asyncio.to_thread(server.start)
             await until(lambda: not inbox.waiting, "the spool is empty")
             await append(inbox, "4")
-        assert [body.decode() for body in bodies(url)] == ["1", "2", "3", "4"]
+        assert texts(url) == ["1", "2", "3", "4"]
         await store.stop()
 
 
@@ -209,5 +180,4 @@ async def forward_twice(url: str, tmp_path: Path, point: str) -> None:
     if point in {"append:after", "remove:before"}:
         # A busy machine may add repeats: the server ends a connection that pauses.
         assert "duplicate" in found
-    mirrored = rows(url, "SELECT id FROM orders ORDER BY id")
-    assert [id_ for (id_,) in mirrored] == orders
+    assert sorted(values_of(url, "orders", "id")) == orders

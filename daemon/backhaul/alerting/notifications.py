@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
-    from backhaul.settings.alerts import AlertSettings
+    from backhaul.settings.infrastructure import AlertSettings
     from backhaul.store.operations import Alert, AlertChanges, Alerts
 
     Channel: TypeAlias = "Callable[[AlertSettings, Message], Awaitable[None]]"

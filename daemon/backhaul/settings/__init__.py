@@ -1,6 +1,7 @@
 """The configuration: its models, and how it is loaded and validated."""
 
 from backhaul.settings.connections import Connector, Fields, Store
+from backhaul.settings.infrastructure import Database
 from backhaul.settings.jobs import Job, Jobs, PushJob, Scheduled
 from backhaul.settings.loader import (
     bare_environment,
@@ -11,7 +12,6 @@ from backhaul.settings.loader import (
 from backhaul.settings.schema import (
     Admin,
     Connect,
-    Database,
     Log,
     Public,
     Push,

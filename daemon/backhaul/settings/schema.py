@@ -4,11 +4,9 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     PrivateAttr,
-    SecretStr,
     ValidationInfo,
     field_validator,
 )
@@ -18,20 +16,16 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from backhaul.settings.alerts import AlertSettings
 from backhaul.settings.connections import Connector, Store
+from backhaul.settings.infrastructure import ROLES, AlertSettings, Cluster, Database
 from backhaul.settings.jobs import Job, Jobs, Scheduled, StoreJobName, polling_job
 from backhaul.settings.values import (
     DATABASE_PREFIX,
-    POSTGRES_PREFIXES,
     BaseUrl,
     Count,
-    DatabaseUrl,
     Delays,
     Duration,
     FilePath,
-    Host,
-    Keys,
     Name,
     Networks,
     Port,
@@ -42,117 +36,11 @@ from backhaul.settings.values import (
     without_password,
 )
 
-SHORTEST_TTL, LONGEST_TTL = 1.0, 60.0
-Role = Literal["receiver", "worker", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)
 Level = Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"]
-
-
-def check_roles(roles: tuple[Role, ...]) -> tuple[Role, ...]:
-    """Return the roles, each once."""
-    if not roles:
-        raise ValueError("must not be empty")
-    return tuple(role for role in ROLES if role in roles)
 
 
 def upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
-
-
-class Database(Section):
-    """The database, and how long Backhaul keeps data."""
-
-    url: DatabaseUrl = Field(
-        default=SecretStr(""),
-        description="The URL of a SQLite file, such as "
-        '"sqlite:////var/lib/backhaul/backhaul.db", or of a PostgreSQL database, such '
-        'as "postgresql://backhaul@db.internal/backhaul". The URL of a file is '
-        "`sqlite:///` and the path. An absolute path starts with a slash too, so the "
-        "URL then has four slashes. If the setting is empty, Backhaul uses the file "
-        "backhaul.db in `state_dir`. You can also set a PostgreSQL URL in the "
-        "variable `DATABASE_URL`.",
-    )
-    retention_days: Count = Field(
-        default=30,
-        le=3_650,
-        description="Number of days for which Backhaul keeps the bodies and headers "
-        "of events, the runs of jobs, and most stock counts that changed nothing. "
-        "Backhaul keeps the outcome of each event for ever. docs/mirror.md lists the "
-        "stock counts that Backhaul keeps for ever.",
-    )
-
-    @property
-    def is_server(self) -> bool:
-        """Whether the database is on a PostgreSQL server."""
-        return self.url.get_secret_value().startswith(POSTGRES_PREFIXES)
-
-
-class Cluster(Section):
-    """Several daemons on one PostgreSQL database.
-
-    With a SQLite file, Backhaul ignores this section.
-    """
-
-    roles: Annotated[tuple[Role, ...], AfterValidator(check_roles)] = Field(
-        default=ROLES,
-        description="What this daemon does. `receiver`: it receives webhooks. "
-        "`worker`: it does the work of stores, and runs their connections. `admin`: it "
-        "serves the dashboard. Every daemon serves health checks and metrics. "
-        "`backhaul run --role` sets this for one start. With a SQLite file one daemon "
-        "has all roles.",
-    )
-    address: Host | None = Field(
-        default=None,
-        description="Name or IP address at which the other daemons reach this machine. "
-        "They forward requests for `/connect/` to the daemon that runs the connection. "
-        "If this setting is missing, it is `public.host`; and if that means all "
-        "addresses, the address from which this machine reaches the database server.",
-    )
-    durability: Literal["quorum", "single"] = Field(
-        default="quorum",
-        description='How the PostgreSQL server must protect commits. "quorum": a '
-        "replica must confirm each commit, so no acknowledged data is lost if the "
-        "primary server is lost. If the server is not set up in this way, Backhaul "
-        'does not run. "single": Backhaul requires no replica. It logs a warning if '
-        "the server is set up so that a crash could lose or damage data.",
-    )
-    ttl: Duration = Field(
-        default=3.0,
-        description="The owner is the daemon that does the work. If the owner gives "
-        "no sign of life for this time, another daemon takes over.",
-    )
-
-    hold: Duration = Field(
-        default=8.0,
-        description="How long a webhook waits for its answer while Backhaul cannot "
-        "reach the database server, such as during a failover, or while no replica "
-        "confirms its commits. After this time Backhaul answers 503.",
-    )
-    spool: bool = Field(
-        default=False,
-        description="What Backhaul does with a webhook that it cannot write to the "
-        "database server within `hold`. `false`: Backhaul answers 503, and the "
-        "platform sends the webhook again. `true`: Backhaul writes the webhook to the "
-        "file spool.db in `state_dir`, and answers 200. Backhaul forwards the file to "
-        "the database in order when the server is back. Until then only the disk of "
-        "this machine has the webhook.",
-    )
-
-    key: Keys = Field(
-        default=(),
-        description="Keys that seal the webhook secrets of the subscriptions in the "
-        "database, so that every daemon on the database can use them. Required on "
-        "PostgreSQL if `public.url` is set. All machines need the same keys. Make a "
-        "key with: openssl rand -base64 32. The first key seals. To replace a key, add "
-        "the new key as the second one on all machines, then make it the first.",
-    )
-
-    @field_validator("ttl")
-    @classmethod
-    def _long_enough(cls, seconds: float) -> float:
-        if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
-            raise ValueError('must be from "1s" to "60s"')
-        return seconds
 
 
 class Public(Section):

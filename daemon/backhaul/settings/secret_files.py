@@ -11,15 +11,15 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from backhaul.errors import Finding
-from backhaul.settings.alerts import AlertSettings
 from backhaul.settings.connections import Store
-from backhaul.settings.schema import Cluster, Database, Settings
+from backhaul.settings.infrastructure import AlertSettings, Cluster, Database
 from backhaul.settings.sources import Layer, file_layer, is_list, leaf_at, secret_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from backhaul.settings import sources
+    from backhaul.settings.schema import Settings
 
 SecretOptions: TypeAlias = "Callable[[str], Collection[str]]"
 """Returns the secret keys of a connector type."""

@@ -340,18 +340,13 @@ class WebhookSecrets(Protocol):
 
 
 class SealedSecrets(Protocol):
-    """The webhook secrets that the platform issued, sealed, for all daemons.
-
-    `changes` also has the stores where an operator revoked or restored a secret.
-    """
+    """The webhook secrets that the platform issued, sealed, for all daemons."""
 
     async def get(self, store: str) -> str | None:
         """Return the sealed secrets of a store, or None. Raises ReadFailed."""
-        ...
 
     async def put(self, store: str, sealed: str) -> None:
         """Replace the sealed secrets of a store; only its owner may. May raise Busy."""
-        ...
 
     async def adopt(self, store: str, sealed: str) -> None:
         """Store sealed secrets if the store has none. May raise Busy."""

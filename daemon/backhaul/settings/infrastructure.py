@@ -1,0 +1,228 @@
+"""The tables `[database]`, `[cluster]` and `[alerts]`: what is around the daemon."""
+
+import re
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from backhaul.settings.values import (
+    POSTGRES_PREFIXES,
+    BaseUrl,
+    Count,
+    DatabaseUrl,
+    Duration,
+    Host,
+    Keys,
+    Port,
+    Secret,
+    Section,
+    Text,
+    parse_duration,
+)
+
+SHORTEST_TTL, LONGEST_TTL = 1.0, 60.0
+Role = Literal["receiver", "worker", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
+
+
+def check_roles(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    """Return the roles, each once."""
+    if not roles:
+        raise ValueError("must not be empty")
+    return tuple(role for role in ROLES if role in roles)
+
+
+class Database(Section):
+    """The database, and how long Backhaul keeps data."""
+
+    url: DatabaseUrl = Field(
+        default=SecretStr(""),
+        description="The URL of a SQLite file, such as "
+        '"sqlite:////var/lib/backhaul/backhaul.db", or of a PostgreSQL database, such '
+        'as "postgresql://backhaul@db.internal/backhaul". The URL of a file is '
+        "`sqlite:///` and the path. An absolute path starts with a slash too, so the "
+        "URL then has four slashes. If the setting is empty, Backhaul uses the file "
+        "backhaul.db in `state_dir`. You can also set a PostgreSQL URL in the "
+        "variable `DATABASE_URL`.",
+    )
+    retention_days: Count = Field(
+        default=30,
+        le=3_650,
+        description="Number of days for which Backhaul keeps the bodies and headers "
+        "of events, the runs of jobs, and most stock counts that changed nothing. "
+        "Backhaul keeps the outcome of each event for ever. docs/mirror.md lists the "
+        "stock counts that Backhaul keeps for ever.",
+    )
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the database is on a PostgreSQL server."""
+        return self.url.get_secret_value().startswith(POSTGRES_PREFIXES)
+
+
+class Cluster(Section):
+    """Several daemons on one PostgreSQL database.
+
+    With a SQLite file, Backhaul ignores this section.
+    """
+
+    roles: Annotated[tuple[Role, ...], AfterValidator(check_roles)] = Field(
+        default=ROLES,
+        description="What this daemon does. `receiver`: it receives webhooks. "
+        "`worker`: it does the work of stores, and runs their connections. `admin`: it "
+        "serves the dashboard. Every daemon serves health checks and metrics. "
+        "`backhaul run --role` sets this for one start. With a SQLite file one daemon "
+        "has all roles.",
+    )
+    address: Host | None = Field(
+        default=None,
+        description="Name or IP address at which the other daemons reach this machine. "
+        "They forward requests for `/connect/` to the daemon that runs the connection. "
+        "If this setting is missing, it is `public.host`; and if that means all "
+        "addresses, the address from which this machine reaches the database server.",
+    )
+    durability: Literal["quorum", "single"] = Field(
+        default="quorum",
+        description='How the PostgreSQL server must protect commits. "quorum": a '
+        "replica must confirm each commit, so no acknowledged data is lost if the "
+        "primary server is lost. If the server is not set up in this way, Backhaul "
+        'does not run. "single": Backhaul requires no replica. It logs a warning if '
+        "the server is set up so that a crash could lose or damage data.",
+    )
+    ttl: Duration = Field(
+        default=3.0,
+        description="The owner is the daemon that does the work. If the owner gives "
+        "no sign of life for this time, another daemon takes over.",
+    )
+
+    hold: Duration = Field(
+        default=8.0,
+        description="How long a webhook waits for its answer while Backhaul cannot "
+        "reach the database server, such as during a failover, or while no replica "
+        "confirms its commits. After this time Backhaul answers 503.",
+    )
+    spool: bool = Field(
+        default=False,
+        description="What Backhaul does with a webhook that it cannot write to the "
+        "database server within `hold`. `false`: Backhaul answers 503, and the "
+        "platform sends the webhook again. `true`: Backhaul writes the webhook to the "
+        "file spool.db in `state_dir`, and answers 200. Backhaul forwards the file to "
+        "the database in order when the server is back. Until then only the disk of "
+        "this machine has the webhook.",
+    )
+
+    key: Keys = Field(
+        default=(),
+        description="Keys that seal the webhook secrets of the subscriptions in the "
+        "database, so that every daemon on the database can use them. Required on "
+        "PostgreSQL if `public.url` is set. All machines need the same keys. Make a "
+        "key with: openssl rand -base64 32. The first key seals. To replace a key, add "
+        "the new key as the second one on all machines, then make it the first.",
+    )
+
+    @field_validator("ttl")
+    @classmethod
+    def _long_enough(cls, seconds: float) -> float:
+        if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+            raise ValueError('must be from "1s" to "60s"')
+        return seconds
+
+
+def check_address(value: str) -> str:
+    """Return an e-mail address; refuse one to which no message can be addressed."""
+    from email.message import EmailMessage  # loaded only if alerts are mailed
+
+    problem = 'is not an e-mail address such as "ops@shop.example"'
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError(problem)
+    message = EmailMessage()
+    try:
+        message["To"] = value
+        message.as_bytes()
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise ValueError(problem) from None
+    return value
+
+
+Address = Annotated[str, AfterValidator(check_address)]
+
+
+class AlertSettings(Section):
+    """Alerts by e-mail or webhook: at the beginning and at the end of a problem."""
+
+    mail_to: tuple[Address, ...] = Field(
+        default=(),
+        description="E-mail addresses that receive alerts, such as "
+        '["ops@shop.example"].',
+    )
+    mail_from: Address | None = Field(
+        default=None,
+        description="Sender address of the alerts. This setting is required if "
+        "`mail_to` is set.",
+    )
+    smtp_host: Host = Field(
+        default="127.0.0.1", description="Mail server that sends the alerts."
+    )
+    smtp_port: Port = Field(
+        default=25,
+        description="Port of the mail server. With a login, the port is usually 587 "
+        "or 465.",
+    )
+    smtp_security: Literal["none", "starttls", "tls"] = Field(
+        default="none",
+        description="Encryption of the connection to the mail server. A login needs "
+        "`starttls` or `tls`.",
+    )
+    smtp_user: Text | None = Field(
+        default=None, description="User name for the mail server."
+    )
+    smtp_password: Secret | None = Field(
+        default=None, description="Password for the mail server."
+    )
+    webhook_url: BaseUrl | None = Field(
+        default=None,
+        description="URL to which Backhaul sends each alert as a signed POST request. "
+        "The format is Standard Webhooks.",
+    )
+    webhook_secret: Secret | None = Field(
+        default=None,
+        description="Secret that signs the POST request. This setting is required if "
+        "`webhook_url` is set.",
+    )
+    every: Duration = Field(
+        default=parse_duration("1m"),
+        description="How often Backhaul checks for problems.",
+    )
+    drift_rows: int = Field(
+        default=1,
+        ge=1,
+        description="A full sync corrects the rows of the mirror that differ from the "
+        "platform. Backhaul sends an alert if at least this number of rows could not "
+        "be corrected.",
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.mail_to and self.mail_from is None:
+            raise ValueError("mail_to needs mail_from, the sender's address")
+        if (self.smtp_user is None) != (self.smtp_password is None):
+            raise ValueError("smtp_user and smtp_password must both be set, or neither")
+        if self.smtp_user and self.smtp_security == "none":
+            raise ValueError('a login needs smtp_security "starttls" or "tls"')
+        if (self.webhook_url is None) != (self.webhook_secret is None):
+            raise ValueError(
+                "webhook_url and webhook_secret must both be set, or neither"
+            )
+        return self
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether alerts go anywhere."""
+        return bool(self.mail_to or self.webhook_url)
