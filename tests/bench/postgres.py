@@ -88,7 +88,7 @@ def fold_postgres(scale: Scale) -> Rounds:
 def fold_large_postgres(scale: Scale) -> Rounds:
     """Fold new orders, then changes, into a large mirror and a small one, in turns."""
     rounds, few = Rounds(), max(scale.mirrored // FEWER, 2)
-    count = few // 2
+    count = few // max(scale.rounds, 2)  # no order is changed in two rounds
     with _nodes(scale) as nodes, _database(nodes) as small, _database(nodes) as held:
         sizes = {small: few, held: scale.mirrored}
         for url, size in sizes.items():
