@@ -84,6 +84,8 @@ NUMBERED = (
 """Columns whose next value follows the rows."""
 SOUGHT_AT_ALL = {"tombstones"}
 """Each slice asks whether such a table has any row, which reads the first one."""
+_FROM_AN_ID_ON = re.compile(r"using \w+_pkey on (\w+).*\n\s*Index Cond: \(id > ")
+"""Reads all later rows of all streams, to find the next ones of one stream."""
 _PLANNED = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b")
 
 
@@ -173,5 +175,6 @@ def scans(connection: Connection, sql: str) -> list[str]:
     # In a message with BEGIN, `$1` is text; alone it would need a value.
     plan = connection.begin(f"EXPLAIN (GENERIC_PLAN) {text}", ()).fetchall()
     connection.execute("ROLLBACK")
-    read = re.findall(r"Seq Scan on (\w+)", "\n".join(row[0] for row in plan))
+    text = "\n".join(row[0] for row in plan)
+    read = re.findall(r"Seq Scan on (\w+)", text) + re.findall(_FROM_AN_ID_ON, text)
     return [each for each in read if each in FILLED.keys() - SOUGHT_AT_ALL]

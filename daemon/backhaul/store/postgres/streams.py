@@ -224,20 +224,24 @@ def _is_answered(futures: Sequence[asyncio.Future[Any]]) -> bool:
     return all(future.done() for future in futures)
 
 
-# The next events of all streams, in the order in which they got their ids.
+# The next events of all streams, in the order in which they got their ids. The pairs
+# leave only the index of streams: with `stream = s.id ORDER BY id` the server reads all
+# later events of all streams, and leaves out those of the others.
 _AFTER = """
     SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body, i.digest, i.stream
     FROM streams s CROSS JOIN LATERAL (
-        SELECT * FROM inbox WHERE stream = s.id AND id > s.folded_to
-        ORDER BY id LIMIT :most) i
+        SELECT * FROM inbox
+        WHERE (stream, id) > (s.id, s.folded_to) AND (stream, id) < (s.id + 1, 0)
+        ORDER BY stream, id LIMIT :most) i
     ORDER BY i.id LIMIT :most
 """
 _FOLDED = batch("UPDATE streams SET folded_to = :id WHERE id = :stream")
 _LAST_FOLDED = "SELECT max(folded_to) FROM streams"
 _FIRST_WAITING = """
     SELECT min(i.id) AS id FROM streams s CROSS JOIN LATERAL (
-        SELECT id FROM inbox WHERE stream = s.id AND id > s.folded_to
-        ORDER BY id LIMIT 1) i
+        SELECT id FROM inbox
+        WHERE (stream, id) > (s.id, s.folded_to) AND (stream, id) < (s.id + 1, 0)
+        ORDER BY stream, id LIMIT 1) i
 """
 _RETIRE = """
     DELETE FROM streams s WHERE id != 0
