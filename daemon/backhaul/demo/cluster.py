@@ -67,7 +67,7 @@ KILL_SECONDS, LEAST_SECONDS = 20.0, 5.0
 """From one kill to the next, and at least so long after the replica runs again."""
 TAKEOVER_SECONDS = 60.0
 """The longest wait for new owners; with the default `ttl` it takes about 3 s."""
-LOOK_SECONDS, WATCH_SECONDS = 0.1, 0.5
+LOOK_SECONDS = 0.1
 QUIET_SECONDS = 180.0
 PACE = Pace(None, 1, (2.0, 5.0), (0.2, 1.0), 3.0)
 RETRY_SCHEDULE = f"0,0.2,1{',2' * 60}"
@@ -75,14 +75,16 @@ RETRY_SCHEDULE = f"0,0.2,1{',2' * 60}"
 
 
 class Branch(Struct, frozen=True):
-    """One store, and what its people work with. Scans reach the owner of the store."""
+    """One store, and what its people work with.
+
+    A replica that gets a scan of a store which it does not own passes the scan on.
+    """
 
     name: str
     access: Access
     public_url: str
     drop: Path
     device_tokens: Mapping[str, str]
-    scans: Balancer
     lines_port: int | None = None
     erp: Erp | None = None
     tryton: Any = None
@@ -102,7 +104,6 @@ class Replica(Struct, frozen=True):
     name: str
     program: Program
     config: Path
-    public: int
     admin_url: str
 
 
@@ -123,13 +124,11 @@ class Cluster:
         except BackhaulError:
             return {}
         names = {each.admin_url: each.name for each in self.replicas.values()}
-        found = {}
-        for branch in self.branches:
-            url = urls.get(branch.name) or urls.get(ALL_STORES, "")
-            if (name := names.get(url)) is not None:
-                found[branch.name] = name
-                branch.scans.prefer(self.replicas[name].public)
-        return found
+        found = {
+            store: names.get(urls.get(store) or urls.get(ALL_STORES, ""))
+            for store in STORES
+        }
+        return {store: name for store, name in found.items() if name}
 
 
 async def run_cluster(
@@ -190,7 +189,7 @@ class Play:
         watching = [
             self._restart_ended(each) for each in self._cluster.replicas.values()
         ]
-        async with beside(self._watch_owners(), *watching):
+        async with beside(*watching):
             async with asyncio.TaskGroup() as group:
                 for floor in self._floors:
                     group.create_task(floor.play())
@@ -242,12 +241,6 @@ class Play:
                     f"after {TAKEOVER_SECONDS:.0f} s nobody owns {', '.join(missing)}"
                 )
             await self._clock.sleep(LOOK_SECONDS)
-
-    async def _watch_owners(self) -> None:
-        """Send scans to the owners, for ever."""
-        while True:
-            await self._cluster.owners()
-            await self._clock.sleep(WATCH_SECONDS)
 
     async def _restart_ended(self, replica: Replica) -> None:
         """Start a replica again that ended, as systemd does, for ever."""
@@ -346,7 +339,7 @@ async def open_cluster(
     home.prepare()
     reference = reference_server(home, ports, clock, False, RETRY_SCHEDULE, ())
     public = {name: free_port() for name in REPLICAS}
-    webhooks = Balancer(list(public.values()))
+    balancer = Balancer(list(public.values()))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(servers.stop)
         began = clock.monotonic()
@@ -358,10 +351,8 @@ async def open_cluster(
         await reference.start()
         access = Access.read(home)
         screen.say(f"the platform with its stores: {access.control_url}")
-        await stack.enter_async_context(webhooks.serving())
-        branches = await _branches(home, access, webhooks, list(public.values()))
-        for branch in branches:
-            await stack.enter_async_context(branch.scans.serving())
+        await stack.enter_async_context(balancer.serving())
+        branches = await _branches(home, access, balancer.port)
         home.keep_secret("database_url", [servers.url])
         screen.say(f"starting the replicas {', '.join(REPLICAS)}")
         replicas = [
@@ -375,20 +366,19 @@ async def open_cluster(
         yield Cluster(servers.url, replicas, branches)
 
 
-async def _branches(
-    home: DemoFolder, platform: Access, webhooks: Balancer, public: Sequence[int]
-) -> list[Branch]:
+async def _branches(home: DemoFolder, platform: Access, port: int) -> list[Branch]:
     """Create the stores on the platform, with their webhooks and folders."""
     tokens, made = home.make_device_tokens(), []
     for name in STORES:
         access = await platform.another_store(name)
-        address = f"http://{HOST}:{webhooks.port}/webhooks/{name}"
+        url = f"http://{HOST}:{port}"
         home.keep_secret(f"{name}_api_key", [access.api_key])
-        home.keep_secret(f"{name}_webhook", [await access.subscribe(address)])
-        drop, scans = home.drop / name, Balancer(public)
+        home.keep_secret(
+            f"{name}_webhook", [await access.subscribe(f"{url}/webhooks/{name}")]
+        )
+        drop = home.drop / name
         drop.mkdir()
-        url = f"http://{HOST}:{scans.port}"
-        made.append(Branch(name, access, url, drop, tokens, scans))
+        made.append(Branch(name, access, url, drop, tokens))
     return made
 
 
@@ -415,7 +405,7 @@ def _replica(
         f"http://{HOST}:{admin}/readyz",
         clock,
     )
-    return Replica(name, program, config, public, f"http://{HOST}:{admin}")
+    return Replica(name, program, config, f"http://{HOST}:{admin}")
 
 
 def _store(home: DemoFolder, branch: Branch) -> str:

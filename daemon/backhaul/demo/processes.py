@@ -149,37 +149,27 @@ class Balancer:
     def __init__(self, ports: Sequence[int]) -> None:
         self.port = free_port()
         self._ports = list(ports)
-        self._preferred: int | None = None
-        self._served: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Accept connections; end all at the end."""
+        served: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as group:
 
             def accept(
                 reader: asyncio.StreamReader, writer: asyncio.StreamWriter
             ) -> None:
                 task = group.create_task(self._serve(reader, writer))
-                self._served.add(task)
-                task.add_done_callback(self._served.discard)
+                served.add(task)
+                task.add_done_callback(served.discard)
 
             server = await asyncio.start_server(accept, HOST, self.port)
             try:
                 yield
             finally:
                 server.close()
-                self._end_all()
-
-    def prefer(self, port: int) -> None:
-        """Try this port first from now on; open connections end if it is another."""
-        if port != self._preferred:
-            self._preferred = port
-            self._end_all()
-
-    def _end_all(self) -> None:
-        for each in self._served:
-            each.cancel()
+                for each in served:
+                    each.cancel()
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -201,7 +191,7 @@ class Balancer:
         self,
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         self._ports.append(self._ports.pop(0))
-        for port in sorted(self._ports, key=lambda each: each != self._preferred):
+        for port in self._ports:
             with suppress(OSError):
                 return await asyncio.open_connection(HOST, port)
         return None
