@@ -72,7 +72,7 @@ async def test_two_daemons_through_failovers(
     events = ["primary lost", "primary lost while a walsender is stalled"]
     torture, ledger = await tortured(tmp_path, 2, events)
     show(capsys, torture, ledger)
-    assert ledger.faults() == []
+    assert ledger.faults() == [], "\n".join(ledger.faults())
     assert torture.refused == []
 
 
@@ -85,5 +85,5 @@ async def test_random_events_lose_and_double_nothing(
     events = chosen(EVENTS, chances())
     torture, ledger = await tortured(tmp_path, 3, events)
     show(capsys, torture, ledger)
-    assert ledger.faults() == [], f"seed {SEED}"
+    assert ledger.faults() == [], "\n".join([f"seed {SEED}", *ledger.faults()])
     assert torture.refused == [], f"seed {SEED}"
