@@ -22,12 +22,17 @@ pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(1_800)]
 CLOCK = SystemClock()
 
 
-@pytest.mark.parametrize("binaries", [BINARIES, BINARIES_16], ids=["18", "16"])
+@pytest.mark.parametrize(
+    ("binaries", "spool"),
+    [(BINARIES, "false"), (BINARIES_16, "false"), (BINARIES, "true")],
+    ids=["18", "16", "18-spool"],
+)
 async def test_a_failover_of_patroni_loses_and_doubles_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], binaries: Path
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], binaries: Path, spool: str
 ) -> None:
+    environ = {"BACKHAUL_CLUSTER__SPOOL": spool}
     with patroni(binaries) as servers:
-        async with cluster(tmp_path, 2, CLOCK, servers.nodes) as running:
+        async with cluster(tmp_path, 2, CLOCK, servers.nodes, environ) as running:
             floor = Floor(running, chances(), CLOCK)
             async with floor.at_work():
                 await running.until_whole()
@@ -42,7 +47,7 @@ async def test_a_failover_of_patroni_loses_and_doubles_nothing(
             refused = len(running.balancer.refusals)
             silence = running.balancer.longest_silence
     told = (
-        f"ttl {TTL_SECONDS} s: no webhook kept for {silence:.1f} s,"
+        f"ttl {TTL_SECONDS} s, spool {spool}: no webhook kept for {silence:.1f} s,"
         f" {refused} refused; no command sent for {sent_after:.1f} s; {ledger}"
     )
     tell(capsys, len(ledger.faults()), 1, told)
