@@ -80,6 +80,7 @@ ALLOWED = {
     "tests/scenes/broken_installations.py": FILE,
     "tests/scenes/restore_places.py": FILE,
     "tests/simulation/bugs.py": DAEMON_BUG,
+    "tests/faults/postgres_bugs.py": DAEMON_BUG,
     "tests/simulation/platform.py": REFERENCE,
     "tests/simulation/program.py": FILE,
     "tests/simulation/writing.py": FILE,
