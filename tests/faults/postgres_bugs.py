@@ -50,11 +50,11 @@ BUGS = (
     Bug(
         "one cursor over serial ids",
         f"{_STORE}/streams.py",
-        "        SELECT * FROM inbox WHERE stream = s.id AND id > s.folded_to\n"
-        "        ORDER BY id LIMIT :most) i\n",
-        "        SELECT * FROM inbox WHERE stream = s.id AND id > (\n"
-        "            SELECT max(folded_to) FROM streams)\n"
-        "        ORDER BY id LIMIT :most) i\n",
+        "        WHERE (stream, id) > (s.id, s.folded_to)"
+        " AND (stream, id) < (s.id + 1, 0)\n"
+        "        ORDER BY stream, id LIMIT :most) i\n",
+        "        WHERE stream = s.id AND id > (SELECT max(folded_to) FROM streams)\n"
+        "        ORDER BY stream, id LIMIT :most) i\n",
         f"{_OWNERSHIP}::test_an_event_that_becomes_visible_late_is_folded",
     ),
     Bug(
