@@ -53,7 +53,8 @@ mistakes in the configuration, and exits with code 78 if there are mistakes.
 the variable is `BACKHAUL_` and the full name of the setting, in capital letters, with
 `__` in place of each dot. An example is `BACKHAUL_STORES__MAIN__BASE_URL`. Write a list
 with commas between the entries, or as JSON. If all settings are in variables, you need
-no file. A variable `BACKHAUL_*` that is not a setting is an error.
+no file. Any other variable whose name begins with `BACKHAUL_` is an error, except
+`BACKHAUL_CONFIG`.
 
 **Secrets.** You can give a secret in three places. Backhaul searches them in this
 order, and uses the first secret that it finds:

@@ -61,14 +61,17 @@ class Store(Section):
         default=None,
         description="Whether the platform carries out requests with the same header "
         "`Idempotency-Key` only once. If true, Backhaul sends an uncertain command "
-        "again immediately, with the same key. If you leave this setting out, "
-        "Backhaul asks the platform whether this is safe.",
+        "again immediately, with the same key. "
+        "If you leave this setting out, Backhaul tests whether the "
+        "platform does this.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
         description="When connections receive a new order. `placed`: immediately. "
         "`confirmed`: when the order no longer awaits confirmation. `paid`: when the "
-        "order is paid. A partial refund after the payment does not matter.",
+        "order is paid. "
+        "An order that was paid and then refunded in part counts as "
+        "paid.",
     )
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="Jobs that differ for this store, by name."
@@ -89,7 +92,8 @@ class Store(Section):
 
 
 class Counts(Section):
-    """How Backhaul uses stock counts of a connection, and when it parks a count."""
+    """How Backhaul uses stock counts of a connection, and when a count waits for an
+    operator (is *parked*)."""
 
     quantity_means: Literal["available", "on_hand"] = Field(
         default="available",

@@ -76,25 +76,30 @@ class Cluster(Section):
     roles: Annotated[tuple[Role, ...], AfterValidator(check_roles)] = Field(
         default=ROLES,
         description="What this daemon does. `receiver`: it receives webhooks. "
-        "`worker`: it does the work of stores, and runs their connections. `admin`: it "
+        "`worker`: it folds events, sends commands, polls, and runs the "
+        "connections. `admin`: it "
         "serves the dashboard. Every daemon serves health checks and metrics. "
-        "`backhaul run --role` sets this for one start. With a SQLite file one daemon "
-        "has all roles.",
+        "`backhaul run --role` sets this for one start. "
+        "With a SQLite file, leave this setting out: the only daemon "
+        "must have all roles.",
     )
     address: Host | None = Field(
         default=None,
         description="Name or IP address at which the other daemons reach this machine. "
-        "They forward requests for `/connect/` to the daemon that runs the connection. "
-        "If this setting is missing, it is `public.host`; and if that means all "
-        "addresses, the address from which this machine reaches the database server.",
+        "Scanners and other systems send requests to `/connect/`. The "
+        "other daemons forward these requests to the daemon that runs "
+        "the connection. Without this setting, Backhaul uses "
+        "`public.host`. If `public.host` is `0.0.0.0`, Backhaul uses "
+        "the address that this machine has on its connection to the "
+        "database server.",
     )
     durability: Literal["quorum", "single"] = Field(
         default="quorum",
         description='How the PostgreSQL server must protect commits. "quorum": a '
         "replica must confirm each commit, so no acknowledged data is lost if the "
         "primary server is lost. If the server is not set up in this way, Backhaul "
-        'does not run. "single": Backhaul requires no replica. It logs a warning if '
-        "the server is set up so that a crash could lose or damage data.",
+        'does not run. "single": Backhaul requires no replica. It only logs '
+        "a warning about unsafe settings of the server, such as `fsync = off`.",
     )
     ttl: Duration = Field(
         default=3.0,
@@ -104,27 +109,32 @@ class Cluster(Section):
 
     hold: Duration = Field(
         default=8.0,
-        description="How long a webhook waits for its answer while Backhaul cannot "
-        "reach the database server, such as during a failover, or while no replica "
-        "confirms its commits. After this time Backhaul answers 503.",
+        description="How long a webhook waits if Backhaul cannot write it to the "
+        "database. For example, the server is away during a failover, "
+        "or no replica confirms the commit. After this time Backhaul "
+        "answers 503.",
     )
     spool: bool = Field(
         default=False,
         description="What Backhaul does with a webhook that it cannot write to the "
         "database server within `hold`. `false`: Backhaul answers 503, and the "
         "platform sends the webhook again. `true`: Backhaul writes the webhook to the "
-        "file spool.db in `state_dir`, and answers 200. Backhaul forwards the file to "
-        "the database in order when the server is back. Until then only the disk of "
-        "this machine has the webhook.",
+        "file spool.db in `state_dir`, and answers 200. "
+        "When the server is back, Backhaul copies the webhooks from the "
+        "file to the database, the oldest first. Until then only the "
+        "disk of this machine has the webhook.",
     )
 
     key: Keys = Field(
         default=(),
-        description="Keys that seal the webhook secrets of the subscriptions in the "
-        "database, so that every daemon on the database can use them. Required on "
+        description="Keys that encrypt the secrets of the webhook subscriptions. "
+        "The encrypted secrets are in the database, and every daemon "
+        "with the same keys can use them. Required on "
         "PostgreSQL if `public.url` is set. All machines need the same keys. Make a "
-        "key with: openssl rand -base64 32. The first key seals. To replace a key, add "
-        "the new key as the second one on all machines, then make it the first.",
+        "key with: openssl rand -base64 32. "
+        "Backhaul encrypts with the first key, and decrypts with each "
+        "of them. To replace a key, add the new key as the second one "
+        "on all machines, then make it the first.",
     )
 
     @field_validator("ttl")
@@ -189,7 +199,8 @@ class AlertSettings(Section):
     webhook_url: BaseUrl | None = Field(
         default=None,
         description="URL to which Backhaul sends each alert as a signed POST request. "
-        "The format is Standard Webhooks.",
+        "The format follows the specification Standard Webhooks "
+        "(https://www.standardwebhooks.com).",
     )
     webhook_secret: Secret | None = Field(
         default=None,

@@ -111,7 +111,7 @@ class Scheduled(Section):
     jitter: Duration | None = Field(
         default=None,
         description="Each run starts later by a random time, at most this long, so "
-        "that not all jobs start together.",
+        "that not all runs start together.",
     )
     quiet: Quiet = Field(
         default=(),
@@ -233,8 +233,9 @@ class StoreJob(PushJob):
 
     The first name is the store's, the second is the job's. If you leave out a setting
     here, the value in `[jobs.NAME]` applies. The schedule is an exception. If you set
-    `trigger`, `every` or `cron` here, the store ignores all three of them in
-    `[jobs.NAME]`, and also `eager`. Only jobs that send commands have `eager`.
+    one of `trigger`, `every` and `cron` here, these three settings of `[jobs.NAME]`
+    do not apply to this store. The setting `eager` of `[jobs.NAME]` does not apply
+    either. Only jobs that send commands have `eager`.
     """
 
 
@@ -322,8 +323,9 @@ class Jobs(Section):
     )
     audit: PollJob = Field(
         default=PollJob(),
-        description="Searches the platform's stock history for late and double "
-        "effects of commands, and for a second daemon that works for the same store. "
+        description="Searches the platform's stock history for commands that took "
+        "effect late or twice, and for adjustments that another "
+        "Backhaul daemon made. "
         "It runs every 5 minutes by default.",
     )
     prune: HourlyJob = Field(

@@ -176,11 +176,14 @@ class Push(Section):
     )
     check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
-        description="When Backhaul checks the outcome of an uncertain command. The "
-        "times start at the moment when the command became uncertain. Every check can "
+        description="When Backhaul checks the outcome of an uncertain command. "
+        "Each time counts from the moment when the command became "
+        "uncertain. Every check can "
         "find that the command took effect. Only the final check can decide that the "
         "command did not take effect. A request can be delayed and take effect late. "
-        "The last duration of the list must be longer than the longest such delay. "
+        "So the last time in the list must be longer than the longest "
+        "delay of a request on its way to your platform. If you do not "
+        "know this delay, keep the default. "
         "`looks` is the old name of this setting. The old name still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
@@ -225,9 +228,9 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll begins this much earlier than the previous poll, so "
-        'that no change is missed. With "2m", a poll reads all changes since 2 '
-        "minutes before the previous poll.",
+        description="Each poll reads the changes since the previous poll, and those "
+        'of this much time before it, so that no change is missed. With "2m", a poll '
+        "reads all changes since 2 minutes before the previous poll.",
     )
 
 
