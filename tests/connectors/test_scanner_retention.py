@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import pytest
 
 from backhaul.connect.own_documents import OwnDocuments
-from backhaul_connectors.scanner.deduplication import UNANSWERED_SECONDS, RecentScans
+from backhaul_connectors.scanner.deduplication import (
+    PREFIX,
+    UNANSWERED_SECONDS,
+    IssuedKey,
+    RecentScans,
+)
 from backhaul_connectors.scanner.order_validation import StoreLookup
 from backhaul_connectors.scanner.scan import Scan
 from backhaul_connectors.scanner.session_store import (
@@ -25,11 +31,12 @@ from backhaul_connectors.scanner.sessions import (
 from scenes.databases import started_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from backhaul_sdk import Documents, DocumentStore
 
+T = TypeVar("T")
 RULES = SessionRules("", 10.0, numeric_skus=False)
 OLD = 3
 """So many more sessions, or scans, than are kept."""
@@ -81,7 +88,7 @@ async def test_the_newest_finished_sessions_are_kept_and_all_open_ones(
     await documents.transact(leave_open)
     work = partial(finish_orders, first=1_000, number=KEPT + OLD)
     await documents.transact(work)
-    await delete_old(documents, 0.0)
+    await delete_old(documents, float)
     left = await keys(documents)
     sessions = [key for key in left if key.startswith("session/")]
     newest = [f"session/{OLD + 2 + number:010}" for number in range(KEPT)]
@@ -91,7 +98,7 @@ async def test_the_newest_finished_sessions_are_kept_and_all_open_ones(
     of_open, sequences = 3, 1
     devices = 1
     assert len(left) == KEPT * documents_of_one + of_open + sequences + devices
-    await delete_old(documents, 0.0)
+    await delete_old(documents, float)
     assert await keys(documents) == left
 
 
@@ -110,7 +117,7 @@ async def test_a_session_with_many_scans_is_deleted_whole(
     await documents.transact(count)
     await documents.transact(partial(finish_orders, first=1_000, number=KEPT))
     before = len(await keys(documents))
-    await delete_old(documents, 0.0)
+    await delete_old(documents, float)
     left = await keys(documents)
     assert [key for key in left if "0000000001" in key or "SKU-" in key] == []
     scans, articles = 2 * (2 * AT_ONCE + 2), 2 * AT_ONCE + 1
@@ -124,7 +131,7 @@ async def test_the_newest_numbered_commands_are_kept(documents: DocumentStore) -
             ScanCollector(each, RULES, 0.0, StoreLookup()).take(scan)
 
     await documents.transact(set_modes)
-    await delete_old(documents, 0.0)
+    await delete_old(documents, float)
     left = await keys(documents)
     for prefix in ("command/", "scan/"):
         assert len([key for key in left if key.startswith(prefix)]) == KEPT
@@ -143,5 +150,29 @@ async def test_an_issued_key_is_kept_until_it_expires(
             RecentScans(each, 1e9).key_of(scanned(f"SKU-{number}", "receive"))
 
     await documents.transact(issue)
-    await delete_old(documents, 1e9 + seconds)
+    await delete_old(documents, lambda: 1e9 + seconds)
     assert len(await keys(documents)) == (AT_ONCE + 1 if kept else 0)
+
+
+async def test_a_key_that_is_issued_during_the_deletion_is_kept(
+    documents: DocumentStore,
+) -> None:
+    moment = [1e9]
+    scan = scanned("SKU-1", "receive")
+
+    def key_now(each: Documents) -> str:
+        return RecentScans(each, moment[0]).key_of(scan)
+
+    class ScansBetween:
+        """Takes a scan before each transaction of the deletion."""
+
+        async def transact(self, work: Callable[[Documents], T]) -> T:
+            moment[0] += 1.0
+            await documents.transact(key_now)
+            return await documents.transact(work)
+
+    await delete_old(ScansBetween(), lambda: moment[0])
+    (issued,) = await documents.transact(lambda each: each.list(PREFIX))
+    first = 1e9 + 1.0
+    kept = msgspec.json.decode(issued[1], type=IssuedKey)
+    assert kept.until == first + UNANSWERED_SECONDS

@@ -224,7 +224,7 @@ class ScanIntake:
         now = self._wall()
         if not self._delete_at - DELETE_SECONDS <= now < self._delete_at:
             self._delete_at = now + DELETE_SECONDS
-            await delete_old(self._connector.documents, now)
+            await delete_old(self._connector.documents, self._wall)
 
 
 def _answer_to(receipt: Receipt, done: str) -> DeviceAnswer:

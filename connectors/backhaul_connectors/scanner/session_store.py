@@ -15,7 +15,7 @@ from backhaul_sdk import Line, LineInStore
 from backhaul_sdk.database import MOST_LISTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from backhaul_sdk import Documents, DocumentStore
 
@@ -28,17 +28,21 @@ AT_ONCE = 100
 FINISHED = frozenset({"done", "dropped", "refused"})
 
 
-async def delete_old(store: DocumentStore, now: float) -> None:
-    """Delete everything old, page by page; `now` are seconds since 1970."""
-    for delete in (partial(_expired_keys, now=now), _old_commands, _old_sessions):
+async def delete_old(store: DocumentStore, wall: Callable[[], float]) -> None:
+    """Delete everything old, page by page; `wall` reads seconds since 1970."""
+    for delete in (partial(_expired_keys, wall=wall), _old_commands, _old_sessions):
         after: str | None = ""
         while after is not None:
             after = await store.transact(partial(delete, after=after))
 
 
-def _expired_keys(documents: Documents, *, after: str, now: float) -> str | None:
+def _expired_keys(
+    documents: Documents, *, after: str, wall: Callable[[], float]
+) -> str | None:
     """Delete expired keys of a page; return the last key, None at the end."""
-    return RecentScans(documents, now).delete_expired(after, AT_ONCE)
+    # Not the time when the deletion began: to it, a key of a scan since then would
+    # look like one from before the clock was set back.
+    return RecentScans(documents, wall()).delete_expired(after, AT_ONCE)
 
 
 def _old_commands(documents: Documents, *, after: str) -> str | None:
