@@ -183,8 +183,8 @@ def test_a_database_that_may_not_be_seen_is_told(tmp_path: Path) -> None:
     """Elsewhere than in `state_dir`, whose own line says nothing of it."""
     (tmp_path / "closed").mkdir(0)
     script = "import sys; from pathlib import Path\n"
-    script += "from backhaul.doctor import database\n"
-    script += "print(*database.check(Path(sys.argv[1])))"
+    script += "from backhaul.doctor.storage import check_database\n"
+    script += "print(*check_database(Path(sys.argv[1])))"
     file = tmp_path / "closed" / "backhaul.db"
     said = subprocess.run(
         [*not_almighty(), sys.executable, "-c", script, str(file)],
