@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -16,6 +18,7 @@ from backhaul.app.forwarding import HOP, Forwarder, reachable_url
 from backhaul.app.public_http import RequestLimits
 from backhaul.errors import ReadFailed
 from backhaul.settings.schema import Public
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -78,6 +81,26 @@ async def shown(request: web.Request) -> web.Response:
 
 async def large(request: web.Request) -> web.Response:
     return web.Response(body=b"x" * LARGE)
+
+
+async def broken_off(request: web.Request) -> web.StreamResponse:
+    """Send half of an answer, and close the connection as a process that dies."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half")
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def stalling(request: web.Request) -> web.StreamResponse:
+    """Send half of an answer, and no more, as a process that is frozen."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half")
+    transport = request.transport
+    await until(lambda: transport is None or transport.is_closing(), "it gave up")
+    return response
 
 
 async def ask(
@@ -177,3 +200,18 @@ def test_the_address_towards_the_database_is_that_of_its_network() -> None:
     assert found in {"http://127.0.0.1:8750", "http://127.0.0.2:8750"}
     silent = "postgresql://backhaul@nobody.invalid/backhaul"
     assert reachable_url("http://127.0.0.1:1", "::", silent, None).endswith(":1")
+
+
+@pytest.mark.parametrize("handler", [broken_off, stalling])
+async def test_an_answer_that_breaks_off_is_not_completed_by_another(
+    monkeypatch: pytest.MonkeyPatch, handler: Handler
+) -> None:
+    monkeypatch.setattr("backhaul.app.forwarding.ANSWER_SECONDS", 0.2)
+    async with serving(handler) as owner, forwarding(Owners(owner)) as url:
+        where = urlsplit(url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(b"POST /connect/bench/scan HTTP/1.1\r\nHost: a\r\n\r\n")
+        received = await reader.read()
+        writer.close()
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert not received.endswith(b"0\r\n\r\n")

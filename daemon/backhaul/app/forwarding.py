@@ -91,7 +91,7 @@ class Forwarder:
         if owner is None or self._session is None:
             return _later("no daemon runs this connection now; send it again")
         try:
-            return await self._send(self._session, owner, request)
+            answer = await self._send(self._session, owner, request)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             self._known.pop(store, None)
             logger.bind(action="connector.forward_failed", store=store).warning(
@@ -102,6 +102,8 @@ class Forwarder:
                 error,
             )
             return _later("the daemon that runs this connection did not answer")
+        async with answer:
+            return await _relay(answer, request)
 
     async def _owner(self, store: str) -> str | None:
         until, owner = self._known.get(store, (0.0, None))
@@ -115,22 +117,34 @@ class Forwarder:
 
     async def _send(
         self, session: aiohttp.ClientSession, owner: str, request: web.Request
-    ) -> web.StreamResponse:
-        async with session.request(
+    ) -> aiohttp.ClientResponse:
+        """Send the request; return the answer once its headers are there."""
+        return await session.request(
             request.method,
             URL(f"{owner}{request.raw_path}", encoded=True),
             data=await request.read(),
             headers=_asked(request),
             allow_redirects=False,
-        ) as answer:
-            response = web.StreamResponse(
-                status=answer.status, headers=_passed_on(answer.headers)
-            )
-            await response.prepare(request)
-            async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
-                await response.write(chunk)
-            await response.write_eof()
-            return response
+        )
+
+
+async def _relay(
+    answer: aiohttp.ClientResponse, request: web.Request
+) -> web.StreamResponse:
+    """Pass on the owner's answer; break off where it breaks off."""
+    response = web.StreamResponse(
+        status=answer.status, headers=_passed_on(answer.headers)
+    )
+    await response.prepare(request)
+    try:
+        async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
+            await response.write(chunk)
+        await response.write_eof()
+    except (aiohttp.ClientError, TimeoutError):
+        # The client has the status already. Another answer would be part of the body.
+        if request.transport is not None:
+            request.transport.abort()
+    return response
 
 
 def _passed_on(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
