@@ -33,10 +33,12 @@ from scenes.databases import rows, writer
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
     from backhaul.app.actions import Action, Answer
+    from backhaul.store.operators import Requests
+    from backhaul.sync.on_demand import Line
     from scenes.postgres_databases import PostgresDatabases
 
 pytestmark = pytest.mark.programs
@@ -183,6 +185,52 @@ async def test_a_sync_that_nobody_began_is_shown_as_a_trouble(
     (line,) = shown
     assert (line["store"], line["kind"]) == ("main", "orders")
     assert "no daemon owns the database now" in line["trouble"]
+
+
+class Counting(SyncEndpoint):
+    """A sync of two lines, which an operator may see while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.stores = ["main"]
+
+    async def work(self, wanted: SyncRequest, send: Callable[[Line], None]) -> None:
+        for number in (1, 2):
+            send({"seen": number})
+            await asyncio.sleep(0)
+
+
+class RefusingOnce:
+    """The requests of an owner whose database refuses the first lines of progress."""
+
+    def __init__(self, given: Requests) -> None:
+        self._given = given
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name)
+
+    async def add_lines(self, *given: Any) -> None:
+        if not self.refused:
+            self.refused += 1
+            raise Busy("the database is away")
+        await self._given.add_lines(*given)
+
+
+async def test_a_sync_goes_on_while_its_progress_cannot_be_stored(url: str) -> None:
+    shown: list[dict[str, Any]] = []
+    async with joined(url, "a") as owner, joined(url, "b") as standby:
+        assert await owner.ownership.take(["main"])
+        assert owner.requests is not None
+        own: Any = RefusingOnce(owner.requests)
+        worker = RequestWorker(own, {}, Counting(), SystemClock())
+        running = asyncio.create_task(worker.run())
+        sync = RelayedSync(["main"], relay(standby))
+        await sync.work(SyncRequest(FULL), shown.append)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert own.refused == 1
+    assert shown == [{"seen": 1}, {"seen": 2}]
 
 
 async def test_a_request_whose_asker_is_gone_expires(url: str) -> None:

@@ -271,16 +271,23 @@ class RequestWorker:
                 errors.append(error)
 
         async with asyncio.TaskGroup() as group:
-            working = group.create_task(work())
-            stored, is_over = 0, False
-            while not is_over:
+            working, stored = group.create_task(work()), 0
+            while stored < len(lines) or not working.done():
                 await asyncio.wait((working,), timeout=LINES_SECONDS)
-                is_over = working.done()
                 if new := lines[stored:]:
-                    await self._requests.add_lines(claimed.id, stored, new)
-                    stored += len(new)
+                    stored += await self._add_lines(claimed.id, stored, new)
         for error in errors:
             raise error
+
+    async def _add_lines(self, number: int, first: int, lines: Sequence[Line]) -> int:
+        """Store lines of progress; return how many, 0 while the database refuses."""
+        try:
+            await self._requests.add_lines(number, first, lines)
+        except Busy as error:  # as during a failover; the sync itself goes on
+            logger.bind(action="request.busy").debug("{}", error)
+            await self._clock.sleep(WATCH_SECONDS)
+            return 0
+        return len(lines)
 
 
 def at_host(asked: Mapping[str, Any], host: str) -> dict[str, Any]:
