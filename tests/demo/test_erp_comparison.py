@@ -239,6 +239,47 @@ def test_what_the_erp_was_told_is_held_against_the_store(
 
 
 @pytest.mark.parametrize(
+    ("is_planned", "heard", "found"),
+    [
+        (False, (), set()),
+        (
+            True,
+            (),
+            {
+                (Kind.LOST, "order #1002 in the ERP"),
+                (Kind.LOST, f"order.placed of {CANCELLED}"),
+                (Kind.LOST, f"order.cancelled of {CANCELLED}"),
+            },
+        ),
+        (
+            False,
+            ("order.placed",),
+            {
+                (Kind.LOST, "order #1002 in the ERP"),
+                (Kind.LOST, f"order.cancelled of {CANCELLED}"),
+            },
+        ),
+    ],
+)
+def test_an_order_cancelled_before_its_turn_is_never_told(
+    is_planned: bool, heard: tuple[str, ...], found: set[tuple[Kind, str]]
+) -> None:
+    def change(world: World) -> None:
+        told = told_of(world)
+        told.orders[:] = [r for r in told.orders if r["order_id"] != CANCELLED]  # type: ignore[index]  # a list of ours
+        told.news[:] = [  # type: ignore[index]  # a list of ours
+            row
+            for row in told.news
+            if row["order_id"] != CANCELLED or row["topic"] in heard
+        ]
+        if is_planned:
+            plan = {"topic": "order.placed", "instance": "erp", "state": "applied"}
+            world.tables["deliveries"] = [{**plan, "object_id": CANCELLED}]
+
+    assert found_after(change) == found
+
+
+@pytest.mark.parametrize(
     ("state", "kind"),
     [
         ("parked", Kind.PARKED),

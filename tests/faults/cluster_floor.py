@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backhaul.demo import workers
+from backhaul.demo.back_office_checks import NOT_TOLD
 from backhaul.demo.comparison import compare_sides
 from backhaul.demo.daemon_rows import Kind, read_daemon_rows, read_progress
 from backhaul.demo.workers import Clerk, Handheld, SoldOut, Storefront, fill_cart
@@ -17,13 +17,12 @@ from scenes.stored import bodies
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.demo.comparison import ComparisonReport
     from backhaul.demo.daemon_rows import Cause, Placement
-    from backhaul.demo.mirror_checks import State
-    from backhaul.demo.workers import Article, ReceivedByErp
+    from backhaul.demo.workers import Article
     from scenes.cluster import Cluster
 
 STORE, SCANNER = "main", "scanner"
@@ -141,16 +140,19 @@ class Ledger:
     """What became of everything that was acknowledged."""
 
     report: ComparisonReport
-    gaps: Sequence[str]
-    """Changes of the feed that the ERP was not told, or was told twice."""
     lost_webhooks: int
     webhooks: int
     causes: int
 
     @property
+    def gaps(self) -> int:
+        """Changes of the feed that the ERP was not told."""
+        return sum(each.what == NOT_TOLD for each in self.report.of(Kind.LOST))
+
+    @property
     def lost(self) -> int:
-        """Webhooks, scans and rows of files that are missing."""
-        return self.lost_webhooks + len(self.report.of(Kind.LOST))
+        """Webhooks, scans, rows of files and orders in the ERP that are missing."""
+        return self.lost_webhooks + len(self.report.of(Kind.LOST)) - self.gaps
 
     @property
     def doubled(self) -> int:
@@ -169,7 +171,7 @@ class Ledger:
     def __str__(self) -> str:
         return (
             f"{self.webhooks} webhooks and {self.causes} commands acknowledged:"
-            f" {self.lost} lost, {self.doubled} doubled, {len(self.gaps)} gaps,"
+            f" {self.lost} lost, {self.doubled} doubled, {self.gaps} gaps,"
             f" {self.differing} rows differ, {self.parked} parked"
         )
 
@@ -178,21 +180,7 @@ class Ledger:
         findings = self.report.findings
         found = [str(each) for each in findings if each.kind is not Kind.PARKED]
         lost = f"{self.lost_webhooks} webhooks lost"
-        return [*([lost] if self.lost_webhooks else []), *self.gaps, *found]
-
-
-def gaps_of(state: State, told: ReceivedByErp) -> Iterator[str]:
-    """Yield what the ERP was not told once; it never hears of a short order.
-
-    Such an order is cancelled before its turn in the feed came.
-    """
-    heard = Counter((row["topic"], row["order_id"]) for row in told.news)
-    for order in state["orders"]:
-        placed = heard["order.placed", order["id"]]
-        cancelled = heard["order.cancelled", order["id"]]
-        is_off = order["status"] == "CANCELLED"
-        if (placed, cancelled) not in ({(0, 0), (1, 1)} if is_off else {(1, 0)}):
-            yield f"{order['name']}: placed {placed} times, cancelled {cancelled} times"
+        return [*([lost] if self.lost_webhooks else []), *found]
 
 
 async def close(floor: Floor) -> Ledger:
@@ -231,8 +219,8 @@ def _compared(floor: Floor) -> Ledger:
     cluster = floor.cluster
     state = cluster.platform.state()
     rows = read_daemon_rows(cluster.url, STORE, SCANNER)
-    report = compare_sides(state, rows, floor.causes, floor.placements)
-    gaps = [*gaps_of(state, cluster.erp.received())]
+    told = cluster.erp.received()
+    report = compare_sides(state, rows, floor.causes, floor.placements, told)
     kept = cluster.balancer.kept
     lost = kept - set(bodies(cluster.url, "delivery"))
-    return Ledger(report, gaps, len(lost), len(kept), len(floor.causes))
+    return Ledger(report, len(lost), len(kept), len(floor.causes))

@@ -13,17 +13,30 @@ from backhaul.demo.daemon_rows import Finding, Kind
 from backhaul.demo.demo_folder import TRYTON
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from backhaul.demo.daemon_rows import Cause, DaemonRows, Row
     from backhaul.demo.mirror_checks import State as StoreState
     from backhaul.demo.workers import ReceivedByErp
 
 
-def check_received(orders: Mapping[str, Row], told: ReceivedByErp) -> Iterator[Finding]:
+NOT_TOLD = "the ERP was not told"
+
+
+def check_received(
+    orders: Mapping[str, Row], books: DaemonRows, told: ReceivedByErp
+) -> Iterator[Finding]:
     """Yield orders and news that the ERP lacks, has twice, or that are not so."""
+    placed = _planned_for(books, lambda instance: instance != TRYTON)
+    placed |= {row["order_id"] for row in told.news}
+    # An order that is cancelled before its turn in the change feed is never told.
+    due = {
+        order_id: order
+        for order_id, order in orders.items()
+        if order_id in placed or not _is_off(order)
+    }
     rows = {row["order_id"]: row for row in told.orders}
-    for order_id, order in orders.items():
+    for order_id, order in due.items():
         row, name = rows.pop(order_id, None), f"order {order['name']} in the ERP"
         if row is None:
             yield Finding(Kind.LOST, name, "is at the store, not there")
@@ -32,7 +45,16 @@ def check_received(orders: Mapping[str, Row], told: ReceivedByErp) -> Iterator[F
             yield Finding(Kind.DIFFERING, name, what)
     for order_id in rows:
         yield Finding(Kind.UNEXPECTED, f"order {order_id} in the ERP", "is not ours")
-    yield from _check_notifications(orders, told)
+    yield from _check_notifications(due, told)
+
+
+def _planned_for(books: DaemonRows, concerns: Callable[[str], bool]) -> set[str]:
+    """Return the orders that some connectors were to be told of, by their instances."""
+    return {
+        row["object_id"]
+        for row in books.deliveries
+        if row["topic"] == "order.placed" and concerns(row["instance"])
+    }
 
 
 def _is_off(order: Row) -> bool:
@@ -48,7 +70,7 @@ def _check_notifications(
     due = {("order.placed", order_id) for order_id in orders}
     due |= {("order.cancelled", key) for key in orders if orders[key]["cancellation"]}
     for topic, order_id in sorted(due - heard.keys()):
-        yield Finding(Kind.LOST, f"{topic} of {order_id}", "the ERP was not told")
+        yield Finding(Kind.LOST, f"{topic} of {order_id}", NOT_TOLD)
     for (topic, order_id), times in sorted(heard.items()):
         if (topic, order_id) not in due:
             yield Finding(Kind.UNEXPECTED, f"{topic} of {order_id}", "is not so")
@@ -199,16 +221,12 @@ def check_tryton(
     state: StoreState, books: DaemonRows, tryton: TrytonBooks
 ) -> Iterator[Finding]:
     """Yield sales that are missing, doubled or not so, and levels that are not."""
-    told = {row["object_id"] for row in books.deliveries if _is_placing(row)}
+    told = _planned_for(books, lambda instance: instance == TRYTON)
     yield from _check_sales(state["orders"], tryton.sales, told)
     for command in books.commands:
         if is_of_tryton(command):
             yield from check_standing(command, command["cause"])
     yield from _check_levels(state, tryton.on_hand)
-
-
-def _is_placing(delivery: Row) -> bool:
-    return (delivery["instance"], delivery["topic"]) == (TRYTON, "order.placed")
 
 
 def _check_sales(

@@ -92,7 +92,7 @@ def compare_sides(
         check_deliveries(books),
         _check_stock(state, store),
         [] if placements is None else _check_placements(store, placements),
-        [] if told is None else check_received(store.orders, told),
+        [] if told is None else check_received(store.orders, books, told),
         [] if tryton is None else check_tryton(state, books, tryton),
     )
     return ComparisonReport(
