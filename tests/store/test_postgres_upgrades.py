@@ -262,30 +262,6 @@ def test_several_daemons_that_start_at_once_upgrade_once(url: str) -> None:
     assert run(url, _INDEX_STATE) == [(True,)]
 
 
-def test_the_index_of_a_table_with_partitions_is_built_on_each(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(url, "CREATE TABLE parts (store text, id int) PARTITION BY HASH (store)")
-    for number in (0, 1):
-        run(
-            url,
-            f"CREATE TABLE part_{number} PARTITION OF parts"
-            f" FOR VALUES WITH (modulus 2, remainder {number})",
-        )
-    monkeypatch.setitem(STEPS, INDEX, ("CREATE INDEX parts_id ON parts (id)",))
-    assert create(url) == ""
-    found = run(
-        url,
-        "SELECT indexrelid::regclass::text, indisvalid FROM pg_index"
-        " WHERE indexrelid::regclass::text LIKE 'part%' ORDER BY 1",
-    )
-    assert found == [
-        ("part_0_parts_id", True),
-        ("part_1_parts_id", True),
-        ("parts_id", True),
-    ]
-
-
 def test_no_released_step_locks_a_table_to_index_it() -> None:
     """A step that does more than indexing is one transaction, and holds its locks."""
     for step, statements in list(STEPS.items())[1:]:

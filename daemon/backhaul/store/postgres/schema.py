@@ -221,10 +221,6 @@ _INDEX = re.compile(r"\s*(CREATE (?:UNIQUE )?INDEX) (\w+)\s+ON (\w+)")
 _IS_VALID = """
     SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:index)
 """
-_PARTITIONS = """
-    SELECT inhrelid::regclass::text FROM pg_inherits
-    WHERE inhparent = to_regclass(:table) ORDER BY 1
-"""
 _RECORD = """
     INSERT INTO schema_steps (name, requires) VALUES (:name, :requires)
     ON CONFLICT (name) DO NOTHING
@@ -259,29 +255,11 @@ def _expand(connection: Connection, step: str) -> None:
 
 
 def _index_concurrently(connection: Connection, statement: re.Match[str]) -> None:
-    """Build an index while others write, on each partition by itself.
+    """Build an index while others write.
 
-    The index of a table with partitions then takes over those of its partitions.
+    Remove first what a program left that ended while it built the index.
     """
     kind, index, table = statement.groups()
-    rest = statement.string[statement.end() :]
-    partitions = connection.execute(_PARTITIONS, {"table": table}).fetchall()
-    for (partition,) in partitions:
-        name = f"{partition}_{index}"
-        _build(connection, name, partition, f"{name} ON {partition}{rest}", kind)
-    if partitions:
-        with _transaction(connection):
-            _lock_briefly(connection)
-            plain = f"{kind} IF NOT EXISTS {index} ON {table}{rest}"
-            connection.execute(plain)
-    else:
-        _build(connection, index, table, f"{index} ON {table}{rest}", kind)
-
-
-def _build(
-    connection: Connection, index: str, table: str, definition: str, kind: str
-) -> None:
-    """Build one index; remove first what a program left that ended while building."""
     with _transaction(connection):
         _lock_briefly(connection)
         # Whoever builds an index holds this lock to the end.
@@ -291,7 +269,8 @@ def _build(
             return
         if found:
             connection.execute(f"DROP INDEX {index}")
-    connection.execute(f"{kind} CONCURRENTLY {definition}")
+    rest = statement.string[statement.end() :]
+    connection.execute(f"{kind} CONCURRENTLY {index} ON {table}{rest}")
 
 
 def _contract(connection: Connection, step: str) -> str:
