@@ -29,7 +29,7 @@ def check_received(
     """Yield orders and news that the ERP lacks, has twice, or that are not so."""
     placed = _planned_for(books, lambda instance: instance != TRYTON)
     placed |= {row["order_id"] for row in told.news}
-    # An order that is cancelled before its turn in the change feed is never told.
+    # An order that is cancelled before its turn in the change feed has no news.
     due = {
         order_id: order
         for order_id, order in orders.items()
@@ -49,7 +49,7 @@ def check_received(
 
 
 def _planned_for(books: DaemonRows, concerns: Callable[[str], bool]) -> set[str]:
-    """Return the orders that some connectors were to be told of, by their instances."""
+    """Return the orders for which some connectors have an `order.placed`."""
     return {
         row["object_id"]
         for row in books.deliveries
