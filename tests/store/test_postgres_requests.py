@@ -331,7 +331,7 @@ async def test_members_show_the_state_that_the_owner_published(
         await until(published, "it is published")
         shown = merged(await standby.requests.published(), unpublished(own))
         assert {name: shown[name] for name in status} == status
-        assert "passes each change on to it: host-a" in shown["standby"]
+        assert "The owner is on host-a" in shown["standby"]
         assert shown["ownerless"] == []
         before = published()
         status["stores"]["other"] = {"sending": 1, "stopped": {}, "paused": None}

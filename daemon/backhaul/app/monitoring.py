@@ -253,8 +253,8 @@ def _standby_text(states: Sequence[PublishedState]) -> str:
     owners = sorted({each.host for each in states if each.is_alive})
     if owners:
         return (
-            "This daemon is a standby. It shows what the owner publishes, and passes"
-            f" each change on to it: {', '.join(owners)}"
+            f"This daemon is a standby. The owner is on {', '.join(owners)}."
+            " You see the owner's state here, and your requests go to the owner"
         )
     return (
         "No daemon owns the database now. The states of stores, connectors and jobs are"
