@@ -136,7 +136,7 @@ def test_a_command_beside_a_standby_is_carried_out_by_the_owner(
     (who,) = values_of(standby.url, "audit", "who", action="jobs pause")
     assert who.endswith(f" on {socket.gethostname()}")
     shown = backhaul_at(standby, "status", "--json").json()
-    assert "passes each change on to it" in shown["daemon"]["standby"]
+    assert "your requests go to the owner" in shown["daemon"]["standby"]
     assert {each["up"] for each in shown["connectors"].values()} == {True}
     read = backhaul_at(standby, "reconcile", "--kind", "orders", "--json")
     assert read.code == 0, read.err
