@@ -112,10 +112,10 @@ class Spec(Struct, frozen=True, kw_only=True):
     """A connector's manifest; `topics` are the changes that its `push` understands.
 
     `settings` validates `[connectors.NAME]` without the host's own keys: `type, store,
-    enabled, trigger, every, cron, jitter, quiet, silent_after, dry_run, counts, topics,
-    begin`. `secret_fields` are never shown or logged. `meanings` returns, for valid
-    settings, a sentence for each setting whose name does not explain its effect;
-    `check-config` prints them.
+    enabled, runs_on, trigger, every, cron, jitter, quiet, silent_after, dry_run,
+    counts, topics, begin`. `secret_fields` are never shown or logged. `meanings`
+    returns, for valid settings, a sentence for each setting whose name does not explain
+    its effect; `check-config` prints them.
 
     `shared` receives the valid settings of two connections, and whether both belong to
     one store. It names what both would read, such as the files of one folder, so that

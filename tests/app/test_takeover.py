@@ -1,4 +1,4 @@
-"""Two daemons on one database: one owns it, and the other takes over."""
+"""Two daemons on one database: one owns its store, and the other takes over."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from scenes.cluster_members import owners
 from scenes.daemon import Said, backhaul
 from scenes.postgres import Postgres, postgres
 from scenes.reference_process import ReferenceProcess, reference
 from scenes.replicas import Replica, replicas
-from scenes.shopper import buy
+from scenes.shopper import Document, buy
 from scenes.stored import COMMANDS_AND_TARGETS, rows_of, values_of
 from scenes.waiting import await_true
 
@@ -28,6 +29,7 @@ BROWSER = {
     "Sec-Fetch-Site": "same-origin",
 }
 """Headers of a browser that opens all members at one address, as behind a balancer."""
+TYPES = ("file_drop", "scanner")
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +107,9 @@ def test_a_standby_takes_over_when_the_owner_is_killed(
     owner.kill()
     await_true(standby.is_owner, "the standby took over")
     shown = backhaul_at(standby, "status", "--json").json()["members"]
-    assert [(each["is_owner"], each["epoch"]) for each in shown] == [
-        (True, 2),
-        (False, 0),
+    assert [(each["stores"], each["is_fenced"]) for each in shown] == [
+        (1, False),
+        (0, True),
     ]
     second = buy(platform)
     ship(standby, second["number"], "T2")
@@ -136,7 +138,7 @@ def test_a_command_beside_a_standby_is_carried_out_by_the_owner(
     (who,) = values_of(standby.url, "audit", "who", action="jobs pause")
     assert who.endswith(f" on {socket.gethostname()}")
     shown = backhaul_at(standby, "status", "--json").json()
-    assert "your requests go to the owner" in shown["daemon"]["standby"]
+    assert "your requests go to them" in shown["daemon"]["standby"]
     assert {each["up"] for each in shown["connectors"].values()} == {True}
     read = backhaul_at(standby, "reconcile", "--kind", "orders", "--json")
     assert read.code == 0, read.err
@@ -184,6 +186,9 @@ def test_a_login_holds_on_every_member_and_after_a_takeover(
         assert at(standby, "GET", "/audit").status_code == 200
         assert at(standby, "POST", "/logout", csrf=csrf).status_code == 303
         assert at(standby, "GET", "/audit").status_code == 303
+    shown = backhaul_at(standby, "status").out
+    assert "owns 1 store and the jobs of the database" in shown
+    assert "owns no store" in shown
 
 
 def test_a_stop_hands_over_at_once(pair: tuple[Replica, Replica]) -> None:
@@ -204,6 +209,49 @@ def test_an_owner_that_stood_still_writes_no_more(
     await_true(lambda: parcels(platform, order["id"]) == ["T1"], "it is shipped")
     owner.thaw()
     assert await_true(owner.ended, "the former owner ends") == 75
-    assert "another daemon took over this database" in owner.log()
+    assert "another daemon took over the stores" in owner.log()
     assert standby.is_owner()
     assert command_states(standby) == [("fulfill", "applied")]
+
+
+SECOND = """
+[stores.second]
+base_url = "{url}"
+api_key = "{key}"
+webhook_secrets = ["whsec_of_no_subscription"]
+[reconcile]
+grace = "1ms"
+[jobs.reconcile_incremental]
+every = "1s"
+"""
+"""The same platform once more. No webhook of it arrives: the mirror is read."""
+OF_MAIN = {f'type = "{each}"': f'type = "{each}"\nstore = "main"' for each in TYPES}
+
+
+def test_daemons_share_the_stores_and_take_them_over(
+    server: Postgres, platform: ReferenceProcess
+) -> None:
+    url = server.new_database()
+    key = platform.store().api_key
+    more = SECOND.format(url=platform.public_url, key=key)
+
+    def mirrored(order: Document) -> bool:
+        found = rows_of(url, "orders", "store", "id")
+        return {("main", order["id"]), ("second", order["id"])} <= {*found}
+
+    with replicas(platform, url, 2, more) as pair:
+        for each in pair:
+            each.office.write(**OF_MAIN)
+            each.start()
+        first, _ = pair
+        await_true(lambda: len(owners(url) - {None}) == 2, "each owns a store")
+        order = buy(platform)
+        await_true(lambda: mirrored(order), "both owners mirror the order")
+        first.kill()
+        await_true(lambda: len(owners(url)) == 1, "the other owns both stores")
+        order = buy(platform)
+        await_true(lambda: mirrored(order), "both stores are served")
+        first.start()
+        await_true(lambda: len(owners(url) - {None}) == 2, "each owns a store again")
+        order = buy(platform)
+        await_true(lambda: mirrored(order), "both owners mirror the order")

@@ -13,6 +13,7 @@ import pytest
 from backhaul.app.daemon import Daemon, Environment
 from backhaul.app.store_runtime import StoreRuntime
 from backhaul.app.wiring import Shared, build_shop
+from backhaul.connect.http_routes import ConnectorRoutes
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.runtime.signals import StoreContext, StoreSignals
@@ -152,13 +153,15 @@ def connected(woken: set[str]) -> Connected:
     daemon._indexer, daemon._waiting = part("indexer"), part("retry")
     daemon._connect_signals()
     process: Any = SimpleNamespace(
-        signals=daemon._signals, retry_unmatched=daemon._waiting.wake
+        signals=daemon._signals,
+        retry_unmatched=daemon._waiting.wake,
+        routes=ConnectorRoutes(),
     )
     stores = {}
     for store in ("main", "other"):
         runtime = stores[store] = StoreRuntime.__new__(StoreRuntime)
         runtime._process, runtime._connected = process, ExitStack()
-        runtime.sinks = [part("sink")]
+        runtime.sinks, runtime.hosts = [part("sink")], []
         signals = StoreSignals()
         signals.command_changed.connect(part(f"commands of {store}").wake)
         context = StoreContext(store, VirtualClock(), lambda: 0.5, signals)
@@ -188,7 +191,7 @@ async def test_a_shared_signal_wakes_no_part_of_a_store_that_stopped(
     woken: set[str] = set()
     daemon, stores = connected(woken)
     for runtime in stores.values():
-        runtime.disconnect()
+        await runtime.disconnect()
     getattr(daemon._signals, name).emit()
     assert woken == SHARED_WAKES[name] & {"indexer", "retry"}
 

@@ -44,7 +44,9 @@ def test_a_killed_replica_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert victim[0] in REPLICAS
     assert victim[1] in STORES
     assert f"{victim[0]} took over" not in taken
-    assert all(store in taken for store in killed.split("owned ")[1].split(", "))
+    assert all(
+        store in taken for store in killed.strip().split("owned ")[1].split(", ")
+    )
 
 
 async def opened(balancer: Balancer) -> bytes:

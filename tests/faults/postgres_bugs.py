@@ -28,21 +28,23 @@ _TAKEOVERS = (
 BUGS = (
     Bug(
         "no fence",
-        f"{_STORE}/ownership.py",
-        "            self.lease.end()\n            raise self._replaced(connection)\n",
-        "            row = (self._right.rounds + 1,)\n",
-        f"{_OWNERSHIP}::test_an_owner_that_was_replaced_writes_no_more",
+        f"{_STORE}/fence.py",
+        "            self.lease.end()\n"
+        "            self._require_kept(connection)\n"
+        "            self._hold_all(connection)\n",
+        "            row = (self._confirmed + 1,)\n",
+        f"{_OWNERSHIP}::test_a_member_that_was_fenced_writes_no_more",
     ),
     Bug(
         "no send deadline",
-        f"{_STORE}/ownership.py",
+        f"{_STORE}/fence.py",
         "return now < self._trusted_until and now - claimed_at < SEND_BY_SECONDS",
         "return now < self._trusted_until",
         f"{_OWNERSHIP}::test_what_was_claimed_long_ago_is_not_sent",
     ),
     Bug(
         "an owner sends after others may have taken over",
-        f"{_STORE}/ownership.py",
+        f"{_STORE}/fence.py",
         "return now < self._trusted_until and now - claimed_at < SEND_BY_SECONDS",
         "return now - claimed_at < SEND_BY_SECONDS",
         f"{_OWNERSHIP}::test_the_right_to_send_ends_before_another_can_take_over",
@@ -50,19 +52,17 @@ BUGS = (
     Bug(
         "one cursor over serial ids",
         f"{_STORE}/streams.py",
-        "        WHERE (stream, id) > (s.id, s.folded_to)"
-        " AND (stream, id) < (s.id + 1, 0)\n"
-        "        ORDER BY stream, id LIMIT :most) i\n",
-        "        WHERE stream = s.id AND id > (SELECT max(folded_to) FROM streams)\n"
-        "        ORDER BY stream, id LIMIT :most) i\n",
-        f"{_OWNERSHIP}::test_an_event_that_becomes_visible_late_is_folded",
+        "        seen = self._seen.get(stream, 0)\n",
+        "        seen = max(self._seen.values(), default=0)\n",
+        "tests/store/test_postgres_members.py"
+        "::test_an_event_that_becomes_visible_late_is_folded",
     ),
     Bug(
         "owners in an unlogged table",
-        f"{_STORE}/ownership.py",
+        f"{_STORE}/fence.py",
         "    CREATE TABLE owners (\n",
         "    CREATE UNLOGGED TABLE owners (\n",
-        f"{_OWNERSHIP}::test_the_row_of_the_owner_survives_a_crash_of_the_server",
+        f"{_OWNERSHIP}::test_the_rows_of_the_members_survive_a_crash_of_the_server",
     ),
     Bug(
         "asynchronous commits",

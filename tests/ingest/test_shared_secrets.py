@@ -19,6 +19,7 @@ from backhaul.platform.store_credentials import GIVEN, SecretCipher, SharedKeyri
 from backhaul.store.operations import AuditEntry
 from backhaul.store.ownership import Member
 from backhaul.store.postgres.database import open_store as open_postgres
+from scenes.cluster_members import became_owner
 from scenes.databases import contents, started_store
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ async def test_only_the_owner_replaces_secrets_and_all_read_them(
         ]
         for store in stores:
             store.start()
-        await stores[0].ownership.take(["main"])
+        await became_owner(stores[0])
         owner, other = map(Machine, stores)
         await other.start()
         await owner.keyring.keep(FIRST)

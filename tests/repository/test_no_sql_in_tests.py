@@ -33,6 +33,7 @@ ALLOWED = {
     "tests/bench/sql_pull.py": ERP,
     "tests/bench/webhook_peers.py": PEER,
     "tests/connectors/test_same_quantities.py": ERP,
+    "tests/scenes/cluster_members.py": "who owns a store, and who stands still",
     "tests/scenes/later_steps.py": "the migrations of a later version",
     "tests/scenes/stored.py": "the view commands_and_targets, which is not exported",
     "tests/app/test_sql_erp.py": ERP,

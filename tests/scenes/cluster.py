@@ -12,9 +12,10 @@ import os
 import secrets
 import time
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -22,6 +23,8 @@ from backhaul.core.webhook import TOPICS
 from backhaul.demo.demo_folder import Access, free_port
 from backhaul.demo.runner import beside
 from backhaul.demo.workers import Erp
+from backhaul.errors import BackhaulError
+from backhaul.store import database_at
 from scenes.balancer import balancer
 from scenes.daemon import Office
 from scenes.fault_proxy import fault_proxy
@@ -165,7 +168,8 @@ class Cluster:
         assert code != CONFIGURATION_ERROR, log[-3_000:]
         words = [line for line in log.splitlines() if not line.startswith("{")]
         said = words[-1] if words else "no words"
-        self.exits[f"{code}: {said[:90]}"] += code >= 0
+        if code >= 0:  # else a signal of ours has ended it
+            self.exits[f"{code}: {said[:90]}"] += 1
 
     async def status(self, member: Member) -> str | None:
         """Return what a daemon says of itself, None while it does not answer."""
@@ -179,14 +183,26 @@ class Cluster:
         return str(found["status"]) if answer.status == 200 else None
 
     async def owner(self) -> Member:
-        """Return the daemon that sends, once there is one that is not frozen."""
+        """Return the daemon that owns the store, once there is one that is not frozen.
+
+        One that was killed and runs again does not say that it is ready yet, though the
+        database still names it.
+        """
         while True:
             asked = [m for m in self.members if m.runs() and not m.is_held_down]
             found = await asyncio.gather(*map(self.status, asked))
+            owners = await asyncio.to_thread(self._owners) if "ready" in found else ()
             for member, status in zip(asked, found, strict=True):
-                if status == "ready":
+                if status == "ready" and member.replica.admin_port in owners:
                     return member
             await asyncio.sleep(PAUSE_SECONDS)
+
+    def _owners(self) -> set[int | None]:
+        """Return the admin ports of the daemons that own a store."""
+        with suppress(BackhaulError):
+            known = database_at(self.url).members()
+            return {urlsplit(each.admin_url).port for each in known if each.stores}
+        return set()
 
     async def until_serving(self) -> None:
         """Wait until every daemon answers, and one of them owns the store."""

@@ -22,6 +22,7 @@ from backhaul.store.sql.operations import move_marks
 from backhaul.store.sqlite import moving as in_file
 from backhaul.store.testing.event_scenes import folded_bodies, reprocess_with, webhook
 from scenes import stored
+from scenes.cluster_members import became_owner
 from scenes.databases import write
 from scenes.postgres import postgres
 from store.move_places import contents, fill, is_usable, moved, some_rows
@@ -69,7 +70,7 @@ def receive(url: str, *bodies: str) -> None:
         store = open_store(url, CLOCK, new_member())
         store.start()
         try:
-            assert not await store.ownership.take(["main"])
+            assert not await became_owner(store)
             for body in bodies:
                 await store.inbox.append(webhook(body))
         finally:
@@ -85,7 +86,7 @@ def own(url: str) -> list[str]:
         store = open_store(url, CLOCK, new_member())
         store.start()
         try:
-            assert await store.ownership.take(["main"])
+            assert await became_owner(store)
             return await folded_bodies(store)
         finally:
             await store.stop()
@@ -144,7 +145,7 @@ def test_no_program_counts_through_the_gap_between_the_ids(
             return Folded("folded", event.topic)
 
         try:
-            assert await store.ownership.take(["main"])
+            assert await became_owner(store)
             report = await reprocess_with(store, fold, Selection())
             assert report.last is None
             return bodies

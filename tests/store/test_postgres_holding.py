@@ -11,8 +11,8 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.store.ownership import Member
+from backhaul.store.postgres.connection import LimitedConnection
 from backhaul.store.postgres.database import open_store
-from backhaul.store.postgres.timeouts import LimitedConnection
 from backhaul.store.testing.event_scenes import webhook
 from scenes.postgres_nodes import postgres_nodes
 from scenes.waiting import HANG_SECONDS, PAUSE_SECONDS, until

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.errors import Busy, CommitsLost, Superseded
+from backhaul.errors import Busy, CommitsLost, Superseded, WriterFailed
 from backhaul.store.commands import restored_mark
-from backhaul.store.ownership import Member
-from backhaul.store.postgres import ownership
-from backhaul.store.postgres.connection import Connection
-from backhaul.store.postgres.database import PostgresStore, open_store
+from backhaul.store.postgres import fence
+from backhaul.store.postgres.connection import CommitUnknown, Connection
+from backhaul.store.postgres.database import open_store
 from backhaul.store.testing.command_scenes import plan, state_of
-from backhaul.store.testing.event_scenes import fold_to_body, webhook, without_decoding
+from backhaul.store.testing.event_scenes import webhook
+from scenes.cluster_members import (
+    LONG_AGO,
+    in_contact,
+    joined,
+    member,
+    owning,
+    run,
+    share,
+)
 from scenes.postgres import postgres
 from scenes.postgres_databases import PostgresDatabases, postgres_databases
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
-    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
 
 pytestmark = pytest.mark.programs
-LONG_AGO = "UPDATE owners SET beat_at = beat_at - interval '1 hour'"
 
 
 @pytest.fixture(scope="module")
@@ -43,43 +49,80 @@ def url(databases: PostgresDatabases) -> Iterator[str]:
         yield lent
 
 
-def run(url: str, statement: str) -> list[tuple[object, ...]]:
-    with closing(Connection(url)) as connection:
-        result = connection.execute(statement)
-        return [tuple(row) for row in result] if result.description else []
-
-
-def member(name: str) -> Member:
-    return Member(name, f"host of {name}", "0.1.0")
-
-
-@asynccontextmanager
-async def joined(url: str, name: str) -> AsyncIterator[PostgresStore]:
-    """Open the database as a member that does not own it yet."""
-    store = open_store(url, SystemClock(), member(name))
+async def test_a_daemon_that_has_not_joined_writes_nothing(url: str) -> None:
+    store = open_store(url, SystemClock(), member("a"))
     store.start()
-    try:
-        yield store
-    finally:
-        await store.stop()
+    with pytest.raises(Busy, match="no member"):
+        await store.kv.put("written by", "a")
+    await store.stop()
 
 
-async def test_only_the_owner_writes(url: str) -> None:
+async def test_a_store_has_one_owner(url: str) -> None:
     async with joined(url, "a") as first, joined(url, "b") as second:
-        assert await first.ownership.take(["main"])
-        assert not await second.ownership.take(["main"])
-        await first.kv.put("written by", "a")
-        with pytest.raises(Busy, match="another daemon writes to this database"):
-            await second.kv.put("written by", "b")
-        assert run(url, "SELECT value FROM kv") == [("a",)]
+        assert await share(first, second) == [("*", "main"), ()]
+        assert first.ownership.owns("main")
+        assert not second.ownership.owns("main")
+        ((database, main),) = [await second.ownership.owners()]
+        assert (database.store, database.member) == ("*", "a")
+        assert (main.store, main.member, main.epoch) == ("main", "a", 1)
 
 
-async def test_an_owner_that_was_replaced_writes_no_more(url: str) -> None:
+async def test_members_share_the_stores_evenly(url: str) -> None:
+    names = [f"s{number}" for number in range(7)]
+    async with (
+        joined(url, "a", names) as first,
+        joined(url, "b", names) as second,
+        joined(url, "c", names) as third,
+    ):
+        taken = await share(first, second, third)
+        assert sorted(map(len, taken)) == [2, 2, 4]  # and the duties of the database
+        assert sorted(sum(taken, ())) == ["*", *names]
+
+
+async def test_a_member_that_joins_gets_its_share(url: str) -> None:
+    names = ["one", "three", "two"]
+    async with joined(url, "a", names) as first:
+        assert await share(first) == [("*", *names)]
+        async with joined(url, "b", names) as second:
+            (surplus,) = (await first.ownership.balance()).surplus
+            assert await share(second) == [()]
+            await first.ownership.give_up(surplus)
+            assert not first.ownership.owns(surplus)
+            assert await share(second) == [(surplus,)]
+            assert (await first.ownership.balance()).surplus == ()
+        # What a member leaves is taken at once.
+        assert await share(first) == [(surplus,)]
+
+
+async def test_a_pinned_store_is_owned_on_its_host_only(url: str) -> None:
+    pins = {"two": "host of b"}
+    async with joined(url, "a", ["one", "two"], pins) as first:
+        assert await share(first) == [("*", "one")]
+        async with joined(url, "b", ["one", "two"], pins) as second:
+            assert await share(second) == [("two",)]
+            assert (await first.ownership.balance()).surplus == ()
+
+
+async def test_members_with_other_stores_share_nothing(url: str) -> None:
+    async with joined(url, "a", ["one", "two"]) as first:
+        await share(first)
+        async with joined(url, "b", ["one", "two", "three"]) as second:
+            assert (await first.ownership.balance()).surplus == ()
+            assert await share(second) == [("three",)]
+
+
+async def test_a_member_that_only_receives_takes_no_store(url: str) -> None:
+    async with joined(url, "a", roles=("receiver",)) as receiver:
+        assert await share(receiver) == [()]
+
+
+async def test_a_member_that_was_fenced_writes_no_more(url: str) -> None:
     async with joined(url, "a") as first, joined(url, "b") as second:
-        await first.ownership.take(["main"])
+        await share(first)
         await first.kv.put("written by", "a")
         run(url, LONG_AGO)
-        assert await second.ownership.take(["main"])
+        await in_contact(second)
+        assert await share(second) == [("*", "main")]
         await second.kv.put("written by", "b")
         with pytest.raises(Busy):
             await first.kv.put("written by", "a again")
@@ -88,37 +131,58 @@ async def test_an_owner_that_was_replaced_writes_no_more(url: str) -> None:
         assert await second.kv.get("written by") == "b"
 
 
-async def test_an_owner_in_the_middle_of_a_transaction_is_not_replaced(
+async def test_nobody_is_fenced_after_the_server_was_away(url: str) -> None:
+    """A member that was cut off itself gives the others time to come back."""
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await share(first)
+        run(url, LONG_AGO)
+        assert await share(second) == [()]
+        await first.kv.put("written by", "a")
+
+
+async def test_a_member_in_the_middle_of_a_transaction_is_not_fenced(
     url: str,
 ) -> None:
     async with joined(url, "a") as first, joined(url, "b") as second:
-        await first.ownership.take(["main"])
+        await share(first)
         run(url, LONG_AGO)
+        await in_contact(second)
         with closing(Connection(url)) as locked:
             locked.execute("BEGIN")
-            locked.execute("UPDATE owners SET rounds = rounds")
-            assert not await second.ownership.take(["main"])
+            locked.execute("UPDATE members SET rounds = rounds WHERE id = 'a'")
+            assert await share(second) == [()]
             locked.execute("ROLLBACK")
-        assert await second.ownership.take(["main"])
+        run(url, LONG_AGO)
+        assert await share(second) == [("*", "main")]
 
 
-async def test_an_owner_that_ends_is_replaced_at_once(url: str) -> None:
-    async with joined(url, "b") as second:
-        async with joined(url, "a") as first:
-            await first.ownership.take(["main"])
-            assert not await second.ownership.take(["main"])
-        assert await second.ownership.take(["main"])
+async def test_what_was_handed_over_before_is_written_before_a_store_is_given_up(
+    url: str,
+) -> None:
+    async with joined(url, "a") as store:
+        await share(store)
+        owner_at_write: list[object] = []
+        query = "SELECT member FROM owners WHERE store = 'main'"
+
+        def unit(connection: Any) -> None:
+            owner_at_write.append(connection.execute(query).fetchone()[0])
+
+        urgent = [store.engine.writer.urgent(unit) for _ in range(3)]
+        later = [store.engine.writer.background(unit) for _ in range(3)]
+        await store.ownership.give_up("main")
+        await asyncio.gather(*urgent, *later)
+        assert owner_at_write == ["a"] * 6
 
 
 async def test_the_right_to_send_ends_before_another_can_take_over(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(ownership, "boot_seconds", lambda: now)
+    monkeypatch.setattr(fence, "boot_seconds", lambda: now)
     async with joined(url, "a") as store:
         lease = store.ownership.lease
         assert not lease.allows(lease.now())
-        await store.ownership.take(["main"])
+        await owning(store)
         assert lease.allows(lease.now())
         now += 2.4
         assert lease.allows(lease.now())
@@ -132,9 +196,9 @@ async def test_what_was_claimed_long_ago_is_not_sent(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(ownership, "boot_seconds", lambda: now)
+    monkeypatch.setattr(fence, "boot_seconds", lambda: now)
     async with joined(url, "a") as store:
-        await store.ownership.take(["main"])
+        await owning(store)
         lease = store.ownership.lease
         claimed_at = lease.now()
         now += 4.9
@@ -149,95 +213,104 @@ async def test_lost_commits_are_noticed_and_nothing_is_sent_after_them(
     url: str,
 ) -> None:
     async with joined(url, "a") as store:
-        await store.ownership.take(["main"])
+        await owning(store)
         await plan(store, "ord_1")
         ((command,),) = run(url, "SELECT id FROM commands")
-        run(url, "UPDATE owners SET rounds = rounds - 1")
+        run(url, "UPDATE members SET rounds = rounds - 1")
         with pytest.raises(Busy):
             await store.kv.put("written", "after the loss")
         with pytest.raises(CommitsLost, match="lacks transactions"):
             await store.watch()
     async with joined(url, "b") as later:
-        await later.ownership.take(["main"])
+        await owning(later)
         assert await state_of(later, str(command)) == "uncertain"
         assert await later.kv.get(restored_mark("main")) is not None
         assert await later.kv.get("written") is None
 
 
-async def test_an_event_that_becomes_visible_late_is_folded(url: str) -> None:
-    """Another member's event has a lower id, and is committed after a higher one."""
-    fold = without_decoding(fold_to_body)
-    async with joined(url, "a") as store:
-        await store.ownership.take(["main"])
-        with closing(Connection(url)) as other:
-            other.execute("BEGIN")
-            other.execute("INSERT INTO streams (member) VALUES ('b')")
-            other.execute(
-                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
-                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
-                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
-            )
-            first = await store.inbox.append(webhook("early"))
-            report = await store.inbox.fold(fold, 1.0)
-            assert (report.folded, report.folded_to) == (1, first)
-            other.execute("COMMIT")
-        ((late,),) = run(url, "SELECT min(id) FROM inbox")
-        assert isinstance(late, int)
-        assert late < first
-        report = await store.inbox.fold(fold, 1.0)
-        assert (report.folded, report.folded_to) == (1, first)
-        ((folded,),) = run(url, "SELECT count(*) FROM event_outcomes")
-        assert folded == 2
-
-
-async def test_an_event_that_becomes_visible_during_a_fold_hides_no_later_one(
+async def test_a_member_that_owns_nothing_is_a_witness_of_lost_commits(
     url: str,
 ) -> None:
-    """Whoever waits until all is folded would wait for ever otherwise."""
+    """The owner may have ended with the server that failed."""
+    async with joined(url, "a") as owner, joined(url, "b") as witness:
+        await owning(owner)
+        assert witness.ownership.owned() == frozenset()
+        await witness.engine.writer.heartbeat()
+        run(url, "UPDATE members SET rounds = rounds - 1 WHERE id = 'b'")
+        with pytest.raises(Busy):
+            await witness.engine.writer.heartbeat()
+        with pytest.raises(CommitsLost):
+            await witness.watch()
+        assert (restored_mark("main"),) in run(url, "SELECT name FROM kv")
+        with pytest.raises(Busy):
+            await owner.kv.put("written", "by the owner")
+        with pytest.raises(Superseded):
+            await owner.watch()
+
+
+async def test_commits_that_were_lost_before_a_takeover_are_noticed(url: str) -> None:
+    """On a replica that is behind, the owner looks silent, and is fenced at once."""
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await owning(first)
+        run(url, "UPDATE members SET rounds = rounds - 1 WHERE id = 'a'")
+        run(url, LONG_AGO)
+        await in_contact(second)
+        await owning(second)
+        assert second.ownership.owns("main")
+        with pytest.raises(Busy):
+            await first.kv.put("written by", "a")
+        with pytest.raises(CommitsLost):
+            await first.watch()
+        assert (restored_mark("main"),) in run(url, "SELECT name FROM kv")
+        with pytest.raises(Busy):
+            await second.kv.put("written by", "b")
+
+
+async def test_only_a_sign_of_life_may_have_an_unknown_commit(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or each failover would end every daemon, and the receiving of webhooks."""
+
+    def unknown(*_: object) -> None:
+        raise CommitUnknown("the connection was lost during a commit")
+
     async with joined(url, "a") as store:
-        await store.ownership.take(["main"])
-        with closing(Connection(url)) as other:
-            other.execute("BEGIN")
-            other.execute("INSERT INTO streams (member) VALUES ('b')")
-            other.execute(
-                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
-                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
-                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
-            )
-            first = await store.inbox.append(webhook("early"))
-
-            def commit_meanwhile(event: StoredEvent, mirror: MirrorWriter) -> Folded:
-                if event.id == first:
-                    other.execute("COMMIT")
-                return fold_to_body(event, mirror)
-
-            fold = without_decoding(commit_meanwhile)
-            report = await store.inbox.fold(fold, 1.0)
-            assert (report.folded, report.folded_to) == (1, first - 2)
-        report = await store.inbox.fold(fold, 1.0)
-        assert (report.folded, report.folded_to) == (1, first)
+        await owning(store)
+        writer = store.engine.writer
+        with monkeypatch.context() as patched:
+            patched.setattr(type(writer), "_end", unknown)
+            with pytest.raises(Busy, match="lost during a commit"):
+                await writer.heartbeat()
+        await store.kv.put("written", "after it")
+        with monkeypatch.context() as patched:
+            patched.setattr(type(writer), "_end", unknown)
+            with pytest.raises(Busy):
+                await store.kv.put("written", "or not")
+        with pytest.raises(WriterFailed):
+            await store.watch()
 
 
 async def test_an_idle_owner_gives_signs_of_life(url: str) -> None:
     async with joined(url, "a") as store:
-        await store.ownership.take(["main"])
+        await owning(store)
         run(url, LONG_AGO)
         keeping = asyncio.ensure_future(store.ownership.keep())
-        fresh = "SELECT beat_at > clock_timestamp() - interval '30 min' FROM owners"
+        fresh = "SELECT beat_at > clock_timestamp() - interval '30 min' FROM members"
         await until(lambda: run(url, fresh) == [(1,)], "a sign of life")
         keeping.cancel()
 
 
-async def test_the_row_of_the_owner_survives_a_crash_of_the_server(url: str) -> None:
-    kinds = run(url, "SELECT relpersistence FROM pg_class WHERE relname = 'owners'")
-    assert kinds == [("p",)]
+async def test_the_rows_of_the_members_survive_a_crash_of_the_server(url: str) -> None:
+    kinds = run(
+        url,
+        "SELECT relpersistence FROM pg_class WHERE relname IN ('members', 'owners')",
+    )
+    assert kinds == [("p",), ("p",)]
 
 
 async def test_members_are_listed_with_their_addresses(url: str) -> None:
     async with joined(url, "a") as first, joined(url, "b") as second:
-        for store in (second, first):
-            await store.engine.receiver.urgent(store.ownership.beat)  # type: ignore[attr-defined]
-        await first.ownership.take(["main"])
+        await owning(first)
         known = await second.ownership.members()
         shown = [(each.host, each.is_owner) for each in known]
         assert shown == [("host of a", True), ("host of b", False)]

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store import open_store
 from backhaul.store.commands import Sendable
 from backhaul.store.postgres.connection import Connection
+from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import batched, numbered
 from backhaul.store.sql.dialect import BATCH
 from scenes import commands
+from scenes.cluster_members import became_owner, member
 from scenes.databases import append, fold_all
 from scenes.payloads import (
     customer,
@@ -129,8 +130,9 @@ async def test_no_hot_statement_reads_a_whole_table(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(monkeypatch)
-    store = open_store(url, SystemClock())
+    store = open_store(url, SystemClock(), member("a"))
     store.start()
+    assert await became_owner(store)
     recorder.seen.clear()
     await work(store)
     await store.stop()

@@ -18,13 +18,14 @@ from backhaul.app.requests import (
     Relay,
     RelayedSync,
     RequestWorker,
+    Router,
     StatePublisher,
 )
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy
 from backhaul.settings import Settings
 from backhaul.store.operators import RequestState
-from backhaul.store.ownership import Member
+from backhaul.store.ownership import DATABASE, ROLES, Member
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.sync.on_demand import SyncEndpoint
@@ -53,11 +54,14 @@ def url(postgres_server: PostgresDatabases) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def joined(url: str, name: str) -> AsyncIterator[PostgresStore]:
+async def joined(
+    url: str, name: str, *stores: str, roles: tuple[str, ...] = ROLES
+) -> AsyncIterator[PostgresStore]:
     """Open the database as a member that gives signs of life and owns nothing."""
-    member = Member(name, f"host-{name}", "0.1.0", ttl_seconds=60)
+    member = Member(name, f"host-{name}", "0.1.0", ttl_seconds=60, roles=roles)
     store = open_store(url, SystemClock(), member)
     store.start()
+    await store.ownership.join(stores or ("main",))
     beating = asyncio.create_task(store.ownership.keep())
     await until(lambda: is_known(url, name), "it is a member")
     try:
@@ -74,7 +78,7 @@ def is_known(url: str, name: str) -> bool:
 @asynccontextmanager
 async def serving(store: PostgresStore, **actions: Action) -> AsyncIterator[None]:
     """Let a member own everything, and carry out what the others ask."""
-    assert await store.ownership.take(["main"])
+    assert DATABASE in (await store.ownership.balance()).taken
     assert store.requests is not None
     named = {name.replace("_", "/"): action for name, action in actions.items()}
     worker = RequestWorker(store.requests, named, SyncEndpoint({}), SystemClock())
@@ -177,14 +181,15 @@ async def test_a_sync_that_nobody_began_is_shown_as_a_trouble(
     monkeypatch.setattr(requests, "BEGIN_SECONDS", SOON)
     shown: list[dict[str, Any]] = []
     async with joined(url, "b") as standby:
-        sync = RelayedSync(["main"], relay(standby))
+        owns = standby.ownership.owns
+        sync = RelayedSync(["main"], relay(standby), SyncEndpoint({}), owns)
         sync.check(SyncRequest(FULL, ("main",)))
         with pytest.raises(ValueError, match="'other' must be one of main"):
             sync.check(SyncRequest(FULL, ("other",)))
         await sync.work(SyncRequest(FULL, kinds=("orders",)), shown.append)
     (line,) = shown
     assert (line["store"], line["kind"]) == ("main", "orders")
-    assert "no daemon owns the database now" in line["trouble"]
+    assert "no daemon owns store main now" in line["trouble"]
 
 
 class Counting(SyncEndpoint):
@@ -220,12 +225,13 @@ class RefusingOnce:
 async def test_a_sync_goes_on_while_its_progress_cannot_be_stored(url: str) -> None:
     shown: list[dict[str, Any]] = []
     async with joined(url, "a") as owner, joined(url, "b") as standby:
-        assert await owner.ownership.take(["main"])
+        assert "main" in (await owner.ownership.balance()).taken
         assert owner.requests is not None
         own: Any = RefusingOnce(owner.requests)
         worker = RequestWorker(own, {}, Counting(), SystemClock())
         running = asyncio.create_task(worker.run())
-        sync = RelayedSync(["main"], relay(standby))
+        owns = standby.ownership.owns
+        sync = RelayedSync(["main"], relay(standby), SyncEndpoint({}), owns)
         await sync.work(SyncRequest(FULL), shown.append)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -275,7 +281,7 @@ async def test_an_asker_does_not_wait_for_an_owner_that_is_gone(
 
 async def test_a_former_owner_answers_nothing(url: str) -> None:
     async with joined(url, "a") as owner, joined(url, "b") as standby:
-        assert await owner.ownership.take(["main"])
+        assert DATABASE in (await owner.ownership.balance()).taken
         asking = asyncio.create_task(relay(standby).act("jobs/pause", ASKED))
         await until(lambda: rows(url, "SELECT 1 FROM requests"), "it is asked")
         asked = owner.requests
@@ -283,12 +289,46 @@ async def test_a_former_owner_answers_nothing(url: str) -> None:
         (claimed,) = await asked.claim()
         assert await asked.claim() == [], "nobody gets it twice"
         assert isinstance(owner.ownership, PostgresOwnership)
-        await owner.ownership.give_up()
+        await owner.ownership.leave()
         async with serving(standby):
             with pytest.raises(BackhaulError, match="may have been carried out"):
                 await asking
         with pytest.raises(Busy):
             await asked.answer(claimed.id, RequestState.DONE, {})
+
+
+async def test_each_owner_changes_the_jobs_of_its_stores(
+    url: str, tmp_path: Path
+) -> None:
+    paused: list[tuple[str, str | None]] = []
+
+    def pausing(member: str) -> Action:
+        async def act(asked: Mapping[str, Any]) -> Answer:
+            paused.append((member, asked["store"]))
+            return {"jobs": [asked["store"]]}
+
+        return act
+
+    both = "main", "other"
+    async with joined(url, "a", *both) as first, joined(url, "b", *both) as second:
+        assert DATABASE in (await first.ownership.balance()).taken
+        assert (await second.ownership.balance()).taken == ("other",)
+        assert second.requests is not None
+        named = {"jobs/pause": pausing("b")}
+        sync = SyncEndpoint({})
+        worker = RequestWorker(second.requests, named, sync, SystemClock())
+        running = asyncio.create_task(worker.run())
+        own = {"jobs/pause": pausing("a")}
+        router = Router(settings(tmp_path), first, relay(first), own)
+        pause = router.actions()["jobs/pause"]
+        said = await pause({**ASKED, "name": "reconcile_full"})
+        assert said == {"jobs": ["main", "other"]}
+        assert sorted(paused) == [("a", "main"), ("b", "other")]
+        paused.clear()
+        await pause({**ASKED, "name": "reconcile_full", "store": "other"})
+        await pause(ASKED)
+        assert paused == [("b", "other"), ("a", "")]
+        running.cancel()
 
 
 def settings(folder: Path) -> Settings:
@@ -315,23 +355,32 @@ async def test_members_show_the_state_that_the_owner_published(
     async def current() -> dict[str, Any]:
         return status
 
+    async def merged_at(store: PostgresStore) -> dict[str, Any]:
+        assert store.requests is not None
+        states = await store.requests.published()
+        return merged(own, states, unpublished(own), store.ownership.owns)
+
     def published() -> dict[str, str]:
         found = rows(url, "SELECT store, xmin::text FROM published_states")
         return {str(store): str(version) for store, version in found}
 
-    async with joined(url, "a") as owner, joined(url, "b") as standby:
-        assert await owner.ownership.take(["main"])
+    both = "main", "other"
+    async with (
+        joined(url, "a", *both) as owner,
+        joined(url, "b", *both, roles=("admin",)) as standby,
+    ):
+        assert len((await owner.ownership.balance()).taken) == 3
         assert owner.requests is not None
         assert standby.requests is not None
-        nobody = merged(await standby.requests.published(), unpublished(own))
-        assert "No daemon owns the database now" in nobody["standby"]
+        nobody = await merged_at(standby)
+        assert "No daemon owns a store now" in nobody["standby"]
         assert "no owner has published" in str(nobody["stores"]["main"]["stopped"])
-        publisher = StatePublisher(own, owner.requests, current, SystemClock())
+        publisher = StatePublisher(own, owner, owner.requests, current, SystemClock())
         running = asyncio.create_task(publisher.run())
         await until(published, "it is published")
-        shown = merged(await standby.requests.published(), unpublished(own))
+        shown = await merged_at(standby)
         assert {name: shown[name] for name in status} == status
-        assert "The owner is on host-a" in shown["standby"]
+        assert "The owners are on host-a" in shown["standby"]
         assert shown["ownerless"] == []
         before = published()
         status["stores"]["other"] = {"sending": 1, "stopped": {}, "paused": None}
@@ -345,7 +394,7 @@ async def test_members_show_the_state_that_the_owner_published(
             connection.execute(
                 "UPDATE members SET beat_at = '-infinity' WHERE id = 'a'"
             )
-        silent = merged(await standby.requests.published(), unpublished(own))
-        assert "No daemon owns the database now" in silent["standby"]
+        silent = await merged_at(standby)
+        assert "No daemon owns a store now" in silent["standby"]
         assert silent["stores"]["main"]["sending"] == 3
         assert silent["ownerless"] == ["*", "main", "other"]

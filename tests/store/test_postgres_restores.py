@@ -20,6 +20,7 @@ from backhaul.store.postgres import durability
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.testing.command_scenes import plan, state_of
+from scenes.cluster_members import became_owner, run
 from scenes.daemon import NOBODY, Office, in_process
 from scenes.postgres import PASSWORD, postgres
 from scenes.waiting import HANG_SECONDS, await_true, until
@@ -56,7 +57,7 @@ def office(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
 async def owner_of(url: str) -> PostgresStore:
     store = open_store(url, CLOCK, new_member())
     store.start()
-    await asyncio.wait_for(store.ownership.take(["main"]), HANG_SECONDS)
+    await asyncio.wait_for(became_owner(store), HANG_SECONDS)
     return store
 
 
@@ -83,6 +84,7 @@ async def test_after_a_restore_every_open_command_is_checked_before_it_is_sent(
 async def test_a_daemon_from_before_the_restore_writes_no_more(url: str) -> None:
     """It was cut off, and comes back after the restore."""
     store = await owner_of(url)
+    run(url, "UPDATE members SET beat_at = beat_at - interval '1 hour'")
     database_at(url).hold_for_audit(["main"], CLOCK)
     with pytest.raises(BackhaulError):
         await store.kv.put("written", "after the restore")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from backhaul.store.postgres import timeouts
+from backhaul.store.postgres import connection as timeouts
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from scenes.postgres import PASSWORD, USER, postgres
 from scenes.tcp_relay import tcp_relay

@@ -18,6 +18,7 @@ from backhaul.store.postgres import schema
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.sql.schema import STEPS
+from scenes.cluster_members import became_owner
 from scenes.daemon import Office, in_process
 from scenes.later_steps import CONTRACT, EXPAND, INDEX, ON_SERVERS, later_on_servers
 from scenes.postgres_databases import PostgresDatabases, postgres_databases
@@ -43,8 +44,8 @@ _INDEX_STATE = """
     SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('orders_note')
 """
 _JOIN = """
-    INSERT INTO members (id, host, version, schema_known, public_url, admin_url, ttl,
-        beat_at) VALUES
+    INSERT INTO members (id, host, version, schema_known, public_url, admin_url,
+        roles, shares, ttl, beat_at) VALUES
 """
 _TOUCH = "UPDATE orders SET document = document"
 
@@ -77,7 +78,8 @@ def create(url: str) -> str:
 
 
 def join(url: str, name: str, known: int = len(OWN), silent: str = "0") -> None:
-    values = f"'{name}', 'host of {name}', '0.2.0', {known}, '', '', interval '3 s'"
+    names = f"'{name}', 'host of {name}', '0.2.0', {known}"
+    values = f"{names}, '', '', 'worker', '', interval '3 s'"
     run(url, f"{_JOIN} ({values}, clock_timestamp() - interval '{silent}')")
 
 
@@ -147,7 +149,8 @@ def test_a_member_that_joins_meanwhile_is_waited_for(url: str) -> None:
         create(url)
     with later_on_servers(), ThreadPoolExecutor(1) as threads:
         with closing(psycopg.connect(url)) as joining:
-            values = "'old', 'there', '0.2.0', 2, '', '', '3 s', clock_timestamp()"
+            values = "'old', 'there', '0.2.0', 2, '', '', 'worker', '', '3 s'"
+            values += ", clock_timestamp()"
             joining.execute(f"{_JOIN} ({values})".encode())
             upgrade = threads.submit(create, url)
             await_true(
@@ -162,8 +165,8 @@ async def test_an_older_owner_that_stands_still_writes_no_more(url: str) -> None
     store = open_store(url, SystemClock(), Member("old", "here", "0.2.0"))
     store.start()
     try:
-        await store.ownership.take(["main"])
-        join(url, "old", silent="1 hour")
+        await became_owner(store)
+        run(url, "UPDATE members SET beat_at = beat_at - interval '1 hour'")
         with later_on_servers():
             assert await asyncio.to_thread(create, url) == ""
         with suppress(Exception):

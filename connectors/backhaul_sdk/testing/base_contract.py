@@ -25,6 +25,7 @@ HOST_KEYS = frozenset(
         "type",
         "store",
         "enabled",
+        "runs_on",
         "trigger",
         "every",
         "cron",

@@ -230,7 +230,8 @@ class Notifier:
     """Sends an alert once when its problem begins, and once when the problem ends.
 
     The channels are independent. A message that one channel cannot deliver is sent
-    again through that channel only, after the next check, with the same id.
+    again through that channel only, after the next check, with the same id. `is_ours`
+    returns whether this daemon sends the alerts, of several on one database.
     """
 
     def __init__(
@@ -240,8 +241,10 @@ class Notifier:
         find_problems: Callable[[], Awaitable[Mapping[str, Alert]]],
         clock: Clock,
         host: str,
+        is_ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
+        self._is_ours = is_ours
         self._alerts = alerts
         self._find_problems = find_problems
         self._clock = clock
@@ -255,7 +258,8 @@ class Notifier:
         while self._settings.is_configured:
             await self._clock.sleep(self._settings.every)
             try:
-                await self.notify()
+                if self._is_ours():
+                    await self.notify()
             except Busy as error:
                 logger.bind(action="alert.busy").warning("{}", error)
             except Exception as error:  # noqa: BLE001 - a bug here must not stop the rest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.alerting.problem import Problem, Severity
 from backhaul.core.clock import from_text
-from backhaul.store.operators import WHOLE
+from backhaul.store.ownership import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ def find(facts: Facts) -> Iterator[Problem]:
 
 def _ownerless(status: Mapping[str, Any]) -> Iterator[Problem]:
     if stores := status.get("ownerless"):
-        names = [{WHOLE: "the whole database"}.get(name, name) for name in stores]
+        names = [{DATABASE: "the whole database"}.get(name, name) for name in stores]
         more = f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else ""
         yield Problem(
             "ownerless",

@@ -1,4 +1,4 @@
-"""Several daemons on one PostgreSQL database: who joins, stands by and takes over."""
+"""The stores that this daemon owns, alone or as one of several on one database."""
 
 from __future__ import annotations
 
@@ -9,121 +9,137 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from loguru import logger
 
-from backhaul.app import public_http, sockets
-from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.forwarding import reachable_url
-from backhaul.app.public_http import RequestLimits
-from backhaul.app.requests import standby_site
-from backhaul.errors import BackhaulError, Busy, ConfigurationError
-from backhaul.runtime.loop import wait_for_event
+from backhaul.errors import (
+    BackhaulError,
+    Busy,
+    ConfigurationError,
+    DatabaseUnavailable,
+    Fatal,
+    ReadFailed,
+)
+from backhaul.runtime.loop import retry_while_busy, wait_for_event
 from backhaul.store import database_at
-from backhaul.store.ownership import new_member
+from backhaul.store.ownership import DATABASE, new_member
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
-    from aiohttp import web
-
-    from backhaul.app.monitoring import Status
-    from backhaul.app.schedule import Schedule
-    from backhaul.app.wiring import Receiving
+    from backhaul.app.store_runtime import StoreRuntime
+    from backhaul.app.wiring import Receiving, Shop
     from backhaul.core.clock import Clock
-    from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
-    from backhaul.store import Store
-    from backhaul.store.ownership import Member, Ownership
+    from backhaul.store.ownership import Member, Ownership, Shift
 
 
-TAKE_SECONDS = 1.0
-"""How often a standby tries to take over; it can once the owner is silent."""
+BALANCE_SECONDS = 0.5
+"""How often a member checks whether others are silent, or own more or fewer stores."""
 
 
-class Standby:
-    """Serves webhooks on the listeners of a daemon that is not the owner."""
+class OwnedStores:
+    """Takes stores, runs their parts, and gives up those that others shall have.
+
+    `build` builds the parts of a store. `on_database` begins the duties of the whole
+    database, once, before the parts of any store.
+    """
 
     def __init__(
-        self, settings: Settings, store: Store, clock: Clock, receiving: Receiving
-    ) -> None:
-        self._settings = settings
-        self._roles = settings.cluster.roles
-        self._store = store
-        self._clock = clock
-        self._receiving = receiving
-        self._served = AsyncExitStack()
-        self._socket = settings.state_dir / SOCKET_NAME
-
-    async def __aenter__(self) -> None:
-        """Begin with nothing served."""
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.end()
-        self._socket.unlink(missing_ok=True)
-
-    async def end(self) -> None:
-        """Stop the listeners, once those of the owner serve. Safe to call twice."""
-        await self._served.aclose()
-
-    async def take(self) -> bool:
-        """Take the right to write; return False if another daemon has it.
-
-        A daemon that is no worker never takes it.
-        """
-        if "worker" not in self._roles:
-            return False
-        try:
-            return await self._store.ownership.take(list(self._settings.stores))
-        except Busy as error:
-            logger.bind(action="owner.busy").warning("{}", error)
-            return False
-
-    async def wait_until_owner(self, stopping: asyncio.Event) -> bool:
-        """Return True once this daemon is the owner, False if it has to stop."""
-        while not stopping.is_set():
-            if await self.take():
-                return True
-            await wait_for_event(stopping, TAKE_SECONDS, self._clock)
-        return False
-
-    async def serve(
         self,
-        routes: list[web.RouteDef],
-        public: socket.socket | None,
-        admin: socket.socket,
-        status: Callable[[], Status],
-        metrics: Metrics,
-        schedule: Schedule,
+        ownership: Ownership,
+        clock: Clock,
+        build: Callable[[str], StoreRuntime],
+        on_database: Callable[[], Awaitable[None]],
+        stopping: asyncio.Event,
     ) -> None:
-        """Serve webhooks, the dashboard and the commands on copies of the sockets.
+        self._ownership = ownership
+        self._clock = clock
+        self._build = build
+        self._on_database = on_database
+        self._stopping = stopping
+        self._stops: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self.runtimes: dict[str, StoreRuntime] = {}
+        """The parts of each store that is owned here."""
+        self.shops: dict[str, Shop] = {}
 
-        `status` is what this daemon knows about itself.
+    async def start(self) -> None:
+        """Take the stores that nobody owns, and make their parts ready to run."""
+        shift = await retry_while_busy(self._balance, self._clock)
+        await self._prepare(shift)
 
-        The owner's own listeners may start on the sockets before `end`, so that no
-        request is refused when a standby becomes the owner.
+    async def _balance(self) -> Shift:
+        try:
+            return await self._ownership.balance()
+        except ReadFailed as error:
+            raise Busy(str(error)) from None
+
+    async def _prepare(self, shift: Shift) -> None:
+        if DATABASE in shift.taken:
+            await retry_while_busy(self._on_database, self._clock)
+        names = [name for name in shift.taken if name != DATABASE]
+        for name in names:
+            runtime = self.runtimes[name] = self._build(name)
+            self.shops[name] = runtime.shop
+        await asyncio.gather(*(self._make_ready(name) for name in names))
+
+    async def _make_ready(self, name: str) -> None:
+        """Make the parts of a store ready; only then its events may be folded."""
+        runtime = self.runtimes[name]
+        await retry_while_busy(lambda: runtime.prepare(self._stopping), self._clock)
+        if not self._stopping.is_set():
+            await retry_while_busy(runtime.connect, self._clock)
+            self._ownership.begin_folding(name)
+            if self._ownership.is_shared:
+                logger.bind(action="store.taken", store=name).info(
+                    "this daemon owns store {}", name
+                )
+
+    async def run(self) -> None:
+        """Run the parts of the stores until the stop; take and give up stores.
+
+        Returns once every store has finished what was under way.
         """
-        dashboard, control = standby_site(
-            self._settings, self._store, status, self._clock, metrics, schedule
+        async with asyncio.TaskGroup() as self._group:
+            self._run_new()
+            while not self._stopping.is_set():
+                await wait_for_event(self._stopping, BALANCE_SECONDS, self._clock)
+                if not self._stopping.is_set():
+                    await retry_while_busy(self._change, self._clock)
+            for stop in self._stops.values():
+                stop.set()
+
+    async def _change(self) -> None:
+        shift = await self._balance()
+        await self._prepare(shift)
+        self._run_new()
+        await asyncio.gather(*map(self._give_up, shift.surplus))
+
+    def _run_new(self) -> None:
+        assert self._group is not None  # noqa: S101 - it runs
+        for name, runtime in self.runtimes.items():
+            if name not in self._tasks:
+                stop = self._stops[name] = asyncio.Event()
+                self._tasks[name] = self._group.create_task(runtime.run(stop))
+                runtime.wake()
+
+    async def _give_up(self, name: str) -> None:
+        """End the parts of one store; the others keep on working meanwhile."""
+        runtime = self.runtimes[name]
+        await runtime.disconnect()
+        self._stops.pop(name).set()
+        await self._tasks[name]
+        await runtime.close()
+        del self.runtimes[name], self.shops[name], self._tasks[name]
+        await retry_while_busy(lambda: self._ownership.give_up(name), self._clock)
+        logger.bind(action="store.given_up", store=name).info(
+            "another daemon takes store {}", name
         )
-        own = self._settings.public
-        limits = RequestLimits.of(own, self._receiving.answers.add_at)
-        app = public_http.build(routes, own.max_body_bytes, limits)
-        listeners = [
-            (
-                sockets.Listener(app, own.max_connections, limits),
-                None if public is None else public.dup(),
-            ),
-            (sockets.Listener(dashboard), admin.dup()),
-            (sockets.Listener(control), sockets.bind_unix(self._socket)),
-        ]
-        await self._served.enter_async_context(sockets.serving(listeners))
-        waits = "another daemon owns the database; this one takes over if the owner"
-        logger.bind(action="daemon.standby").info(
-            "roles of this daemon: {}; {}",
-            ", ".join(self._roles),
-            f"{waits} gives no sign of life"
-            if "worker" in self._roles
-            else "other daemons do the work of the stores",
-        )
+
+    async def close(self) -> None:
+        """Close what the parts of all stores have opened."""
+        for runtime in self.runtimes.values():
+            await runtime.close()
 
 
 CHECK_SECONDS = 60.0
@@ -134,20 +150,31 @@ RECOVERY = "pg_is_in_recovery()"
 
 
 def joining(
-    settings: Settings, public_url: str = "", admin_url: str = ""
+    settings: Settings,
+    public_url: str = "",
+    admin_url: str = "",
+    roles: tuple[str, ...] = (),
 ) -> Member | None:
     """Return this run as a member of its database's cluster; None for a file.
 
-    Raises ConfigurationError if the server may lose what it confirms, BackhaulError.
+    `roles` are those of the settings if there are none. Raises ConfigurationError if
+    the server may lose what it confirms, and DatabaseUnavailable.
     """
     if not isinstance(settings.place, str):
         return None
-    require_durability(settings)
+    try:
+        require_durability(settings)
+    except Fatal:
+        raise
+    except BackhaulError as error:
+        raise DatabaseUnavailable(str(error)) from None
     given = settings.cluster
     reached = partial(reachable_url, place=settings.place, address=given.address)
     public_url = reached(public_url, settings.public.host)
     admin_url = reached(admin_url, settings.admin.host)
-    return new_member(public_url, admin_url, given.ttl, given.hold)
+    return new_member(
+        public_url, admin_url, given.ttl, given.hold, roles or given.roles
+    )
 
 
 def require_durability(settings: Settings) -> None:

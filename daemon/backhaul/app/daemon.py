@@ -14,19 +14,14 @@ from msgspec import Struct, field
 from backhaul.app import cluster, requests, sockets
 from backhaul.app import public_http as public_site
 from backhaul.app.actions import ActionContext
-from backhaul.app.cluster import Standby
+from backhaul.app.cluster import OwnedStores
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.jobs import Jobs
 from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
-from backhaul.app.store_runtime import (
-    ProcessParts,
-    ShopsView,
-    StoreRuntime,
-    mark_interrupted,
-)
+from backhaul.app.store_runtime import ProcessParts, ShopsView, StoreRuntime
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
     Shared,
@@ -107,7 +102,8 @@ class Daemon:
         self._facts: dict[str, StoreFacts] = {}
         self._hide = hide
         self._shops: dict[str, Shop] = {}
-        self._runtimes: list[StoreRuntime] = []
+        self._stores: OwnedStores | None = None
+        self._has_database = asyncio.Event()
         self._routes = ConnectorRoutes()
         self._signals = SharedSignals()
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
@@ -149,12 +145,8 @@ class Daemon:
                 )
                 if (forwarder := self._receiving.forwarder) is not None:
                     self._routes = ConnectorRoutes(forwarder.forward)
-                async with (
-                    cluster.receiving(self._receiving),
-                    self._stand_by(store, public, admin) as is_owner,
-                ):
-                    if is_owner:
-                        await self._serve(store, public, admin)
+                async with cluster.receiving(self._receiving):
+                    await self._serve(store, public, admin)
         logger.bind(action="daemon.stopped").info("stopped")
 
     def _bind(
@@ -201,29 +193,9 @@ class Daemon:
             async with cluster.kept(store.ownership):
                 yield store
         finally:
-            for runtime in self._runtimes:
-                await runtime.close()
+            if self._stores is not None:
+                await self._stores.close()
             await store.stop()
-
-    @contextlib.asynccontextmanager
-    async def _stand_by(
-        self, store: Store, public: socket.socket | None, admin: socket.socket
-    ) -> AsyncIterator[bool]:
-        """Yield True once this daemon may write; receive webhooks until it does."""
-        standby = self._standby = Standby(
-            self._settings, store, self._clock, self._receiving
-        )
-        async with standby:
-            if await standby.take():
-                yield True
-                return
-            signers = self._receiving.signers
-            await load_secrets(self._settings, signers, self._receiving.keyrings)
-            own = self._own_status, self.metrics, self._schedule
-            await standby.serve(self._public_routes(), public, admin, *own)
-            self.ready.set()
-            self._supervisor.ready("standby: receives webhooks")
-            yield await standby.wait_until_owner(self._stopping)
 
     async def _serve(
         self, store: Store, public: socket.socket | None, admin: socket.socket
@@ -231,25 +203,24 @@ class Daemon:
         """Start the inner parts first; at the stop, stop the outer parts first."""
         self._jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
         fold_worker = self._build_process(store)
-        self._build_stores(store, fold_worker)
-        await mark_interrupted(store, self._settings.stores)
-        for runtime in self._runtimes:
-            await runtime.prepare(self._stopping)
-        if self.stopping:
-            return
+        ownership = store.ownership
+        join = partial(ownership.join, self._settings.stores, self._settings.pins)
+        await retry_while_busy(join, self._clock)
+        if not ownership.is_shared:
+            await store.commands.begin_epoch()
         receiving = self._receiving
         await load_secrets(self._settings, receiving.signers, receiving.keyrings)
+        receiving.arrived.connect(fold_worker.wake)
+        self._connect_signals()
+        stores = self._stores = self._owned_stores(store, fold_worker)
+        self._shops = stores.shops
+        await stores.start()
+        if self.stopping:
+            return
         for name, said in self._unsigned().items():
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
             )
-        sinks = [s.instance for each in self._runtimes for s in each.sinks]
-        await store.deliveries.retire(sinks)
-        self._receiving.arrived.connect(fold_worker.wake)
-        await asyncio.gather(*(each.connect() for each in self._runtimes))
-        self._connect_signals()
-        self._connect_jobs()
-        await self._jobs.load()
         reloader = Reloader(
             self._settings,
             self._read,
@@ -261,14 +232,18 @@ class Daemon:
         )
         applications, serving = self._applications(store)
         async with (
-            self._tasks(store, fold_worker, reloader, serving),
+            self._tasks(store, stores, fold_worker, reloader, serving),
             self._listeners(applications, public, admin),
         ):
-            await self._standby.end()
             self.ready.set()
             logger.bind(action="daemon.started").info(
                 "receives at {}, admin at {}", self.public_url, self.admin_url
             )
+            if ownership.is_shared and not self._shops:
+                logger.bind(action="daemon.standby").info(
+                    "this daemon owns no store; its roles: {}",
+                    ", ".join(self._settings.cluster.roles),
+                )
             self._supervisor.ready(f"receives at {self.public_url}")
             await self._stopping.wait()
             self._supervisor.stopping()
@@ -306,8 +281,8 @@ class Daemon:
         )
         return fold_worker
 
-    def _build_stores(self, store: Store, fold_worker: FoldWorker) -> None:
-        """Build the parts of each store."""
+    def _owned_stores(self, store: Store, fold_worker: FoldWorker) -> OwnedStores:
+        """Build what runs the parts of the stores that this daemon owns."""
         shared = Shared(
             store,
             fold_worker,
@@ -330,15 +305,39 @@ class Daemon:
             self._waiting.wake,
             self._routes,
         )
-        for name in self._settings.stores:
-            runtime = StoreRuntime(name, process)
-            self._runtimes.append(runtime)
-            self._shops[name] = runtime.shop
+        return OwnedStores(
+            store.ownership,
+            self._clock,
+            partial(StoreRuntime, process=process),
+            partial(self._begin_on_database, store),
+            self._stopping,
+        )
+
+    async def _begin_on_database(self, store: Store) -> None:
+        """Begin the duties of the whole database, which one daemon has."""
+        for left in await store.orphaned_work(self._settings.stores):
+            logger.bind(action="store.stranded", store=left.store).error(
+                "the configuration has no store {}, but the database has its {}: {}",
+                *(left.store, left, left.remedy),
+            )
+        await store.deliveries.retire(registry.receivers(self._settings))
+        self._jobs.does("prune", "", self._pruner.wake)
+        self._jobs.does("backup", "", self._backer.wake)
+        await self._jobs.load("", alone=not store.ownership.is_shared)
+        self._has_database.set()
+
+    async def _run_on_database(self) -> None:
+        """Run what one daemon does for the whole database, once it is this one."""
+        await self._has_database.wait()
+        async with asyncio.TaskGroup() as group:
+            for run in (self._pruner.run, self._backer.run):
+                group.create_task(retry_while_busy(run, self._clock))
 
     @property
     def _hosts(self) -> list[Host]:
-        """The connections that run now."""
-        return [host for runtime in self._runtimes for host in runtime.hosts]
+        """The connections that run here now."""
+        runtimes = self._stores.runtimes if self._stores is not None else {}
+        return [host for runtime in runtimes.values() for host in runtime.hosts]
 
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await poll_now(self._hosts, name)
@@ -346,11 +345,6 @@ class Daemon:
     def _unsigned(self) -> dict[str, str]:
         live = self._receiving.signers.live()
         return unsigned_stores(self._shops, live, self.public_url)
-
-    def _connect_jobs(self) -> None:
-        """Connect each job of the whole database with the part that does its work."""
-        self._jobs.does("prune", "", self._pruner.wake)
-        self._jobs.does("backup", "", self._backer.wake)
 
     def _connect_signals(self) -> None:
         """Let what one part does wake the parts of all stores with work after it."""
@@ -377,19 +371,20 @@ class Daemon:
         )
         parts = given, self._shops, self._monitoring
         ready = self.ready.is_set
-        return requests.owner_site(self._settings, *parts, self._status, ready)
+        return requests.site(self._settings, *parts, self._status, ready)
 
     @contextlib.asynccontextmanager
     async def _tasks(
         self,
         store: Store,
+        stores: OwnedStores,
         fold_worker: FoldWorker,
         reloader: Reloader,
         serving: Iterable[Run],
     ) -> AsyncIterator[None]:
         """Run every loop; at the stop, let the stores finish and cancel the rest."""
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
-        loops += [self._pruner.run, self._backer.run, self._receiving.signers.run]
+        loops += [self._run_on_database, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
         loops += [store.watch, *self._monitoring.loops(), *serving]
         loops += [
@@ -402,18 +397,16 @@ class Daemon:
             # What the database refused to one part must not end the others.
             kept = [retry_while_busy(run, self._clock) for run in loops]
             endless = [group.create_task(each) for each in kept]
-            stores = [
-                group.create_task(each.run(self._stopping)) for each in self._runtimes
-            ]
+            running = group.create_task(stores.run())
             self._schedule.start()
             try:
                 yield
             finally:
                 self._schedule.stop()
                 self.stop()
-                if stores and not is_cancelled():  # a repeated stop skips the wait
-                    await asyncio.wait(stores)
-                for task in (*stores, *endless):
+                if not is_cancelled():  # a repeated stop request skips the waiting
+                    await asyncio.wait([running])
+                for task in (running, *endless):
                     task.cancel()
                 with contextlib.suppress(Busy):
                     await asyncio.gather(
@@ -475,7 +468,7 @@ class Daemon:
             },
             "news": {
                 sink.instance: sink.state()
-                for runtime in self._runtimes
+                for runtime in (self._stores.runtimes if self._stores else {}).values()
                 for sink in runtime.sinks
             },
         }

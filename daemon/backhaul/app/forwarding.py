@@ -175,9 +175,8 @@ def _later(what: str) -> web.Response:
 
 async def owner_url(ownership: Ownership, store: str) -> str | None:
     """Return the public URL of the daemon that owns the store. Raises ReadFailed."""
-    members = await ownership.members()
-    found = [each for each in members if each.is_owner and each.is_alive]
-    return found[0].public_url or None if found else None
+    owners = await ownership.owners([store])
+    return next((each.public_url or None for each in owners if each.is_alive), None)
 
 
 def reachable_url(url: str, bound: str, place: str, address: str | None) -> str:

@@ -31,6 +31,7 @@ LATE = timedelta(minutes=1)
 """A run that begins later than this counts as a catch-up for missed runs."""
 AT_ONCE = "at once"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATABASE_JOBS = frozenset({("prune", ""), ("backup", "")})
 
 
 class JobWork(Struct, frozen=True):
@@ -67,6 +68,7 @@ class Jobs:
         self._dispatchers: dict[str, Dispatcher] = {}
         self._paused: set[JobKey] = set()
         self._begun: set[JobKey] = set()
+        self._is_loaded = False
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> None:
         """Set what a job starts; its end is reported by `reporter` or `report`.
@@ -153,11 +155,41 @@ class Jobs:
         windows.set_quiet(JOBS[name], quiet)
         self._dispatchers[store].wake()
 
-    async def load(self) -> None:
-        """Restore send windows, pauses and missed runs from the previous run."""
-        states = await self._runs.register(_in_words(self._jobs))
-        for key, work in self._works.items():
-            self._take_up(key, work, states[key])
+    async def load(
+        self,
+        store: str | None = None,
+        connectors: Collection[str] = (),
+        *,
+        alone: bool = True,
+    ) -> None:
+        """Restore send windows, pauses and missed runs of a store and its connections.
+
+        The store "" stands for the jobs of the whole database, and None for all jobs.
+        `alone` says that no other daemon may run jobs: then the first call ends the
+        runs of all jobs.
+        """
+        keys = self._keys_of(store, connectors)
+        is_first, self._is_loaded = alone and not self._is_loaded, True
+        plans = self._jobs if is_first else {key: self._jobs[key] for key in keys}
+        states = await self._runs.register(_in_words(plans), alone=is_first)
+        for key in keys:
+            self._take_up(key, self._works[key], states[key])
+
+    def _keys_of(self, store: str | None, connectors: Collection[str]) -> list[JobKey]:
+        """Return the jobs that run here of a store, or of the whole database."""
+        if store is None:
+            return list(self._works)
+        polled = {(polling_job(name), "") for name in connectors}
+        own = polled if store else _DATABASE_JOBS
+        return [key for key in self._works if key in own or (store and key[1] == store)]
+
+    def leave(self, store: str, connectors: Collection[str]) -> None:
+        """Run the jobs of a store and its connections no longer."""
+        for key in self._keys_of(store, connectors):
+            del self._works[key]
+            if self._schedule is not None:
+                self._schedule.remove_all(label(key))
+        self._dispatchers.pop(store, None)
 
     def _take_up(self, key: JobKey, work: JobWork, state: JobState) -> None:
         if work.kind and state.started_at:

@@ -27,7 +27,8 @@ from backhaul.observe.metrics import GaugeValue
 from backhaul.push.send_switch import ALL
 from backhaul.settings.jobs import polling_job
 from backhaul.store import database_at
-from backhaul.store.operators import BEGIN_SECONDS, WHOLE
+from backhaul.store.operators import BEGIN_SECONDS
+from backhaul.store.ownership import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -84,24 +85,26 @@ class Monitoring:
         self._store = store
         self._gauges = store.gauges
         self._conditions = store.alert_conditions
-        self._status = status
+        self._own_status = status
         self._metrics = metrics
         self._clock = clock
         self._schedule = schedule
+        is_ours = partial(store.ownership.owns, DATABASE)
         self._sampler = Sampler(
             store.metric_samples,
             self._current_gauges,
             metrics,
             clock,
+            is_ours,
         )
         self._heartbeat = Heartbeat(store.kv, caught_up, metrics, clock)
         self._notifier = Notifier(
-            wanted, store.alerts, self.alerts, clock, socket.gethostname()
+            wanted, store.alerts, self.alerts, clock, socket.gethostname(), is_ours
         )
 
     async def _connections(self) -> list[str]:
         """Return the names of the connections that run."""
-        return list((await self._status())["connectors"])
+        return list((await self.status())["connectors"])
 
     async def _current_gauges(self) -> Sequence[Gauge]:
         return await self._gauges.current(await self._connections())
@@ -110,6 +113,17 @@ class Monitoring:
         """Return the loops that run as long as the daemon."""
         loops = [self._heartbeat.run, self._heartbeat.watch_loop, self._notifier.run]
         return [*loops, self._sampler.run]
+
+    async def status(self) -> Status:
+        """Return the status of this daemon, with what the owners of stores publish."""
+        own = await self._own_status()
+        requests, owns = self._store.requests, self._store.ownership.owns
+        if requests is None:
+            return own
+        published: Sequence[PublishedState] = ()
+        with suppress(Busy):  # what this daemon knows of itself is wanted most then
+            published = await requests.published()
+        return merged(self._settings, published, own, owns)
 
     def applications(
         self,
@@ -124,18 +138,18 @@ class Monitoring:
         /readyz answers. `deliveries` read, per store, the platform's list of webhook
         deliveries.
         """
-        own = self._status, changes, self.metrics_text, self.problems
+        own = self.status, changes, self.metrics_text, self.problems
         control = routes.build_app(state, *own)
         control.router.add_get("/api/problems", self.list_problems)
         control.router.add_routes(sync.routes())
         admin = routes.build_app(
-            state, self._status, {}, self.metrics_text, self.problems
+            state, self.status, {}, self.metrics_text, self.problems
         )
         if "admin" in self._settings.cluster.roles:
             given = Services(
                 self._settings,
                 self._clock,
-                self._status,
+                self.status,
                 self.problems,
                 changes,
                 self._store,
@@ -151,23 +165,25 @@ class Monitoring:
     async def metrics_text(self) -> bytes:
         """Return the metrics in the text format of Prometheus.
 
-        Those of the database are missing while it cannot be read.
+        One daemon adds those of the database; they are missing while it cannot be read.
         """
-        live = readings(await self._status(), self._heartbeat.last_beat)
+        live = readings(await self._own_status(), self._heartbeat.last_beat)
+        ownership = self._store.ownership
         try:
-            live += await self._stored_gauges()
+            live += cluster(await ownership.members(), await ownership.owners())
+            if ownership.owns(DATABASE):  # or a sum would count it for each member
+                live += await self._stored_gauges()
         except Busy as error:  # what this process knows is most wanted then
             logger.bind(action="metrics.incomplete").warning("{}", error)
         return self._metrics.render(live)
 
     async def _stored_gauges(self) -> list[GaugeValue]:
-        found = [
+        return [
             GaugeValue(*gauge)
             for gauge in await self._current_gauges()
             # A store that was removed from the settings is no longer compared.
             if gauge[0] not in OF_READING or gauge[2][0] in self._settings.stores
         ]
-        return found + cluster(await self._store.ownership.members())
 
     async def alerts(self) -> dict[str, Alert]:
         """Return the alerts about present problems, by key. May raise Busy."""
@@ -189,7 +205,7 @@ class Monitoring:
         running = await self._connections()
         instances = [name for name in running if name in self._silence]
         return Facts(
-            status=await self._status(),
+            status=await self.status(),
             conditions=await self._conditions.current(instances),
             drift_rows=self._wanted.drift_rows,
             silence=self._silence,
@@ -227,8 +243,8 @@ def split(settings: Settings, status: Mapping[str, Any]) -> dict[str, Status]:
         if section in BY_CONNECTOR:
             return stores[name]
         if section in BY_JOB:
-            return name.partition(":")[2] or polling.get(name, WHOLE)
-        return name if section in BY_STORE else WHOLE
+            return name.partition(":")[2] or polling.get(name, DATABASE)
+        return name if section in BY_STORE else DATABASE
 
     parts: dict[str, Status] = defaultdict(dict)
     for section in (*BY_STORE, *BY_CONNECTOR, *BY_JOB, *OF_DAEMON):
@@ -237,28 +253,39 @@ def split(settings: Settings, status: Mapping[str, Any]) -> dict[str, Status]:
     return parts
 
 
-def merged(states: Sequence[PublishedState], own: Mapping[str, Any]) -> Status:
-    """Return the status that owners published, over `own` for what none did."""
+def merged(
+    settings: Settings,
+    states: Sequence[PublishedState],
+    own: Status,
+    owns: Callable[[str], bool],
+) -> Status:
+    """Return a status with what others published, and `own` for what is owned here."""
     sections = (*BY_STORE, *BY_CONNECTOR, *BY_JOB, *OF_DAEMON)
-    status = {**own, **{section: dict(own[section]) for section in sections}}
-    for each in states:
-        for section, values in msgspec.json.decode(each.content).items():
-            status[section] |= values
-    known = {WHOLE, *own["stores"]}
-    silent = [x.store for x in states if x.store in known and not x.is_alive]
-    return {**status, "standby": _standby_text(states), "ownerless": silent}
+    status = {**own, **unpublished(settings)}
+    others = [each for each in states if not owns(each.store)]
+    parts = [msgspec.json.decode(each.content) for each in others]
+    parts += [part for store, part in split(settings, own).items() if owns(store)]
+    for part in parts:
+        for section in sections:
+            status[section] |= part.get(section, {})
+    known = {DATABASE, *settings.stores}
+    silent = [x.store for x in others if x.store in known and not x.is_alive]
+    owned = [store for store in settings.stores if owns(store)]
+    standby = "" if owned else _standby_text(others)
+    return {**status, "standby": standby, "ownerless": silent}
 
 
 def _standby_text(states: Sequence[PublishedState]) -> str:
     owners = sorted({each.host for each in states if each.is_alive})
     if owners:
         return (
-            f"This daemon is a standby. The owner is on {', '.join(owners)}."
-            " You see the owner's state here, and your requests go to the owner"
+            "This daemon is a standby: it owns no store. The owners are on"
+            f" {', '.join(owners)}. You see their state here, and your requests go to"
+            " them"
         )
     return (
-        "No daemon owns the database now. The states of stores, connectors and jobs are"
-        f" the last known ones. A change waits up to {BEGIN_SECONDS:g} s for an owner"
+        "No daemon owns a store now. The states of stores, connectors and jobs are the"
+        f" last known ones. A change waits up to {BEGIN_SECONDS:g} s for an owner"
     )
 
 

@@ -85,9 +85,11 @@ async def open_sync(
 
 async def _opened(settings: Settings) -> Store:
     """Open and start the store as its owner. Raises AlreadyRunning, Fatal."""
-    store = open_store(settings.place, CLOCK, member=joining(settings))
+    member = joining(settings, roles=("command",))
+    store = open_store(settings.place, CLOCK, member=member)
     store.start()
-    if await store.ownership.take(list(settings.stores)):
+    await store.ownership.join(settings.stores, settings.pins)
+    if await store.ownership.take_all():
         return store
     owners = [each for each in await store.ownership.members() if each.is_owner]
     await store.stop()

@@ -1,38 +1,35 @@
-"""Lets any member of a cluster show what the owner knows, and act through it.
+"""Lets any member of a cluster show what the owners know, and act through them.
 
-The owner publishes its status, and carries out what the others ask. On a file the
-daemon is alone: nothing of this module runs.
+The owner of a store publishes its status, and carries out what the others ask. An
+action on all stores goes to each owner for its own stores: see `Router`. On a file the
+daemon is alone, and carries out everything itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.admin import routes
 from backhaul.app.actions import STORE_ACTIONS, actions, store_of, user_actions
-from backhaul.app.monitoring import (
-    Monitoring,
-    merged,
-    split,
-    unpublished,
-)
+from backhaul.app.monitoring import split
 from backhaul.app.store_runtime import ShopsView
 from backhaul.errors import BackhaulError, Busy
 from backhaul.platform import schemas
+from backhaul.settings.jobs import polling_job
 from backhaul.store.operators import (
     BEGIN_SECONDS,
-    WHOLE,
     Claimed,
     Request,
     RequestState,
 )
+from backhaul.store.ownership import DATABASE
 from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.resource_types import SyncRequest
 
@@ -49,14 +46,12 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.app.actions import Action, ActionContext, Answer
-    from backhaul.app.monitoring import Status
-    from backhaul.app.schedule import Schedule
+    from backhaul.app.monitoring import Monitoring, Status
     from backhaul.app.wiring import Shop
     from backhaul.core.clock import Clock
-    from backhaul.observe.metrics import Metrics
     from backhaul.settings import Settings
     from backhaul.store import Store
-    from backhaul.store.operators import Progress, PublishedState, Requests
+    from backhaul.store.operators import Progress, Requests
     from backhaul.sync.on_demand import Line
 
 Run: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
@@ -83,7 +78,7 @@ class Relay:
         self,
         verb: str,
         asked: Mapping[str, Any],
-        store: str = WHOLE,
+        store: str = DATABASE,
         show: Callable[[Line], None] = lambda _: None,
     ) -> Answer:
         """Let the owner act, and show each line of its progress.
@@ -145,9 +140,11 @@ class Relay:
             logger.bind(action="request.busy").debug("{}", error)
 
     async def _not_begun(self, request: Request) -> str:
-        where = "the database" if request.store == WHOLE else f"store {request.store}"
-        members = await self._store.ownership.members()
-        alive = [each.host for each in members if each.is_owner and each.is_alive]
+        where = (
+            "the database" if request.store == DATABASE else f"store {request.store}"
+        )
+        owners = await self._store.ownership.owners([request.store])
+        alive = [each.host for each in owners if each.is_alive]
         why = (
             f"the daemon on {alive[0]} owns {where} and did not begin"
             if alive
@@ -170,21 +167,42 @@ def _lost(request: Request, host: str | None) -> str:
 
 
 class RelayedSync(SyncEndpoint):
-    """Takes sync requests for the owner, and shows the progress that it reports."""
+    """Takes sync requests for all stores, and lets the owner of each carry them out.
 
-    def __init__(self, stores: Collection[str], relay: Relay) -> None:
+    `own` carries out those of this member.
+    """
+
+    def __init__(
+        self,
+        stores: Collection[str],
+        relay: Relay,
+        own: SyncEndpoint,
+        owns: Callable[[str], bool],
+    ) -> None:
         super().__init__({})
         self.stores = stores
         self._relay = relay
+        self._own = own
+        self._owns = owns
 
     async def work(self, wanted: SyncRequest, send: Callable[[Line], None]) -> None:
-        asked = {**msgspec.to_builtins(wanted), "who": ""}
+        names = wanted.stores or tuple(self.stores)
+        await asyncio.gather(*(self._of(name, wanted, send) for name in names))
+
+    async def _of(
+        self, name: str, wanted: SyncRequest, send: Callable[[Line], None]
+    ) -> None:
+        wanted = replace(wanted, stores=(name,))
         try:
-            await self._relay.act(SYNC, asked, show=send)
-        except BackhaulError as error:
-            stores = ", ".join(wanted.stores or self.stores)
+            if self._owns(name):
+                self._own.check(wanted)
+                await self._own.work(wanted, send)
+            else:
+                asked = {**msgspec.to_builtins(wanted), "who": ""}
+                await self._relay.act(SYNC, asked, name, send)
+        except (BackhaulError, ValueError) as error:
             kinds = ", ".join(wanted.kinds) or "all"
-            send({"store": stores, "kind": kinds, "trouble": str(error)})
+            send({"store": name, "kind": kinds, "trouble": str(error)})
 
 
 class RequestWorker:
@@ -297,7 +315,12 @@ def at_host(asked: Mapping[str, Any], host: str) -> dict[str, Any]:
 
 
 class Router:
-    """Carries an action out here, or lets the owner of its store do it."""
+    """Carries an action out here, or lets the owner of its store do it.
+
+    Without a store, a job or the held stock counts of all stores are changed by the
+    owner of each store, and each owner folds the events of its stores again. All else
+    without a known store concerns the whole database, and so does its one owner.
+    """
 
     def __init__(
         self,
@@ -305,13 +328,18 @@ class Router:
         store: Store,
         relay: Relay,
         own: Mapping[str, Action],
-        owns: Callable[[str], bool],
     ) -> None:
         self._connectors = {n: each.store for n, each in settings.connectors.items()}
+        polled = {polling_job(n): store for n, store in self._connectors.items()}
+        self._jobs: dict[str, list[tuple[str, str]]] = {}
+        for name, at in settings.planned_jobs():
+            places = self._jobs.setdefault(name, [])
+            places.append((at, at or polled.get(name, DATABASE)))
+        self._stores = tuple(settings.stores)
         self._store = store
         self._relay = relay
         self._own = own
-        self._owns = owns
+        self._owns = store.ownership.owns
 
     def actions(self) -> dict[str, Action]:
         """Return every action; its audit entry names the machine."""
@@ -323,28 +351,65 @@ class Router:
 
             return act
 
-        async def act(verb: str, asked: Mapping[str, Any]) -> Answer:
-            read = partial(store_of, verb, asked, self._connectors)
-            store = await self._store.read(read) or WHOLE
-            if self._owns(store):
-                return await self._own[verb](at_host(asked, host))
-            return await self._relay.act(verb, asked, store)
-
-        routed = {verb: partial(act, verb) for verb in STORE_ACTIONS}
+        routed = {verb: partial(self._act, verb) for verb in STORE_ACTIONS}
         return routed | {name: here(action) for name, action in of_users.items()}
+
+    async def _act(self, verb: str, asked: Mapping[str, Any]) -> Answer:
+        """Let the owners act one after another; the first failure ends it."""
+        parts = await self._parts(verb, asked)
+        answers = [await self._part(verb, part, at) for at, part in parts]
+        return combined(answers)
+
+    async def _part(self, verb: str, asked: Mapping[str, Any], store: str) -> Answer:
+        if self._owns(store):
+            return await self._own[verb](at_host(asked, socket.gethostname()))
+        return await self._relay.act(verb, asked, store)
+
+    async def _parts(
+        self, verb: str, asked: Mapping[str, Any]
+    ) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return the stores whose owners shall act, and what each is asked for."""
+        read = partial(store_of, verb, asked, self._connectors)
+        if (found := await self._store.read(read)) in self._stores:
+            return [(found, asked)]
+        if found is None and verb.startswith("jobs/"):
+            places = self._jobs.get(asked["name"], [])
+            if places:
+                return [(at, {**asked, "store": own}) for own, at in places]
+        if found is None and verb == "stock/release":
+            at = self._connectors.get(asked.get("instance") or "")
+            names = self._stores if at is None else (at,)
+            return [(name, {**asked, "store": name}) for name in names]
+        if verb == "events/refold":
+            owners = await self._store.ownership.owners(self._stores)
+            of = {each.member or each.store: each.store for each in owners}
+            return [(store, asked) for store in of.values()]
+        return [(DATABASE, asked)]
+
+
+def combined(answers: Sequence[Answer]) -> Answer:
+    """Return one answer for those of several owners: their lists and sums."""
+    first, *others = answers
+    result = dict(first)
+    for answer in others:
+        for name, value in answer.items():
+            result[name] = result[name] + value if name in result else value
+    return result
 
 
 class StatePublisher:
-    """Publishes the owner's status, a row for each store, when it has changed."""
+    """Publishes the status of the stores owned here, when it has changed."""
 
     def __init__(
         self,
         settings: Settings,
+        store: Store,
         requests: Requests,
         status: Callable[[], Awaitable[dict[str, Any]]],
         clock: Clock,
     ) -> None:
         self._settings = settings
+        self._owns = store.ownership.owns
         self._requests = requests
         self._status = status
         self._clock = clock
@@ -354,8 +419,13 @@ class StatePublisher:
         """Publish until cancelled."""
         while True:
             parts = split(self._settings, await self._status())
-            states = {store: msgspec.json.encode(each) for store, each in parts.items()}
+            states = {
+                store: msgspec.json.encode(each)
+                for store, each in parts.items()
+                if self._owns(store)
+            }
             changed = dict(states.items() - self._published.items())
+            self._published = {n: s for n, s in self._published.items() if n in states}
             if changed:
                 try:
                     await self._requests.publish(changed)
@@ -366,50 +436,7 @@ class StatePublisher:
             await self._clock.sleep(PUBLISH_SECONDS)
 
 
-async def _never() -> None:
-    await asyncio.Event().wait()
-
-
-def standby_site(
-    settings: Settings,
-    store: Store,
-    own: Callable[[], Status],
-    clock: Clock,
-    metrics: Metrics,
-    schedule: Schedule,
-) -> tuple[web.Application, web.Application]:
-    """Return the admin application of a standby, and that of its control socket.
-
-    `own` is what this daemon knows about itself.
-    """
-    requests = store.requests
-    if requests is None:
-        raise RuntimeError("a database with one daemon has no standby")
-
-    async def status() -> Status:
-        published: Sequence[PublishedState] = ()
-        with suppress(Busy):  # what this daemon knows of itself is wanted most then
-            published = await requests.published()
-        return merged(published, unpublished(settings) | own())
-
-    relay = Relay(store, requests, clock)
-
-    async def deliveries(name: str) -> Sequence[Any]:
-        found = await relay.act(DELIVERIES, {"store": name}, name)
-        return msgspec.convert(found["rows"], list[schemas.Delivery])
-
-    monitoring = Monitoring(settings, store, _never, status, metrics, clock, schedule)
-    changes = Router(settings, store, relay, {}, lambda _: False).actions()
-    names = settings.stores if settings.public.url else ()
-    return monitoring.applications(
-        lambda: routes.STANDBY,
-        changes,
-        {name: partial(deliveries, name) for name in names},
-        RelayedSync(settings.stores, relay),
-    )
-
-
-def owner_site(
+def site(
     settings: Settings,
     given: ActionContext,
     shops: Mapping[str, Shop],
@@ -417,27 +444,42 @@ def owner_site(
     status: Callable[[], Awaitable[Status]],
     is_ready: Callable[[], bool],
 ) -> tuple[tuple[web.Application, web.Application], list[Run]]:
-    """Return the admin application of an owner, that of its control socket, and loops.
+    """Return the admin application, that of the control socket, and loops.
 
-    In the loops it serves the other members.
+    In the loops it serves the other members. `status` is of what runs here.
     """
+    store, asked = given.store, given.store.requests
 
     def state() -> str:
-        return routes.READY if is_ready() else routes.STARTING
+        if not is_ready():
+            return routes.STARTING
+        return routes.READY if shops or asked is None else routes.STANDBY
 
-    changes, loops = actions(given), []
-    deliveries = ShopsView(shops, _deliveries)
+    changes = actions(given)
+    deliveries: Mapping[str, Any] = ShopsView(shops, _deliveries)
     sync = SyncEndpoint(ShopsView(shops, lambda shop: shop.reconciler))
-    if (asked := given.store.requests) is not None:
-        carried_out = changes | _delivery_action(deliveries)
-        worker = RequestWorker(asked, carried_out, sync, given.clock)
-        publisher = StatePublisher(settings, asked, status, given.clock)
-        loops = [worker.run, publisher.run]
-        relay = Relay(given.store, asked, given.clock)
-        changes = Router(
-            settings, given.store, relay, changes, lambda _: True
-        ).actions()
-    return monitoring.applications(state, changes, deliveries, sync), loops
+    if asked is None:
+        return monitoring.applications(state, changes, deliveries, sync), []
+    carried_out = changes | _delivery_action(deliveries)
+    worker = RequestWorker(asked, carried_out, sync, given.clock)
+    publisher = StatePublisher(settings, store, asked, status, given.clock)
+    relay = Relay(store, asked, given.clock)
+
+    async def read(name: str) -> Sequence[Any]:
+        if store.ownership.owns(name):
+            found = await carried_out[DELIVERIES]({"store": name})
+        else:
+            found = await relay.act(DELIVERIES, {"store": name}, name)
+        return msgspec.convert(found["rows"], list[schemas.Delivery])
+
+    names = settings.stores if settings.public.url else ()
+    applications = monitoring.applications(
+        state,
+        Router(settings, store, relay, changes).actions(),
+        {name: partial(read, name) for name in names},
+        RelayedSync(settings.stores, relay, sync, store.ownership.owns),
+    )
+    return applications, [worker.run, publisher.run]
 
 
 def _delivery_action(

@@ -185,7 +185,7 @@ class Schedule:
                 # A past time is due even if somebody is setting the clock.
                 self._scheduler.modify_job(id_, next_run_time=at or _LONG_AGO)
 
-        id_ = f"{name} on demand"
+        id_ = _on_demand(name)
         self._scheduler.add_job(
             run, OnDemand(), id=id_, name=name, next_run_time=_OUT_OF_REACH
         )
@@ -195,6 +195,11 @@ class Schedule:
         """Remove a job if it is there."""
         if self._scheduler.get_job(name) is not None:
             self._scheduler.remove_job(name)
+
+    def remove_all(self, name: str) -> None:
+        """Remove a job, and the runs of it that may be requested."""
+        self.remove(name)
+        self.remove(_on_demand(name))
 
     def missed_twice(self, name: str, last: datetime) -> bool:
         """Return whether a job had two due times or more since `last`."""
@@ -332,3 +337,7 @@ def _spell(name: str, field: str) -> str:
     numbers = cron_numbers(name, field)
     words = [_WEEKDAYS[n] if name == "weekday" else str(n) for n in numbers]
     return ",".join(dict.fromkeys(words))
+
+
+def _on_demand(name: str) -> str:
+    return f"{name} on demand"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from backhaul.app.wiring import build_shop
 from backhaul.connect import delivery_worker, registry
 from backhaul.connect.host import START_SECONDS, Host, listen_all
 from backhaul.connect.polling import PollSchedule
+from backhaul.core.clock import to_text
 from backhaul.errors import OtherStore
 from backhaul.push.dispatcher import end_sending
 from backhaul.push.response_classifier import interrupted
@@ -24,7 +26,7 @@ from backhaul.settings.jobs import polling_job
 from backhaul.sync.store_identity import known_facts, learn_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from backhaul.app.jobs import Jobs
     from backhaul.app.wiring import Shared, Shop
@@ -35,9 +37,10 @@ if TYPE_CHECKING:
     from backhaul.platform.client import StoreFacts
     from backhaul.runtime.signals import SharedSignals
     from backhaul.settings import Settings
-    from backhaul.store import Store
 
 T = TypeVar("T")
+LATEST_SEND_SECONDS = 5.0
+"""How long after the claim of a command its request may leave, on a shared database."""
 
 
 class ProcessParts(Struct, frozen=True):
@@ -117,16 +120,37 @@ class StoreRuntime:
         )
 
     async def prepare(self, stopping: asyncio.Event) -> None:
-        """Fetch the facts of a new store, unless the daemon has to stop before.
+        """Mark what the last owner was sending; fetch the facts of a new store.
 
-        Only the very first contact is waited for: a platform that hangs must not keep
-        the daemon from receiving webhooks.
+        Ends when the daemon has to stop. Only the very first contact is waited for: a
+        platform that hangs must not keep the daemon from receiving webhooks.
         """
+        await self._mark_interrupted()
         known = await known_facts(self.name, self._store.kv)
         if known is None:
             await _unless(stopping, self._learn_facts())
         else:
             self._process.facts[self.name] = known
+
+    async def _mark_interrupted(self) -> None:
+        """Mark commands uncertain that were being sent when their owner died.
+
+        Its requests may reach the platform for some time still, so that a check before
+        would prove nothing.
+        """
+        due_at = None
+        if self._store.ownership.is_shared:
+            seconds = LATEST_SEND_SECONDS + self._process.settings.push.read_seconds
+            due_at = to_text(self._process.clock.now() + timedelta(seconds=seconds))
+        marked = await self._store.commands.mark_interrupted_uncertain(
+            interrupted(due_at), self.name
+        )
+        for command in marked:
+            logger.bind(action="command.interrupted", command=command).warning(
+                "command {} was being sent when the daemon died, so its outcome is"
+                " unknown; Backhaul checks the platform for its effect",
+                command,
+            )
 
     async def connect(self) -> None:
         """Connect the parts with the rest of the daemon, and take up the jobs."""
@@ -139,6 +163,9 @@ class StoreRuntime:
         self._process.matcher.hold([self.name])
         self._connect_signals()
         self._connect_jobs()
+        alone = not self._store.ownership.is_shared
+        await self._process.jobs.load(self.name, names, alone=alone)
+        self._connected.callback(self._process.jobs.leave, self.name, names)
 
     def _connect_signals(self) -> None:
         """Let what other parts do wake the parts that have work after it."""
@@ -218,13 +245,21 @@ class StoreRuntime:
         await self.shop.sender.idempotency.record(facts)
         self._process.facts[self.name] = facts
 
-    def disconnect(self) -> None:
-        """Disconnect the parts from the rest of the daemon. Safe to call twice."""
+    def wake(self) -> None:
+        """Fold the events that wait for the store."""
+        self._process.shared.fold_worker.wake()
+
+    async def disconnect(self) -> None:
+        """Disconnect the parts from the rest of the daemon. Safe to call twice.
+
+        Waits for the requests to its connections that are under way.
+        """
         self._connected.close()
+        await self._process.routes.idle(h.connector.instance for h in self.hosts)
 
     async def close(self) -> None:
         """Close the connectors and the connections to the platform."""
-        self.disconnect()
+        await self.disconnect()
         for host in self.hosts:
             await host.close()
         await self.shop.client.transport.close()
@@ -261,22 +296,3 @@ async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> N
         await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         stopped.cancel()
-
-
-async def mark_interrupted(store: Store, stores: Collection[str]) -> None:
-    """Mark commands uncertain that were being sent when the daemon died.
-
-    Logs what the database holds of a store that is not among the configured `stores`.
-    """
-    await store.commands.begin_epoch()
-    for left in await store.orphaned_work(stores):
-        logger.bind(action="store.stranded", store=left.store).error(
-            "the configuration has no store {}, but the database has its {}: {}",
-            *(left.store, left, left.remedy),
-        )
-    for command in await store.commands.mark_interrupted_uncertain(interrupted()):
-        logger.bind(action="command.interrupted", command=command).warning(
-            "command {} was being sent when the daemon died, so its outcome is"
-            " unknown; Backhaul checks the platform for its effect",
-            command,
-        )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from backhaul.settings import Settings
     from backhaul.store.mirror import SyncState
+    from backhaul.store.ownership import KnownMember
     from backhaul.store.read_models import Reader
 
 
@@ -163,12 +164,10 @@ class _View:
                 yield Line("webhooks", _spooled_text(live), "", "warn")
 
     def members(self) -> Iterator[Line]:
-        """Yield the daemons on a PostgreSQL database, the owner first."""
+        """Yield the daemons on a PostgreSQL database, and how much each owns."""
         for each in self._found["members"]:
-            said = ["standby", f"version {each.version}", f"admin at {each.admin_url}"]
-            if each.is_owner:
-                since = self._when(each.owner_since)
-                said[0] = f"owner since {since}, takeover {each.epoch}"
+            said = [_owned(each), f"version {each.version}"]
+            said.append(f"admin at {each.admin_url}")
             if not each.is_alive:
                 said.append(f"silent for {each.silent_seconds:.0f} s")
             state = "ok" if each.is_alive else "warn"
@@ -376,3 +375,12 @@ def _token(settings: Settings, known: Reader) -> str | None:
     """Return the file with the token of the first login, while there is no user."""
     file = settings.state_dir / TOKEN_FILE
     return str(file) if file.exists() and not known.users() else None
+
+
+def _owned(member: KnownMember) -> str:
+    """Return what a daemon owns, in words."""
+    if not member.is_owner:
+        return "owns no store"
+    stores = "1 store" if member.stores == 1 else f"{member.stores:,} stores"
+    duties = " and the jobs of the database" if member.runs_database else ""
+    return f"owns {stores}{duties}"

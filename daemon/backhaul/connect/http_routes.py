@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from aiohttp import web
@@ -11,7 +13,7 @@ from backhaul.errors import Busy
 from backhaul_sdk import CheckFailed, HttpRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from backhaul_sdk import Route
 
@@ -60,6 +62,8 @@ class ConnectorRoutes:
     def __init__(self, elsewhere: Elsewhere = _not_found) -> None:
         self._routers: dict[str, web.UrlDispatcher] = {}
         self._elsewhere = elsewhere
+        self._open: Counter[str] = Counter()
+        self._ended = asyncio.Event()
 
     def serve(self, instances: Sequence[str], wanted: Sequence[web.RouteDef]) -> None:
         """Serve the routes of these connections."""
@@ -81,8 +85,20 @@ class ConnectorRoutes:
         router = self._routers.get(name)
         if router is None:
             return await self._elsewhere(name, request)
-        found = await router.resolve(request)
-        return await found.handler(request)
+        self._open[name] += 1
+        try:
+            found = await router.resolve(request)
+            return await found.handler(request)
+        finally:
+            self._open[name] -= 1
+            self._ended.set()
+
+    async def idle(self, instances: Iterable[str]) -> None:
+        """Wait for the requests to these connections that are under way."""
+        names = [*instances]
+        while any(self._open[name] for name in names):
+            self._ended.clear()
+            await self._ended.wait()
 
 
 def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:

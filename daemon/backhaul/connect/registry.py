@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from importlib.metadata import EntryPoints
 
+    from backhaul.settings import Settings
     from backhaul_sdk import Connector
 
 GROUP = "backhaul.connectors"
@@ -164,3 +165,13 @@ def _entries(path: tuple[str, ...]) -> EntryPoints:
 
 def _installed() -> str:
     return f"installed: {', '.join(sorted(known_types()))}"
+
+
+def receivers(settings: Settings) -> list[str]:
+    """Return the connections that run and receive changes."""
+    found = []
+    for name in settings.enabled_connectors:
+        connector = load(settings.connectors[name].type)
+        if connector and Capability.PUSH in connector.spec.capabilities:
+            found.append(name)
+    return found

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from backhaul.demo.comparison import compare_sides
 from backhaul.demo.daemon_rows import (
-    ALL_STORES,
     Kind,
     read_daemon_rows,
     read_owners,
@@ -124,10 +123,7 @@ class Cluster:
         except BackhaulError:
             return {}
         names = {each.admin_url: each.name for each in self.replicas.values()}
-        found = {
-            store: names.get(urls.get(store) or urls.get(ALL_STORES, ""))
-            for store in STORES
-        }
+        found = {store: names.get(urls.get(store, "")) for store in STORES}
         return {store: name for store, name in found.items() if name}
 
 

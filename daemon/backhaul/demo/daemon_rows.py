@@ -113,7 +113,7 @@ def read_totals(database: Place) -> tuple[int, int]:
 
 
 def read_owners(database: Place) -> dict[str, str]:
-    """Return the address of the owner's dashboard, by store or for `ALL_STORES`."""
+    """Return the address of the owner's dashboard, by store."""
     with database_at(database).connection() as connection:
         return {row[0]: row["admin_url"] for row in connection.execute(_OWNERS)}
 
@@ -207,7 +207,6 @@ _PROGRESS = """
            (SELECT count(*) FROM refetch_queue),
            (SELECT count(*) FROM kv WHERE name LIKE 'backfill:%')
 """
-ALL_STORES = "all stores"
 _OWNERS = """
     SELECT o.*, m.admin_url FROM owners o JOIN members m ON m.id = o.member
 """

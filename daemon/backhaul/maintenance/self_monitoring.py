@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
     from backhaul.store.operations import Gauge, KeyValues, MetricSamples
-    from backhaul.store.ownership import KnownMember
+    from backhaul.store.ownership import KnownMember, StoreOwner
 
 
 HEARTBEAT_SECONDS = 15.0
@@ -99,7 +99,9 @@ def readings(status: Mapping[str, Any], last_beat: float | None) -> list[GaugeVa
     return found
 
 
-def cluster(members: Sequence[KnownMember]) -> list[GaugeValue]:
+def cluster(
+    members: Sequence[KnownMember], owners: Sequence[StoreOwner]
+) -> list[GaugeValue]:
     """Return metrics about the daemons on one database; none of a file."""
     if not members:
         return []
@@ -108,8 +110,14 @@ def cluster(members: Sequence[KnownMember]) -> list[GaugeValue]:
         GaugeValue("cluster_members", states[state], (state,))
         for state in ("owner", "standby", "silent")
     ]
-    epoch = max(each.epoch for each in members)
-    return [*found, GaugeValue("owner_epoch", epoch)]
+    owned = Counter[str]()
+    for each in members:
+        owned[each.host] += each.stores
+    found += [GaugeValue("owned_stores", owned[host], (host,)) for host in owned]
+    unowned = sum(each.member is None for each in owners)
+    takeovers = sum(each.epoch for each in owners)
+    found.append(GaugeValue("unowned_stores", unowned))
+    return [*found, GaugeValue("store_takeovers", takeovers)]
 
 
 def _state(member: KnownMember) -> str:
@@ -137,7 +145,10 @@ class _Counted(Struct, frozen=True):
 
 
 class Sampler:
-    """Keeps the rates and samples that the dashboard shows."""
+    """Keeps the rates and samples that the dashboard shows.
+
+    `is_ours` returns whether this daemon stores them, of several on one database.
+    """
 
     def __init__(
         self,
@@ -145,8 +156,10 @@ class Sampler:
         gauges: Callable[[], Awaitable[Sequence[Gauge]]],
         metrics: Metrics,
         clock: Clock,
+        is_ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self._samples = samples
+        self._is_ours = is_ours
         self._gauges = gauges
         self._metrics = metrics
         self._clock = clock
@@ -166,7 +179,8 @@ class Sampler:
                 await self._clock.sleep(TICK_SECONDS)
                 self._seen.append(self._count())
             minutes += 1
-            await self._keep()
+            if self._is_ours():
+                await self._keep()
 
     def _is_quick(self) -> bool:
         """Return whether counting the mirror's rows is cheap."""

@@ -110,12 +110,22 @@ METRICS: dict[str, MetricInfo] = {
     ),
     "cluster_members": MetricInfo(
         "gauge",
-        "Daemons on one PostgreSQL database: owner, standby, or silent.",
+        "Daemons on one PostgreSQL database: owner, standby (owns no store), or"
+        " silent.",
         ("state",),
     ),
-    "owner_epoch": MetricInfo(
+    "owned_stores": MetricInfo(
         "gauge",
-        "How many owners a PostgreSQL database has had: each takeover adds one.",
+        "Stores that each daemon on one PostgreSQL database owns.",
+        ("host",),
+    ),
+    "unowned_stores": MetricInfo(
+        "gauge",
+        "Stores of a PostgreSQL database that no daemon owns now.",
+    ),
+    "store_takeovers": MetricInfo(
+        "gauge",
+        "How often a daemon has taken a store of a PostgreSQL database.",
     ),
     "events_waiting": MetricInfo(
         "gauge",

@@ -272,9 +272,13 @@ def transition_of(
     )
 
 
-def interrupted() -> Transition:
-    """Return the next state of a command that was being sent when the program died."""
+def interrupted(due_at: str | None = None) -> Transition:
+    """Return the next state of a command that was being sent when the program died.
+
+    `due_at` is the time of the first check, if it has to wait.
+    """
     return Transition(
         causes=CAUSES[Outcome.UNCERTAIN],
         reason="the daemon stopped while it was sending this command",
+        due_at=due_at,
     )

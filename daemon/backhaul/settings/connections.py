@@ -161,6 +161,13 @@ class Connector(Scheduled):
         description='Time between two runs, with `trigger = "interval"`.',
     )
     enabled: bool = Field(default=True, description="Whether the connection runs.")
+    runs_on: Text | None = Field(
+        default=None,
+        description="Host name of the only machine on which the connection runs, if "
+        "several daemons share a PostgreSQL database. The daemon on that machine then "
+        "owns the store of the connection. Use it if a connection reads a folder of "
+        "that machine, or listens on a port of its own.",
+    )
     silent_after: Duration | None = Field(
         default=None,
         description="Backhaul sends an alert if the connection submits no record for "

@@ -103,8 +103,8 @@ class Cluster(Section):
     )
     ttl: Duration = Field(
         default=3.0,
-        description="The owner is the daemon that does the work. If the owner gives "
-        "no sign of life for this time, another daemon takes over.",
+        description="If a daemon gives no sign of life for this time, the other "
+        "daemons take over its stores.",
     )
 
     hold: Duration = Field(

@@ -359,6 +359,12 @@ class Settings(BaseSettings):
         return job.for_store(own) if own else job
 
     @property
+    def pins(self) -> dict[str, str]:
+        """The only host that may own a store, for each store that has one."""
+        running = (self.connectors[name] for name in self.enabled_connectors)
+        return {each.store: each.runs_on for each in running if each.runs_on}
+
+    @property
     def enabled_connectors(self) -> list[str]:
         """The names of the connections that run."""
         return [name for name, each in self.connectors.items() if each.enabled]

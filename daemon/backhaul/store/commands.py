@@ -140,7 +140,9 @@ class Commands(Protocol):
         """
         ...
 
-    async def mark_interrupted_uncertain(self, transition: Transition) -> list[str]:
+    async def mark_interrupted_uncertain(
+        self, transition: Transition, store: str | None = None
+    ) -> list[str]:
         """After a start, apply a transition to every `sending` command.
 
         Returns the ids of these commands.

@@ -272,10 +272,13 @@ class ReportEnd(Protocol):
 class JobRuns(Protocol):
     """The runs of scheduled jobs. All methods may raise Busy."""
 
-    async def register(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
+    async def register(
+        self, plans: Mapping[JobKey, str], *, alone: bool = True
+    ) -> Mapping[JobKey, JobState]:
         """After a start, return the state of each job; a run under way was interrupted.
 
-        A job that is new, or whose plan has changed, has missed no run.
+        Other jobs' runs too, if this process is `alone` on the database. A job that is
+        new, or whose plan has changed, has missed no run.
         """
         ...
 

@@ -208,8 +208,6 @@ class MemoryLogins:
         return result
 
 
-WHOLE = "*"
-"""In place of a store: what concerns the whole database."""
 BEGIN_SECONDS = 15.0
 """How long a request waits for an owner: a takeover is over by then."""
 
@@ -230,7 +228,7 @@ class RequestState(StrEnum):
 
 
 class Request(Struct, frozen=True):
-    """An action that `who` asked for on the machine `host`; `store` may be WHOLE."""
+    """An action that `who` asked for on the machine `host`; `store` may be DATABASE."""
 
     store: str
     verb: str

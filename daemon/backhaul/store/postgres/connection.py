@@ -1,18 +1,22 @@
-"""Connections that run the common text on PostgreSQL, and what a URL may show."""
+"""Connections that run the common text on PostgreSQL, with time limits; their URLs."""
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
+from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.errors import BackhaulError, WriterFailed
-from backhaul.store.postgres import timeouts
 from backhaul.store.postgres.dialect import (
     Column,
     adapt,
@@ -24,10 +28,13 @@ from backhaul.store.postgres.dialect import (
 from backhaul.store.sql.dialect import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
     from urllib.parse import SplitResult
 
+    from psycopg.abc import PQGen
+
+T = TypeVar("T")
 
 SCHEMES = ("postgresql", "postgres")
 _HOST = r"(\[[0-9a-fA-F:.]*\]|[^:@,\[\]]*)(:\d*)?"
@@ -88,6 +95,95 @@ _TYPES_OF_VALUES = """
 _PLANNED = re.compile(rb"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b")
 """What the server makes a plan for. Other texts may hold several statements."""
 _types_of_values: dict[str, tuple[str, ...]] = {}
+_CHANCE = random.SystemRandom()
+CONNECT_SECONDS = 10
+"""Limit for one server to accept a connection; each host of a URL has its own."""
+SILENCE_SECONDS = 30.0
+"""Limit without a byte from the server while a statement runs.
+
+The kernel's limits below end at the next hop. Behind a pooler or a load balancer that
+keeps its own side open, only this limit finds out that the server is gone.
+"""
+IDLE_TRANSACTION_SECONDS = 5
+"""Limit for a client that stops inside of a transaction: the server ends it then, and
+its locks are free for the daemon that takes its place."""
+
+# libpq's parameters; a URL that has one of them overrides it.
+_NETWORK = {
+    "connect_timeout": CONNECT_SECONDS,
+    # A dead peer is found within about ten seconds: by probes while nothing is sent,
+    # and by bytes that nobody acknowledges otherwise.
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+# There is no `statement_timeout`: exports may run for minutes. The server itself ends
+# the statement of a client that has hung up.
+_SESSION = "SET client_connection_check_interval = '5s'"
+
+
+class ServerSilent(psycopg.OperationalError):
+    """The server sent nothing for too long; the connection is closed."""
+
+
+class LimitedConnection(psycopg.Connection[Any]):
+    """A connection that is closed when the server is silent for too long."""
+
+    silence_seconds = SILENCE_SECONDS
+
+    def wait(self, gen: PQGen[Any], *args: Any, **options: Any) -> Any:
+        """Run a statement to its end. Raises ServerSilent."""
+        try:
+            return super().wait(_limited(gen, self.silence_seconds), *args, **options)
+        except ServerSilent:
+            self.pgconn.finish()
+            raise
+
+
+def connect(url: str, **options: Any) -> LimitedConnection:
+    """Open a connection with all limits. Raises psycopg.OperationalError."""
+    given: dict[str, Any] = {**_NETWORK, **conninfo_to_dict(url), **options}
+    connection = LimitedConnection.connect(autocommit=True, **given)
+    connection.execute(_SESSION)
+    return connection
+
+
+def persistently(connect: Callable[[], T], seconds: float) -> T:
+    """Connect, and after a failure again for so long, with growing, random pauses.
+
+    Raises psycopg.OperationalError.
+    """
+    end, attempt = time.monotonic() + seconds, 0
+    while True:
+        attempt += 1
+        try:
+            return connect()
+        except psycopg.OperationalError:
+            pause = delay_seconds(
+                attempt, base_seconds=0.1, cap_seconds=1, chance=_CHANCE.random()
+            )
+            if time.monotonic() + pause > end:
+                raise
+            Event().wait(pause)
+
+
+def _limited(gen: PQGen[Any], seconds: float) -> PQGen[Any]:
+    """Pass everything on to `gen`; raise ServerSilent after so long without a byte."""
+    end = time.monotonic() + seconds
+    try:
+        state = next(gen)
+        while True:
+            if ready := (yield state):
+                end = time.monotonic() + seconds
+            elif time.monotonic() > end:
+                raise ServerSilent(f"the server sent nothing for {seconds:g} seconds")
+            state = gen.send(ready)
+    except StopIteration as done:
+        return done.value
+
+
 LOCK_MILLISECONDS = 500
 """How long the daemon waits for a lock, as SQLite waits for that of its file."""
 RECONNECT_SECONDS = 5.0
@@ -180,7 +276,7 @@ class Connection:
         *,
         read_only: bool = False,
         lock_milliseconds: int = 0,
-        idle_seconds: float = timeouts.IDLE_TRANSACTION_SECONDS,
+        idle_seconds: float = IDLE_TRANSACTION_SECONDS,
     ) -> None:
         self._url = url
         self._read_only = read_only
@@ -196,8 +292,8 @@ class Connection:
         self.times_opened = 1
         self._connection = self._open()
 
-    def _open(self) -> timeouts.LimitedConnection:
-        connection = timeouts.connect(
+    def _open(self) -> LimitedConnection:
+        connection = connect(
             self._url,
             row_factory=_rows,
             cursor_factory=ResultOfMany,
@@ -213,7 +309,7 @@ class Connection:
         return connection
 
     @property
-    def limits(self) -> timeouts.LimitedConnection:
+    def limits(self) -> LimitedConnection:
         """The driver's connection, whose limits can be changed."""
         return self._connection
 
@@ -262,7 +358,7 @@ class Connection:
             if not self._connection.closed:
                 raise
         seconds = 0 if self._read_only else RECONNECT_SECONDS
-        self._connection = timeouts.persistently(self._open, seconds)
+        self._connection = persistently(self._open, seconds)
         self.times_opened += 1
         return self._run(statements, values)
 

@@ -11,14 +11,15 @@ from backhaul.errors import DatabaseUnavailable
 from backhaul.store.postgres import full_text, schema
 from backhaul.store.postgres.connection import Connection, place_of
 from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
+from backhaul.store.postgres.fence import Fence
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
 from backhaul.store.postgres.operators import (
     OperatorEngine,
     PostgresLogins,
     PostgresRequests,
 )
-from backhaul.store.postgres.ownership import Fence, PostgresOwnership
-from backhaul.store.postgres.streams import StreamInbox
+from backhaul.store.postgres.ownership import PostgresOwnership
+from backhaul.store.postgres.streams import FoldPlaces, StreamInbox
 from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.operations.operators import SqlUsers
 from backhaul.store.sql.operations.webhook_secrets import (
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 def open_store(url: str, clock: Clock, member: Member | None = None) -> PostgresStore:
     """Bring a database to this version's schema; return its store, not yet started.
 
-    A `member` writes only after it took the right to; without one nothing keeps two
-    writers apart, which is for tools.
+    A `member` writes only after it has joined; without one nothing keeps two writers
+    apart, which is for tools.
 
     Raises CorruptData if a newer version made the schema or the database is another
     program's, DatabaseUnavailable if the server does not answer or refuses, and
@@ -72,22 +73,23 @@ class PostgresStore(SqlStore):
         fence = None if member is None else Fence(member)
         self.place = url
         self.engine = engine = PostgresEngine(url, clock, fence)
+        places = FoldPlaces(lambda: None if fence is None else fence.folded())
         super().__init__(
             engine,
             engine.writer,
             clock,
-            PostgresSearchIndex(engine, clock),
+            PostgresSearchIndex(engine, clock, places),
             PostgresErasure(engine, clock),
             full_text.find,
         )
-        self.inbox = StreamInbox(engine, clock)
+        self.inbox = StreamInbox(engine, clock, places)
         free = UnfencedEngine(engine)
         self.webhook_secrets = SqlWebhookSecrets(free)
         self.sealed_secrets = SqlSealedSecrets(engine, free)
         self.users = SqlUsers(OperatorEngine(engine, "users"))
         self.logins = PostgresLogins(engine)
         if fence is not None:
-            self.ownership = PostgresOwnership(url, engine, fence)
+            self.ownership = PostgresOwnership(url, engine, fence, places)
             self.requests = PostgresRequests(engine, fence.member)
 
     def start(self) -> None:
@@ -99,5 +101,5 @@ class PostgresStore(SqlStore):
         await self.engine.receiver.stop()
         await self._writer.stop()
         if isinstance(self.ownership, PostgresOwnership):
-            await self.ownership.give_up()
+            await self.ownership.leave()
         self.engine.close()

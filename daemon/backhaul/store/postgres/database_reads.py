@@ -52,7 +52,12 @@ _TABLES = """
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
     ORDER BY table_name
 """
-_END_OWNERS = "UPDATE owners SET member = NULL, epoch = epoch + 1"
+_LOCK_MEMBERS = "SELECT 1 FROM members FOR UPDATE"
+_END_OWNERS = (
+    "UPDATE owners SET member = NULL, epoch = epoch + 1",
+    "UPDATE members SET fenced_at = clock_timestamp(), stores = 0"
+    " WHERE fenced_at IS NULL",
+)
 _DDL = """
     SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema()
     ORDER BY indexname
@@ -151,14 +156,16 @@ class PostgresDatabase(Database):
         with self._writing() as connection:
             move_marks.require_usable(connection, place_of(self._url))
             connection.execute("BEGIN")
-            # Nobody takes over before the commit, and a former owner is superseded.
-            connection.execute(_END_OWNERS)
+            # No member writes before the commit.
+            connection.execute(_LOCK_MEMBERS)
             for member in known_members(connection):
                 if member.is_alive:
                     raise AlreadyRunning(
                         f"a daemon on {member.host} uses this database; stop every"
                         " daemon that is configured with it, then run the command again"
                     )
+            for statement in _END_OWNERS:  # a former owner is superseded
+                connection.execute(statement)
             for store in stores:
                 mark_restored(connection, store, now)
             connection.execute("COMMIT")

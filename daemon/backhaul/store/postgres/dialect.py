@@ -33,6 +33,9 @@ def _member(column: str, path: str) -> str:
 
 
 FRAGMENTS: Fragments = {
+    "next_command_number": lambda _: (
+        "nextval(pg_get_serial_sequence('commands', 'seq'))"
+    ),
     "member": _member,
     "number": lambda column, path: f"{_member(column, path)}::bigint",
     "flag": lambda column, path: f"coalesce({_member(column, path)}::boolean, false)",

@@ -10,21 +10,21 @@ import psycopg
 
 from backhaul.errors import Busy, CommitsLost, ReadFailed, Superseded
 from backhaul.store.postgres.connection import (
+    IDLE_TRANSACTION_SECONDS,
     LOCK_MILLISECONDS,
     CommitUnknown,
     Connection,
     concerns_the_server,
 )
 from backhaul.store.postgres.streams import StreamWriter
-from backhaul.store.postgres.timeouts import IDLE_TRANSACTION_SECONDS
-from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
+from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row, sign_of_life
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import Arrival
-    from backhaul.store.postgres.ownership import Fence
+    from backhaul.store.postgres.fence import Fence
     from backhaul.store.sql.family import Unit
 
 T = TypeVar("T")
@@ -74,11 +74,15 @@ class PostgresWriter(RoundWriter):
         return concerns_the_server(error)
 
     def _fatal(self, error: Exception) -> Exception | None:
-        fatal = CommitUnknown, Superseded, CommitsLost
+        if all(job.unit is sign_of_life for job in self._taken.jobs):
+            # Nothing depends on it, and a failover must not end every member.
+            fatal: tuple[type[Exception], ...] = Superseded, CommitsLost
+        else:
+            fatal = CommitUnknown, Superseded, CommitsLost
         return error if isinstance(error, fatal) else None
 
     def _refusal(self, error: Exception) -> Exception:
-        if isinstance(error, psycopg.Error):
+        if isinstance(error, psycopg.Error | CommitUnknown):
             return Busy(f"the database cannot be written now: {error}")
         return error
 
@@ -96,8 +100,13 @@ class PostgresEngine(RoundEngine):
             name, hold_seconds = fence.member.id, fence.member.hold_seconds
         self.receiver = StreamWriter(url, name, hold_seconds)
         self.url = url
+        self._fence = fence
         self._idle: SimpleQueue[Connection] = SimpleQueue()
         self._is_closed = False
+
+    def owned(self) -> frozenset[str] | None:
+        """Return the stores that this process may work on; None for all of them."""
+        return None if self._fence is None else self._fence.owned
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
         """Append an event to this member's stream. May raise Busy."""
@@ -158,6 +167,7 @@ class UnfencedEngine:
         self.read = engine.read
         self.append = engine.append
         self.now = engine.now
+        self.owned = engine.owned
         self.sizes = engine.sizes
         self.concerns_the_file = engine.concerns_the_file
 

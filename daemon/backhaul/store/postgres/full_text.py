@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.customer_erasure import spellings
 from backhaul.store.postgres import dialect
+from backhaul.store.read_models import IndexProgress
 from backhaul.store.read_records import SearchHit
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
-from backhaul.store.sql.family import write
-from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
+from backhaul.store.sql.family import background, write
+from backhaul.store.sql.mirror.rows import DOCUMENTS
+from backhaul.store.sql.mirror.search_index import (
+    BATCH,
+    CURSOR,
+    SqlSearchIndex,
+    index_objects,
+)
+from backhaul.store.sql.operations import kv
 from backhaul.store.sql.schema.inbox_and_mirror import SEARCH_DOCUMENTS
 
 if TYPE_CHECKING:
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.postgres.engine import PostgresEngine
+    from backhaul.store.postgres.streams import FoldPlaces
+    from backhaul.store.read_models import Describe
     from backhaul.store.sql.family import Connection
 
 # What separates words, and the marks of accents. PostgreSQL's own parser would take
@@ -102,8 +112,101 @@ def _snippet(body: str, words: Sequence[Sequence[str]]) -> str:
     return ("…" if begin else "") + shown + ("…" if end < len(parts) else "")
 
 
+_CHANGES = f"""
+    SELECT id, kind, object_id FROM changes
+    WHERE store = :store AND id > {kv.number(":cursor")} ORDER BY id LIMIT :most
+"""  # noqa: S608 - a fragment
+_CHANGED = "SELECT DISTINCT store FROM changes WHERE id > :seen"
+_NEWEST = "SELECT coalesce(max(id), 0) AS newest FROM changes"
+_FORGET_CURSORS = "DELETE FROM kv WHERE name LIKE :prefix"
+STORE_CURSOR = f"{CURSOR}:"
+"""Before a store's name: the last change of the store that is indexed."""
+REBUILT = "search_rebuilt"
+"""Counts how often the index was emptied, so that every member begins again."""
+
+
 class PostgresSearchIndex(SqlSearchIndex):
-    """The search index with a column of type `tsvector`."""
+    """The search index with a column of type `tsvector`.
+
+    Each member indexes the stores that it owns. Only then the ids of a store's changes
+    become visible in their order, as one connection at a time adds them.
+    """
+
+    def __init__(
+        self, engine: PostgresEngine, clock: Clock, places: FoldPlaces
+    ) -> None:
+        super().__init__(engine, clock)
+        self._places = places
+        self._seen: int | None = None
+        self._stores: frozenset[str] = frozenset()
+        self._behind: dict[str, None] = {}
+        self._rebuilt: str | None = ""
+
+    async def follow(self, describe: Describe, slice_seconds: float) -> IndexProgress:
+        try:
+            return await self._follow(describe, slice_seconds)
+        except BaseException:
+            self._rebuilt = ""  # the slice was not committed: read the cursors again
+            raise
+
+    @background
+    def _follow(
+        self, connection: Connection, describe: Describe, slice_seconds: float
+    ) -> IndexProgress:
+        until = self._clock.monotonic() + slice_seconds
+        self._find(connection)
+        done = 0
+        while self._behind and done < BATCH:
+            store = next(iter(self._behind))
+            done += self._index(connection, describe, store, BATCH - done, until)
+            if self._clock.monotonic() >= until:
+                break
+        waits = self._places.waits() or self._places.has_news(connection)
+        return IndexProgress(done, bool(self._behind), waits)
+
+    def _find(self, connection: Connection) -> None:
+        """Note which stores have changed since the last look."""
+        rebuilt = kv.get(connection, REBUILT)
+        if rebuilt != self._rebuilt:
+            self._rebuilt, self._seen, self._stores = rebuilt, None, frozenset()
+        owned = self._engine.owned()
+        changed: set[str] = set()
+        (newest,) = connection.execute(_NEWEST).fetchone()
+        if self._seen is None:  # then the stores are read from their cursors
+            self._seen = 0 if owned is None else newest
+        if newest > self._seen:
+            found = connection.execute(_CHANGED, {"seen": self._seen})
+            changed = {row[0] for row in found.fetchall()}
+        self._seen = newest
+        # Without owners all stores are indexed here.
+        stores = self._stores | changed if owned is None else owned
+        self._behind |= dict.fromkeys(sorted(stores & changed | stores - self._stores))
+        self._behind = {name: None for name in self._behind if name in stores}
+        self._stores = stores
+
+    def _index(
+        self,
+        connection: Connection,
+        describe: Describe,
+        store: str,
+        most: int,
+        until: float,
+    ) -> int:
+        """Index the next changes of a store, at most so many; return how many."""
+        values = {"store": store, "cursor": f"{STORE_CURSOR}{store}", "most": most}
+        changes = connection.execute(_CHANGES, values).fetchall()
+        done = 0
+        for _, kind, id_ in changes:
+            if kind in DOCUMENTS:
+                index_objects(connection, [(kind, store, id_)], describe)
+            done += 1
+            if self._clock.monotonic() >= until:
+                break
+        if done:
+            kv.put(connection, f"{STORE_CURSOR}{store}", str(changes[done - 1][0]))
+        if done == len(changes) < most:
+            del self._behind[store]
+        return done
 
     @write
     def rebuild(self, connection: Connection) -> None:
@@ -111,7 +214,8 @@ class PostgresSearchIndex(SqlSearchIndex):
         for statement in dialect.schema((SEARCH_DOCUMENTS,)):
             connection.execute(statement)
         create_index(connection)
-        connection.execute("DELETE FROM kv WHERE name = :name", {"name": CURSOR})
+        connection.execute(_FORGET_CURSORS, {"prefix": f"{STORE_CURSOR}%"})
+        kv.put(connection, REBUILT, self._now())
 
 
 _COLUMNS = """

@@ -26,7 +26,7 @@ from backhaul.store.postgres.connection import (
     without_password,
 )
 from backhaul.store.postgres.ownership import known_members
-from backhaul.store.sql.inbox.fold import folded_to
+from backhaul.store.sql.inbox.fold import CURSOR, folded_to
 from backhaul.store.sql.operations import move_marks
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 OLDEST = 15
-_SHOWN = 3
 _SERVER = """
     SELECT current_setting('server_version_num')::int / 10000,
            current_setting('server_encoding'),
@@ -100,8 +99,8 @@ def require_empty(connection: Connection, place: str) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = f" and {len(names) - 3} more" if names[3:] else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 _TYPES = {"INTEGER": "int8", "TEXT": "text", "BLOB": "bytea", "REAL": "float8"}
@@ -121,7 +120,14 @@ _FOLDED = "UPDATE streams SET folded_to = :id WHERE id = 0"
 # be left out.
 _OUT_OF_ORDER = """
     SELECT count(*) FROM inbox i JOIN streams s ON s.id = i.stream
-    WHERE i.id > s.folded_to AND i.id < (SELECT max(id) FROM event_outcomes)
+    LEFT JOIN fold_cursors c ON c.store = i.store AND c.stream = i.stream
+    WHERE i.id > coalesce(c.folded_to, s.folded_to)
+      AND i.id < (SELECT max(id) FROM event_outcomes)
+"""
+_PUT_CURSOR = """
+    INSERT INTO kv (name, value)
+    SELECT :name, max(id)::text FROM event_outcomes HAVING max(id) > 0
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 _INDEXES = """
     SELECT i.indrelid::regclass::text, c.oid::regclass::text, pg_get_indexdef(c.oid)
@@ -129,8 +135,11 @@ _INDEXES = """
     WHERE c.relnamespace = current_schema()::regnamespace
       AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = c.oid)
 """
+# Commands and stock targets are numbered together.
 _IDENTITIES = """
-    SELECT table_name, column_name FROM information_schema.columns
+    SELECT table_name, column_name,
+        regexp_replace(table_name, '^commands$', 'commands_and_targets')
+    FROM information_schema.columns
     WHERE table_schema = current_schema() AND is_identity = 'YES'
 """
 _REFUSE_WRITES = """
@@ -168,14 +177,14 @@ class PostgresSource:
         if self._mark is None:
             move_marks.require_usable(connection, self.place)
             _require_in_order(connection, self.place)
+            connection.execute(_PUT_CURSOR, {"name": CURSOR})
 
     def mark(self) -> Mark | None:
         return self._mark
 
     def count(self, table: Table) -> int:
         query = f"SELECT count(*) FROM {table.name}"  # noqa: S608 - a name of the schema
-        ((number,),) = self._connection.execute(query).fetchall()
-        return int(number)
+        return int(self._connection.execute(query).fetchall()[0][0])
 
     def rows(self, table: Table) -> Iterator[Row]:
         return _rows(self._connection, table)
@@ -208,6 +217,7 @@ class PostgresTarget:
         self._connection = connection
         self.place, self.url = place_of(url), without_password(url)
         self._tables = tables
+        self._own = [each.name for each in tables if each.name not in self.SHARED]
         self._indexes: list[str] = []
 
     def begin(self, source: str) -> None:
@@ -220,9 +230,9 @@ class PostgresTarget:
         self._drop_what_slows_down()
 
     def _drop_what_slows_down(self) -> None:
-        found = self._connection.execute(_INDEXES).fetchall()
-        for table, name, statement in found:
-            if table not in self.SHARED:
+        # Members use the other tables during a live move.
+        for table, name, statement in self._connection.execute(_INDEXES).fetchall():
+            if table in self._own:
                 self._indexes.append(statement)
                 self._connection.execute(f"DROP INDEX {name}")
         self._for_each_table("ALTER TABLE {} DISABLE TRIGGER USER")
@@ -240,13 +250,12 @@ class PostgresTarget:
         for statement in self._indexes:
             with self._refusing("the values of an index"):
                 self._connection.execute(statement)
-        for table, column in self._connection.execute(_IDENTITIES).fetchall():
-            if table in self.SHARED:
-                continue
-            self._connection.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"  # noqa: S608 - names of the schema
-                f" max({column})) FROM {table} HAVING max({column}) > 0"
-            )
+        for table, column, rows in self._connection.execute(_IDENTITIES).fetchall():
+            if table not in self.SHARED:
+                self._connection.execute(
+                    f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"  # noqa: S608 - names of the schema
+                    f" max({column})) FROM {rows} HAVING max({column}) > 0"
+                )
         self._connection.execute(_FOLDED, {"id": folded_to(self._connection)})
         self._for_each_table("ALTER TABLE {} ENABLE TRIGGER USER")
         self._for_each_table("ANALYZE {}")
@@ -291,9 +300,8 @@ class PostgresTarget:
             schema.drop(self._connection, [table.name for table in self._tables])
 
     def _for_each_table(self, statement: str) -> None:
-        for table in self._tables:
-            if table.name not in self.SHARED:
-                self._connection.execute(statement.format(table.name))
+        for name in self._own:
+            self._connection.execute(statement.format(name))
 
 
 class LiveTarget(PostgresTarget):
@@ -311,8 +319,7 @@ class LiveTarget(PostgresTarget):
         self._require_prepared(source)
         # A member that records the use of a secret waits, and tries again.
         self._connection.execute("LOCK TABLE webhook_secrets IN EXCLUSIVE MODE")
-        own = [each.name for each in self._tables if each.name not in self.SHARED]
-        self._connection.execute(f"TRUNCATE {', '.join(own)}")
+        self._connection.execute(f"TRUNCATE {', '.join(self._own)}")
         for each in ("inbox WHERE stream = 0", "kv", "webhook_secrets"):
             self._connection.execute(f"DELETE FROM {each}")  # noqa: S608 - constants
         self._drop_what_slows_down()

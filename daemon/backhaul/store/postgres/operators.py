@@ -27,12 +27,12 @@ from backhaul.store.operators import (
     Request,
     RequestState,
 )
-from backhaul.store.postgres import timeouts
 from backhaul.store.postgres.connection import (
     LOCK_MILLISECONDS,
     RECONNECT_SECONDS,
     CommitUnknown,
     Connection,
+    persistently,
 )
 from backhaul.store.sql.family import Family, read, write
 
@@ -105,6 +105,7 @@ class OperatorEngine:
         self.read = engine.read
         self.append = engine.append
         self.now = engine.now
+        self.owned = engine.owned
         self.sizes = engine.sizes
         self.concerns_the_file = engine.concerns_the_file
 
@@ -117,7 +118,7 @@ class OperatorEngine:
 
     def _write(self, unit: Unit[T]) -> T:
         try:
-            opened = timeouts.persistently(self._open, RECONNECT_SECONDS)
+            opened = persistently(self._open, RECONNECT_SECONDS)
             with closing(opened) as connection:
                 connection.execute("BEGIN")
                 if self._lock:
@@ -260,22 +261,23 @@ _FOLLOW = f"""
 _LINES = "SELECT line FROM request_lines WHERE request = :id AND n >= :after ORDER BY n"
 _DELETE = "DELETE FROM requests WHERE id = :id"
 _CANCEL = "DELETE FROM requests WHERE id = :id AND state = 'waiting'"
+_IS_OURS = "store IN (SELECT store FROM owners WHERE member = :member)"
 # A begun request of another member has lost its owner, because this member is it.
-_IS_OPEN = """
+_IS_OPEN = f"""
     SELECT 1 FROM requests
-    WHERE (state = 'waiting' AND expires_at > clock_timestamp())
-        OR (state = 'begun' AND begun_by != :member)
+    WHERE ((state = 'waiting' AND expires_at > clock_timestamp())
+        OR (state = 'begun' AND begun_by != :member)) AND {_IS_OURS}
     LIMIT 1
-"""
-_ORPHANED = """
-    UPDATE requests SET state = 'unknown', done_at = clock_timestamp(), answer = '{}'
-    WHERE state = 'begun' AND begun_by != :member
-"""
-_CLAIM = """
+"""  # noqa: S608 - a text
+_ORPHANED = f"""
+    UPDATE requests SET state = 'unknown', done_at = clock_timestamp(), answer = '{{}}'
+    WHERE state = 'begun' AND begun_by != :member AND {_IS_OURS}
+"""  # noqa: S608 - a text
+_CLAIM = f"""
     UPDATE requests SET state = 'begun', begun_by = :member
-    WHERE state = 'waiting' AND expires_at > clock_timestamp()
+    WHERE state = 'waiting' AND expires_at > clock_timestamp() AND {_IS_OURS}
     RETURNING id, store, verb, arguments, who, host
-"""
+"""  # noqa: S608 - a text
 _ADD_LINE = "INSERT INTO request_lines (request, n, line) VALUES (:id, :n, :line)"
 _ANSWER = """
     UPDATE requests SET state = :state, answer = :answer, done_at = clock_timestamp()
@@ -288,7 +290,8 @@ _CLEAN = """
 """
 _PUBLISH = """
     INSERT INTO published_states (store, member, content, at)
-    VALUES (:store, :member, :content, clock_timestamp())
+    SELECT store, member, :content, clock_timestamp() FROM owners
+    WHERE store = :store AND member = :member
     ON CONFLICT (store) DO UPDATE SET member = excluded.member,
         content = excluded.content, at = excluded.at
 """

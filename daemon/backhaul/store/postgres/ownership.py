@@ -1,295 +1,301 @@
-"""The members of a cluster on one PostgreSQL database, and which of them may write."""
+"""The members of a cluster on one PostgreSQL database, which share its stores."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import psycopg
 from loguru import logger
-from msgspec import Struct
 
-from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import Busy, CommitsLost, Superseded
-from backhaul.store.ownership import KnownMember
+from backhaul.errors import Busy
+from backhaul.store.ownership import (
+    DATABASE,
+    KnownMember,
+    Peer,
+    Peers,
+    Shift,
+)
 from backhaul.store.postgres.connection import Connection
-from backhaul.store.postgres.streams import is_waiting, retire
-from backhaul.store.sql.commands.reference_tags import mark_restored
+from backhaul.store.postgres.fence import (
+    FORGET_SECONDS,
+    FREE_ALL,
+    NAMES,
+    SET_FENCED,
+    known_owners,
+)
+from backhaul.store.postgres.streams import retire
 from backhaul.store.sql.operations import move_marks
-from backhaul.store.sql.schema import newest_step
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from backhaul.runtime.signals import Lease
-    from backhaul.store.ownership import Member
+    from backhaul.store.ownership import StoreOwner
+    from backhaul.store.postgres.fence import Fence
     from backhaul.store.sql.round_writer import RoundWriter
 
 
 T = TypeVar("T")
-SEND_BY_SECONDS = 5.0
-"""The longest time from the claim of a command to the first byte of its request."""
-MARGIN_SECONDS = 0.5
-"""How much earlier than the others an owner stops trusting its own right."""
-OWNERS = (
-    # Never UNLOGGED: after a crash nobody would own anything, and epochs would repeat.
-    """
-    CREATE TABLE owners (
-        name text COLLATE "C" PRIMARY KEY, epoch bigint NOT NULL DEFAULT 0,
-        rounds bigint NOT NULL DEFAULT 0, member text COLLATE "C",
-        beat_at timestamptz NOT NULL DEFAULT '-infinity', ttl interval NOT NULL
-        DEFAULT '0', since timestamptz
-    ) WITH (fillfactor = 50)
-    """,
-    "INSERT INTO owners (name) VALUES ('all stores')",
-)
-# A row that is locked belongs to an owner that writes just now: it is alive.
-_TAKE = """
-    UPDATE owners SET member = :member, epoch = epoch + 1, rounds = rounds + 1,
-        beat_at = clock_timestamp(), ttl = make_interval(secs => :ttl),
-        since = clock_timestamp()
-    WHERE name = (
-        SELECT name FROM owners
-        WHERE member IS NULL OR member = :member OR beat_at < clock_timestamp() - ttl
-        FOR UPDATE SKIP LOCKED)
-    RETURNING epoch, rounds
+# A row that is locked belongs to a member that writes just now: it is alive.
+_LOCK_SILENT = """
+    SELECT id FROM members
+    WHERE id != :member AND fenced_at IS NULL
+      AND beat_at < clock_timestamp() - ttl
+    FOR UPDATE SKIP LOCKED
 """
-_FENCE = """
-    UPDATE owners SET rounds = rounds + 1, beat_at = clock_timestamp()
-    WHERE member = :member AND epoch = :epoch RETURNING rounds
+_TAKE = f"""
+    UPDATE owners SET member = :member, epoch = epoch + 1, since = clock_timestamp()
+    WHERE store IN (
+        SELECT store FROM owners
+        WHERE member IS NULL AND store IN ({NAMES}) AND {{which}}
+        ORDER BY store LIMIT :room FOR UPDATE SKIP LOCKED)
+    RETURNING store
+"""  # noqa: S608 - constants
+_TAKE_PINNED = _TAKE.format(which="pinned = :host")
+_TAKE_OTHERS = _TAKE.format(which="pinned IS NULL")
+_OTHERS = "SELECT 1 FROM members WHERE id != :member AND fenced_at IS NULL"
+_TAKE_ALL = """
+    UPDATE owners SET member = :member, epoch = epoch + 1, since = clock_timestamp()
+    WHERE member IS NULL RETURNING store
 """
+_COUNT_OWNED = f"""
+    UPDATE members SET stores = (
+        SELECT count(*) FROM owners
+        WHERE member = :member AND pinned IS NULL AND store != '{DATABASE}')
+    WHERE id = :member
+"""  # noqa: S608 - a constant
+_SURPLUS = f"""
+    SELECT store FROM owners
+    WHERE member = :member AND pinned IS NULL AND store != '{DATABASE}'
+    ORDER BY since DESC, store DESC LIMIT :surplus
+"""  # noqa: S608 - a constant
 _GIVE_UP = """
-    UPDATE owners SET member = NULL WHERE member = :member AND epoch = :epoch
+    UPDATE owners SET member = NULL WHERE member = :member AND store = :store
 """
-
-
-def boot_seconds() -> float:
-    """Return the seconds since the machine started; they count while it sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class OwnerLease:
-    """The right to send, renewed by each commit of the owner."""
-
-    def __init__(self, ttl_seconds: float) -> None:
-        self._ttl_seconds = ttl_seconds
-        self._trusted_until = float("-inf")
-
-    def renew(self, before: float) -> None:
-        """Extend the right after a commit; `before` is when its transaction began."""
-        self._trusted_until = before + self._ttl_seconds - MARGIN_SECONDS
-
-    def end(self) -> None:
-        self._trusted_until = float("-inf")
-
-    def now(self) -> float:
-        return boot_seconds()
-
-    def allows(self, claimed_at: float) -> bool:
-        now = boot_seconds()
-        return now < self._trusted_until and now - claimed_at < SEND_BY_SECONDS
-
-
-class _Right(Struct):
-    epoch: int
-    rounds: int
-    """How many rounds were committed; more are never expected to be missing."""
-
-
-class Fence:
-    """Begins each transaction of the writer, and knows whether it may."""
-
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self._right: _Right | None = None
-        self._began = 0.0
-        self._rounds = 0
-        self._stores: Collection[str] = ()
-        self.lease = OwnerLease(member.ttl_seconds)
-
-    @property
-    def ttl_seconds(self) -> float:
-        """How long the others wait for a sign of life."""
-        return self.member.ttl_seconds
-
-    @property
-    def is_held(self) -> bool:
-        return self._right is not None
-
-    def take(self, connection: Connection, stores: Collection[str]) -> bool:
-        """Take the right, in a transaction of its own.
-
-        During a live move into the database nobody may take it.
-        """
-        if move_marks.find(connection, move_marks.MOVING_FROM):
-            return False
-        before = boot_seconds()
-        values = {"member": self.member.id, "ttl": self.member.ttl_seconds}
-        row = connection.execute(_TAKE, values).fetchone()
-        if row is None:
-            return False
-        self._right = _Right(*row)
-        self._stores = stores
-        self.lease.renew(before)
-        return True
-
-    def begin(self, connection: Connection) -> None:
-        """Begin a transaction of the owner.
-
-        Raises Busy without the right, Superseded if another member has it, and
-        CommitsLost if the database lacks transactions that it had confirmed.
-        """
-        if self._right is None:
-            raise Busy("another daemon writes to this database")
-        self._began = boot_seconds()
-        values = {"member": self.member.id, "epoch": self._right.epoch}
-        row = connection.begin(_FENCE, values).fetchone()
-        if row is None:
-            self.lease.end()
-            raise self._replaced(connection)
-        self._rounds = row[0]
-        if self._rounds <= self._right.rounds:
-            self._hold_all(connection)
-
-    def committed(self) -> None:
-        """Note that the transaction is durable."""
-        if self._right is not None:
-            self._right.rounds = self._rounds
-            self.lease.renew(self._began)
-
-    def give_up(self, connection: Connection) -> None:
-        """End the right; the transactions of this member are refused from now on."""
-        right, self._right = self._right, None
-        self.lease.end()
-        if right is not None:
-            values = {"member": self.member.id, "epoch": right.epoch}
-            connection.execute(_GIVE_UP, values)
-
-    def _replaced(self, connection: Connection) -> Exception:
-        row = connection.execute("SELECT epoch FROM owners").fetchone()
-        if self._right is not None and (row is None or row[0] < self._right.epoch):
-            return CommitsLost(_LOST)
-        return Superseded(
-            "another daemon took over this database, because this daemon gave no sign"
-            f" of life for more than {self.member.ttl_seconds:g} s; this daemon ends,"
-            " and may start again"
-        )
-
-    def _hold_all(self, connection: Connection) -> NoReturn:
-        """Treat the database as restored: commands may be missing in it."""
-        now = to_text(SystemClock().now())
-        for store in self._stores:
-            mark_restored(connection, store, now)
-        connection.execute("COMMIT")
-        self.lease.end()
-        raise CommitsLost(_LOST)
-
-
-_LOST = (
-    "the database lacks transactions that it had confirmed: a replica without them"
-    " became the primary server, or an older state was restored. The daemon ends. After"
-    " the next start it sends nothing until it has read what the platform did. See"
-    " docs/how-to/run-on-several-machines.md"
-)
-
-
-BEATS_PER_TTL = 3
-ARRIVAL_SECONDS = 0.25
-"""How often the owner looks for events that other members appended."""
-SCHEMA = (
-    """
-    CREATE TABLE members (
-        id text COLLATE "C" PRIMARY KEY, host text NOT NULL, version text NOT NULL,
-        schema_known int NOT NULL, public_url text NOT NULL, admin_url text NOT NULL,
-        started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-        beat_at timestamptz NOT NULL, ttl interval NOT NULL
-    ) WITH (fillfactor = 50)
-    """,
-    *OWNERS,
-)
-_BEAT = """
-    INSERT INTO members (id, host, version, schema_known, public_url, admin_url,
-        beat_at, ttl)
-    VALUES (:id, :host, :version, :schema_known, :public_url, :admin_url,
-        clock_timestamp(), make_interval(secs => :ttl_seconds))
-    ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at
+_FORGET = """
+    DELETE FROM members WHERE fenced_at < clock_timestamp() - :seconds * interval '1 s'
 """
-_FORGET = "DELETE FROM members WHERE beat_at < clock_timestamp() - interval '1 day'"
-_LEAVE = "DELETE FROM members WHERE id = :id"
-_MEMBERS = """
+_PEERS = """
+    SELECT id, stores, roles, shares,
+        beat_at < clock_timestamp() - ttl AND id != :member AS is_silent
+    FROM members WHERE fenced_at IS NULL
+"""
+_FREE = f"""
+    SELECT count(*) FILTER (WHERE pinned IS NULL AND store != '{DATABASE}'),
+        count(*) FILTER (WHERE pinned = :host OR store = '{DATABASE}')
+    FROM owners WHERE member IS NULL
+"""  # noqa: S608 - a constant
+_MEMBERS = f"""
     SELECT m.id, m.host, m.version, m.public_url, m.admin_url,
         extract(epoch from clock_timestamp() - m.beat_at)::float8 AS silent_seconds,
-        m.beat_at > clock_timestamp() - m.ttl AS is_alive,
-        o.member IS NOT NULL AS is_owner, coalesce(o.epoch, 0) AS epoch, o.since
-    FROM members m LEFT JOIN owners o ON o.member = m.id
-    ORDER BY is_owner DESC, m.host, m.id
-"""
+        m.fenced_at IS NULL AND m.beat_at > clock_timestamp() - m.ttl AS is_alive,
+        m.fenced_at IS NOT NULL AS is_fenced, m.roles, coalesce(o.stores, 0) AS stores,
+        coalesce(o.runs_database, false) AS runs_database
+    FROM members m LEFT JOIN (
+        SELECT member, count(*) FILTER (WHERE store != '{DATABASE}') AS stores,
+            bool_or(store = '{DATABASE}') AS runs_database
+        FROM owners GROUP BY member) o ON o.member = m.id
+    ORDER BY stores DESC, runs_database DESC, m.host, m.id
+"""  # noqa: S608 - a constant
+BEATS_PER_TTL = 3
+ARRIVAL_SECONDS = 0.25
+"""How often a member looks for events that other members appended."""
+RETRY_SECONDS = 10.0
+"""How often a member tries to take stores that nobody could take before."""
+TIDY_SECONDS = 60.0
+"""How often old members and streams are deleted."""
 
 
 class _Engine(Protocol):
     @property
     def writer(self) -> RoundWriter: ...
 
-    @property
-    def receiver(self) -> RoundWriter: ...
-
     async def read(self, unit: Callable[[Any], T]) -> T: ...
 
 
-class PostgresOwnership:
-    """Takes and keeps the right to write, over connections of its own."""
+class _Streams(Protocol):
+    def has_news(self, connection: Any) -> bool: ...
 
-    def __init__(self, url: str, engine: _Engine, fence: Fence) -> None:
+
+class PostgresOwnership:
+    """Takes, keeps and gives up stores, in transactions of the member's writer."""
+
+    is_shared = True
+
+    def __init__(
+        self, url: str, engine: _Engine, fence: Fence, streams: _Streams
+    ) -> None:
         self._url = url
         self._engine = engine
         self._fence = fence
+        self._streams = streams
         self.lease: Lease = fence.lease
         self._beat_seconds = fence.member.ttl_seconds / BEATS_PER_TTL
+        self._names = "[]"
+        self._shares = ""
+        self._left = 0
+        """How many stores the last take left without an owner."""
+        self._took_at = float("-inf")
 
-    async def take(self, stores: Collection[str]) -> bool:
-        return await asyncio.to_thread(self._use, self._fence.take, stores)
+    async def join(
+        self, stores: Collection[str], pins: Mapping[str, str] | None = None
+    ) -> None:
+        self._names = json.dumps([DATABASE, *sorted(stores)])
+        await asyncio.to_thread(self._use, self._fence.join, stores, pins or {})
+
+    def owns(self, store: str) -> bool:
+        return store in self._fence.owned
+
+    def owned(self) -> frozenset[str] | None:
+        return self._fence.owned
+
+    def begin_folding(self, store: str) -> None:
+        self._fence.begin_folding(store)
+
+    async def balance(self) -> Shift:
+        peers, silent, others = await self._engine.read(self._peers)
+        may_fence = silent and self._fence.may_fence
+        mine = next((p.stores for p in peers.peers if p.id == self._id), None)
+        if mine is None:
+            return Shift()  # not a worker, or the beat of the join is not visible yet
+        room = peers.share(self._id) - mine
+        is_free = others or (peers.free and room > 0)
+        is_new = peers.free + others != self._left
+        is_old = time.monotonic() - self._took_at > RETRY_SECONDS
+        if may_fence or (is_free and (is_new or is_old)):
+            return await self._engine.writer.urgent(self._take)
+        if room < 0:
+            return Shift((), await self._engine.read(self._surplus(-room)))
+        return Shift()
+
+    @property
+    def _id(self) -> str:
+        return self._fence.member.id
+
+    def _peers(self, connection: Any) -> tuple[Peers, bool, int]:
+        """Return the live workers, whether a member is silent, and the special stores.
+
+        Those are pinned to this host, or the duties of the whole database.
+        """
+        rows = connection.execute(_PEERS, {"member": self._id}).fetchall()
+        self._shares = next((r["shares"] for r in rows if r["id"] == self._id), "")
+        host = {"host": self._fence.member.host}
+        free, others = connection.execute(_FREE, host).fetchone()
+        peers = [
+            Peer(row["id"], row["stores"])
+            for row in rows
+            if "worker" in row["roles"].split(",")
+            and row["shares"] == self._shares
+            and not row["is_silent"]
+        ]
+        return Peers(peers, free), any(row["is_silent"] for row in rows), others
+
+    def _take(self, connection: Any) -> Shift:
+        """Fence the silent members; take this member's share of what nobody owns.
+
+        During a live move into the database nobody takes anything.
+        """
+        if move_marks.find(connection, move_marks.MOVING_FROM):
+            return Shift()
+        fence, me = self._fence, {"member": self._id}
+        if fence.may_fence:
+            for (silent,) in connection.execute(_LOCK_SILENT, me).fetchall():
+                connection.execute(FREE_ALL, {"member": silent})
+                connection.execute(SET_FENCED, {"member": silent})
+                logger.bind(action="member.silent", member=silent).warning(
+                    "member {} is silent; the other members take its stores", silent
+                )
+        peers, _, _ = self._peers(connection)
+        mine = next(p.stores for p in peers.peers if p.id == self._id)
+        values = {**me, "stores": self._names, "host": fence.member.host}
+        pinned = connection.execute(_TAKE_PINNED, values | {"room": 10**9}).fetchall()
+        others = self._take_others(connection, values, peers.share(self._id) - mine)
+        taken = [row[0] for row in (*pinned, *others)]
+        connection.execute(_COUNT_OWNED, me)
+        self._left = sum(connection.execute(_FREE, values).fetchone())
+        self._took_at = time.monotonic()
+        fence.own(fence.owned | {*taken})
+        return Shift(tuple(sorted(taken)))
+
+    async def take_all(self) -> bool:
+        return await self._engine.writer.urgent(self._take_all)
+
+    def _take_all(self, connection: Any) -> bool:
+        if move_marks.find(connection, move_marks.MOVING_FROM):
+            return False
+        me = {"member": self._id}
+        for (silent,) in connection.execute(_LOCK_SILENT, me).fetchall():
+            connection.execute(FREE_ALL, {"member": silent})
+            connection.execute(SET_FENCED, {"member": silent})
+        if connection.execute(_OTHERS, me).fetchone() is not None:
+            return False
+        taken = connection.execute(_TAKE_ALL, me).fetchall()
+        self._fence.own(row[0] for row in taken)
+        return True
+
+    def _take_others(self, connection: Any, values: Any, room: int) -> list[Any]:
+        """Take the duties of the whole database, and at most `room` stores."""
+        duties = {**values, "stores": json.dumps([DATABASE]), "room": 1}
+        taken = connection.execute(_TAKE_OTHERS, duties).fetchall()
+        if room > 0:
+            names = json.dumps([n for n in json.loads(self._names) if n != DATABASE])
+            values = {**values, "stores": names, "room": room}
+            taken += connection.execute(_TAKE_OTHERS, values).fetchall()
+        return list(taken)
+
+    def _surplus(self, count: int) -> Callable[[Any], tuple[str, ...]]:
+        values = {"member": self._id, "surplus": count}
+        return lambda connection: tuple(
+            row[0] for row in connection.execute(_SURPLUS, values).fetchall()
+        )
+
+    async def give_up(self, store: str) -> None:
+        writer = self._engine.writer
+        # First what was handed to the writer before: it ends this member's work.
+        await writer.background(lambda _: None)
+        await writer.urgent(lambda connection: self._give_up(connection, store))
+
+    def _give_up(self, connection: Any, store: str) -> None:
+        connection.execute(_GIVE_UP, {"member": self._id, "store": store})
+        connection.execute(_COUNT_OWNED, {"member": self._id})
+        self._fence.own(self._fence.owned - {store})
 
     async def keep(self) -> NoReturn:
-        # Each for itself: the receiver may hold its work while the server is away.
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._repeat(self._beat_as_owner))
-            await self._repeat(self._beat_as_member)
-        raise AssertionError("beats never end")
-
-    async def _repeat(self, beat: Callable[[], Awaitable[None]]) -> NoReturn:
+        tidied = time.monotonic()
         while True:
             try:
-                await beat()
+                await self._engine.writer.heartbeat()
+                if time.monotonic() - tidied > TIDY_SECONDS and self.owns(DATABASE):
+                    tidied = time.monotonic()
+                    await self._engine.writer.background(_tidy)
             except Busy as error:
                 logger.bind(action="owner.busy").warning("{}", error)
             await asyncio.sleep(self._beat_seconds)
 
-    async def _beat_as_owner(self) -> None:
-        if self._fence.is_held:
-            await self._engine.writer.heartbeat()
-
-    async def _beat_as_member(self) -> None:
-        await self._engine.receiver.urgent(self.beat)
-
     async def watch_arrivals(self, wake: Callable[[], None]) -> NoReturn:
         while True:
             with suppress(Busy):
-                if await self._engine.read(is_waiting):
+                if await self._engine.read(self._streams.has_news):
                     wake()
             await asyncio.sleep(ARRIVAL_SECONDS)
 
-    async def give_up(self) -> None:
-        """Let another member take over at once. Never raises."""
+    async def leave(self) -> None:
+        """Let other members take all stores at once. Never raises."""
         try:
-            await asyncio.to_thread(self._use, self._leave)
+            await asyncio.to_thread(self._use, self._fence.leave)
         except Busy as error:
             # The others take over once this member has been silent for long enough.
             logger.bind(action="owner.busy").warning("{}", error)
 
     async def members(self) -> list[KnownMember]:
         return await self._engine.read(known_members)
+
+    async def owners(self, stores: Collection[str] = ()) -> list[StoreOwner]:
+        return await self._engine.read(lambda c: known_owners(c, stores))
 
     def _use(self, work: Any, *arguments: object) -> Any:
         try:
@@ -298,16 +304,11 @@ class PostgresOwnership:
         except psycopg.Error as error:
             raise Busy(f"the database cannot be written now: {error}") from error
 
-    def beat(self, connection: Any) -> None:
-        member = self._fence.member
-        values = {name: getattr(member, name) for name in member.__struct_fields__}
-        connection.execute(_BEAT, values | {"schema_known": newest_step()})
-        connection.execute(_FORGET)
-        retire(connection)
 
-    def _leave(self, connection: Any) -> None:
-        self._fence.give_up(connection)
-        connection.execute(_LEAVE, {"id": self._fence.member.id})
+def _tidy(connection: Any) -> None:
+    """Delete what is of no use any more: fenced members, and streams that ended."""
+    connection.execute(_FORGET, {"seconds": FORGET_SECONDS})
+    retire(connection)
 
 
 def known_members(connection: Any) -> list[KnownMember]:
@@ -322,9 +323,10 @@ def known_members(connection: Any) -> list[KnownMember]:
             row["admin_url"],
             row["silent_seconds"],
             bool(row["is_alive"]),
-            bool(row["is_owner"]),
-            row["epoch"],
-            row["since"] and to_text(row["since"]),
+            bool(row["is_fenced"]),
+            tuple(row["roles"].split(",")),
+            row["stores"],
+            bool(row["runs_database"]),
         )
         for row in rows
     ]

@@ -227,15 +227,22 @@ _RECORD = """
 """
 # A member that is silent for less may only wait for a server that was away.
 _OLDER = """
-    SELECT host, version FROM members WHERE schema_known < :requires
+    SELECT host, version FROM members
+    WHERE schema_known < :requires AND fenced_at IS NULL
         AND beat_at > clock_timestamp() - greatest(ttl, interval '1 minute')
     ORDER BY host LIMIT 1
 """
-# One of these may stand still, and continue as the owner.
-_END_OLDER = """
+# One of these may stand still, and continue as an owner.
+_END_OLDER = (
+    """
     UPDATE owners SET member = NULL
     WHERE member IN (SELECT id FROM members WHERE schema_known < :requires)
-"""
+    """,
+    """
+    UPDATE members SET fenced_at = clock_timestamp(), stores = 0
+    WHERE schema_known < :requires AND fenced_at IS NULL
+    """,
+)
 
 
 def _expand(connection: Connection, step: str) -> None:
@@ -293,7 +300,8 @@ def _contract(connection: Connection, step: str) -> str:
                 " that daemon"
             )
         if step in pending(connection):
-            connection.execute(_END_OLDER, requires)
+            for statement in _END_OLDER:
+                connection.execute(statement, requires)
             _apply(connection, step)
     return ""
 
@@ -326,8 +334,9 @@ def _require_own(connection: Connection) -> None:
 
 def drop(connection: Connection, tables: Sequence[str]) -> None:
     """Drop these tables, with everything else that `create` has made."""
-    own = ["members", "owners", "streams", "dashboard_sessions", "login_failures"]
-    own += ["requests", "request_lines", "published_states", "schema_steps"]
+    own = ["members", "owners", "streams", "fold_cursors", "dashboard_sessions"]
+    own += ["login_failures", "requests", "request_lines", "published_states"]
+    own += ["schema_steps"]
     connection.execute(f"DROP TABLE {', '.join((*tables, *own))} CASCADE")
     connection.execute("DROP FUNCTION align_ordering_key(), require_known_schema()")
 
@@ -344,10 +353,10 @@ def _apply(connection: Connection, step: str) -> None:
 
 
 def _add_what_only_postgres_has(connection: Connection) -> None:
-    from backhaul.store.postgres import full_text, operators, ownership, streams
+    from backhaul.store.postgres import fence, full_text, operators, streams
 
     full_text.create_index(connection)
-    more = [_ORDERING_KEYS, *_TRIGGERS, *ownership.SCHEMA, *streams.SCHEMA]
+    more = [_ORDERING_KEYS, *_TRIGGERS, *fence.SCHEMA, *streams.SCHEMA]
     more += [*operators.SCHEMA, *_JOINING]
     for statement in more:
         connection.execute(statement)

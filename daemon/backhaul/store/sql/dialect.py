@@ -91,6 +91,12 @@ def new_id(column: str) -> str:
     return _mark("new_id", column)
 
 
+NEXT_NUMBER = _mark("next_command_number")
+"""SQL for the next number: commands and stock targets are numbered together.
+
+Several members of a cluster never get the same one. The numbers of a store grow,
+because one member after another plans for it.
+"""
 BATCH = _mark("batch")
 
 

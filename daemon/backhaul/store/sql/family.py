@@ -7,6 +7,7 @@ cannot write. A method that raises leaves nothing behind.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import (
@@ -96,6 +97,10 @@ class Engine(Protocol):
         """Return True if the whole database failed, False if one statement did."""
         ...
 
+    def owned(self) -> frozenset[str] | None:
+        """Return the stores that this process may work on; None for all of them."""
+        ...
+
     def sizes(self) -> dict[str, int]:
         """Return the bytes of `database`, and of its `log` where the engine has one."""
         ...
@@ -109,6 +114,11 @@ class Family:
 
     def _now(self) -> str:
         return self._engine.now()
+
+    def _owned(self) -> str | None:
+        """Return the JSON list of the stores to work on; None for all of them."""
+        owned = self._engine.owned()
+        return None if owned is None else json.dumps(sorted(owned))
 
 
 Method: TypeAlias = Callable[Concatenate[S, Connection, P], T]

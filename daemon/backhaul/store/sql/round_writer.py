@@ -96,6 +96,10 @@ class _Round(Struct):
         return [*self.appends.futures, *(job.future for job in self.jobs)]
 
 
+def sign_of_life(_: Any) -> None:
+    """Write nothing: a unit whose transaction only shows that the writer works."""
+
+
 class RoundWriter(ABC):
     """Runs units one after another on the write connection."""
 
@@ -164,7 +168,7 @@ class RoundWriter(ABC):
 
         Any answer proves that the thread works, even if the disk refuses writes.
         """
-        return self.urgent(lambda _: None)
+        return self.urgent(sign_of_life)
 
     @property
     def is_rewriting(self) -> bool:
@@ -410,6 +414,10 @@ class RoundEngine(ABC):
     @abstractmethod
     def read_here(self, unit: Unit[T]) -> T:
         """Run a unit that only reads, in this thread. Raises ReadFailed."""
+
+    def owned(self) -> frozenset[str] | None:
+        """Return the stores that this process may work on; None for all of them."""
+        return None
 
     def now(self) -> str:
         """Return the time as text, with milliseconds, in UTC."""

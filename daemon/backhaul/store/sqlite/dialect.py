@@ -26,7 +26,13 @@ def _later(column: str, seconds: str) -> str:
     return f"strftime('%Y-%m-%dT%H:%M:%fZ', {column}, ({seconds}) || ' seconds')"
 
 
+_NEXT_COMMAND_NUMBER = """
+    (SELECT 1 + coalesce(max(seq), 0) FROM (
+      SELECT max(seq) AS seq FROM commands
+      UNION ALL SELECT max(seq) FROM stock_targets) numbered)
+"""
 FRAGMENTS: Fragments = {
+    "next_command_number": lambda _: _NEXT_COMMAND_NUMBER,
     "member": _member,
     "number": _member,
     "flag": lambda column, path: f"coalesce({_member(column, path)}, 0)",

@@ -10,9 +10,9 @@ from backhaul.core.identity import command_id, digest_of
 from backhaul.core.lifecycle import Cause
 from backhaul.store.matching import NewCommand
 from backhaul.store.sql.commands.restore_adoption import initial_state
+from backhaul.store.sql.dialect import NEXT_NUMBER
 from backhaul.store.sql.mirror.shipped_units import out_by_line
 from backhaul.store.sql.stock_targets import held_targets
-from backhaul.store.sql.stock_targets.rows import NEXT_SEQ
 
 if TYPE_CHECKING:
     from backhaul.store.commands import Transition
@@ -25,7 +25,7 @@ _PLAN = f"""
     INSERT INTO commands (seq, id, store, kind, target, lane, state, payload, cause,
                           instance, created_at, due_at, reason, settled_at, sent_at,
                           effect_id, evidence, digest)
-    VALUES ({NEXT_SEQ}, :id, :store, :kind, :target, :lane, :state, :payload, :cause,
+    VALUES ({NEXT_NUMBER}, :id, :store, :kind, :target, :lane, :state, :payload, :cause,
             :instance, :now, :now, :reason, :settled_at, :sent_at,
             :effect_id, :evidence, :digest)
     ON CONFLICT (id) DO NOTHING

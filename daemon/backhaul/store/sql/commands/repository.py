@@ -49,6 +49,7 @@ DUE = f"""
 INTERRUPTED = f"""
     SELECT {COLUMNS} FROM commands
     WHERE state = 'sending' AND state IN ('sending', 'uncertain')
+      AND (:store IS NULL OR store = :store)
 """  # noqa: S608 - constants
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands
@@ -57,7 +58,8 @@ _NEXT_DUE = """
 """
 _BEGIN_ATTEMPT = """
     INSERT INTO attempts (command_id, number, started_at, after_event)
-    VALUES (:id, :number, :now, (SELECT max(id) FROM event_outcomes))
+    VALUES (:id, :number, :now, (
+        SELECT max(id) FROM event_outcomes WHERE object_id = :target))
 """
 _FINISH_ATTEMPT = """
     UPDATE attempts SET finished_at = :at, outcome = :outcome, status = :status,
@@ -204,11 +206,14 @@ class SqlCommands(Family):
 
     @write
     def mark_interrupted_uncertain(
-        self, connection: Connection, transition: Transition
+        self,
+        connection: Connection,
+        transition: Transition,
+        store: str | None = None,
     ) -> list[str]:
         now = self._now()
         marked = []
-        for row in connection.execute(INTERRUPTED).fetchall():
+        for row in connection.execute(INTERRUPTED, {"store": store}).fetchall():
             if (command := usable(connection, row, now)) is not None:
                 apply_transition(connection, command, transition, now)
                 marked.append(command.id)
@@ -295,4 +300,4 @@ def _begin_attempt(
     )
     number = command.attempts + 1
     values = {"id": command.id, "number": number, "now": now}
-    connection.execute(_BEGIN_ATTEMPT, values)
+    connection.execute(_BEGIN_ATTEMPT, values | {"target": command.target})

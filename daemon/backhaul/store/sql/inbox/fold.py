@@ -177,14 +177,17 @@ class SqlInbox(FoldingFamily):
         if outcomes:
             _record(connection, outcomes, mirror.now)
             self._move_cursor(connection, [id_ for id_, _ in outcomes])
+        more, folded = self._progress(
+            connection, more=done.is_cut or len(outcomes) == self._most
+        )
         return FoldReport(
             folded=len(outcomes),
-            more=done.is_cut or len(outcomes) == self._most,
+            more=more,
             problems=tuple(
                 one for one in outcomes if one[1].state in {"quarantined", "unhandled"}
             ),
             refetches=mirror.refetches,
-            folded_to=folded_to(connection),
+            folded_to=folded,
             behind_seconds=mirror.seconds_since(_last_arrival(done) or mirror.now),
             incomplete=tuple(one for one in outcomes if one[1].notes),
         )
@@ -199,6 +202,13 @@ class SqlInbox(FoldingFamily):
     def _move_cursor(self, connection: Connection, ids: Sequence[int]) -> None:
         """Note that these events are folded; they are in the order of the reads."""
         kv.put(connection, CURSOR, str(ids[-1]))
+
+    def _progress(self, connection: Connection, *, more: bool) -> tuple[bool, int]:
+        """Return whether events wait, and the id up to which all are folded.
+
+        Without `more` every event that was read in this slice is folded.
+        """
+        return more, folded_to(connection)
 
 
 def folded_to(connection: Connection) -> int:

@@ -11,7 +11,7 @@ from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
 from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.inbox.export import window_end
-from backhaul.store.sql.inbox.fold import FoldingFamily, folded_to
+from backhaul.store.sql.inbox.fold import FoldingFamily
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -24,8 +24,10 @@ WINDOW = 2_000
 _IS_CONFIRMING = " OR ".join(f"i.topic LIKE '%{end}'" for end in CONFIRMING)
 _SELECTED = f"""
     SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body, i.digest
-    FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+    FROM inbox i JOIN event_outcomes o ON o.id = i.id
     WHERE i.id > :after AND i.id <= :end AND length(i.body) > 0
+      AND (:stores IS NULL OR i.store IN (
+        SELECT value FROM {elements(":stores", "$")}))
       AND (:ids = '[]' OR i.id IN (
         SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")}))
       AND (:state IS NULL OR o.state = :state)
@@ -34,6 +36,7 @@ _SELECTED = f"""
           = :confirming
     ORDER BY i.id
 """  # noqa: S608 - constants
+_NEWEST = "SELECT coalesce(max(id), 0) AS newest FROM event_outcomes"
 _CLOSE = """
     UPDATE quarantine SET state = 'retried'
     WHERE source = 'event' AND name = :store AND key = :key
@@ -61,9 +64,14 @@ class SqlReprocessing(FoldingFamily):
         *,
         confirming: bool,
     ) -> ReprocessReport:
-        newest = folded_to(connection)
+        (newest,) = connection.execute(_NEWEST).fetchone()
         end = min(window_end(connection, after, WINDOW), newest)
-        window = {"after": after, "end": end, "confirming": int(confirming)}
+        window = {
+            "after": after,
+            "end": end,
+            "confirming": int(confirming),
+            "stores": self._owned(),
+        }
         events = _selected(connection, selection, window)
         done = self._fold_slice(connection, fold_one, events, slice_seconds)
         for event, outcome in done.outcomes:
@@ -79,7 +87,7 @@ class SqlReprocessing(FoldingFamily):
 
 
 def _selected(
-    connection: Connection, selection: Selection, window: Mapping[str, int]
+    connection: Connection, selection: Selection, window: Mapping[str, int | str | None]
 ) -> Generator[StoredEvent]:
     """Yield the selected events row by row, because bodies may be large."""
     values = {

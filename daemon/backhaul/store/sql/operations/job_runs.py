@@ -20,10 +20,11 @@ IDLE_RUNS_EVERY = timedelta(minutes=1)
 """How often a run is recorded that opens a send window and releases no command."""
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 _INTERRUPT_RUNS = """
-    UPDATE job_runs SET outcome = :interrupted, ended_at = :now WHERE ended_at IS NULL
+    UPDATE job_runs SET outcome = :interrupted, ended_at = :now
+    WHERE ended_at IS NULL AND {own}
 """
 _INTERRUPT_JOBS = """
-    UPDATE job_state SET outcome = :interrupted WHERE outcome = :running
+    UPDATE job_state SET outcome = :interrupted WHERE outcome = :running AND {own}
 """
 _REGISTER = """
     INSERT INTO job_state (job, store, plan, since) VALUES (:job, :store, :plan, :now)
@@ -71,12 +72,18 @@ class SqlJobRuns(Family):
 
     @write
     def register(
-        self, connection: Connection, plans: Mapping[JobKey, str]
+        self,
+        connection: Connection,
+        plans: Mapping[JobKey, str],
+        *,
+        alone: bool = True,
     ) -> Mapping[JobKey, JobState]:
         now = self._now()
-        connection.execute(_INTERRUPT_RUNS, {"interrupted": INTERRUPTED, "now": now})
-        states = {"interrupted": INTERRUPTED, "running": RUNNING}
-        connection.execute(_INTERRUPT_JOBS, states)
+        words = {"interrupted": INTERRUPTED, "running": RUNNING, "now": now}
+        own = "TRUE" if alone else "(job = :job AND store = :store)"
+        for statement in (_INTERRUPT_RUNS, _INTERRUPT_JOBS):
+            values = [words] if alone else [words | _place(key) for key in plans]
+            connection.executemany(statement.format(own=own), values)
         _register(connection, plans, now)
         return {key: _state(connection, key) for key in plans}
 

@@ -66,8 +66,15 @@ _MIRRORED = """
            (SELECT count(*) FROM variants) AS variants,
            (SELECT count(*) FROM customers) AS customers
 """
+# On PostgreSQL each store has a cursor of its own.
 _UNINDEXED = f"""
-    SELECT count(*) AS changes FROM changes WHERE id > {kv.number(":cursor")}
+    SELECT CASE WHEN EXISTS (SELECT 1 FROM kv WHERE name LIKE :cursor || ':%')
+        THEN (SELECT count(*) FROM kv JOIN changes c
+              ON c.store = substr(kv.name, length(:cursor) + 2)
+                AND c.id > CAST(kv.value AS BIGINT)
+              WHERE kv.name LIKE :cursor || ':%')
+        ELSE (SELECT count(*) FROM changes WHERE id > {kv.number(":cursor")})
+        END AS changes
 """  # noqa: S608 - a fragment
 _CONFIRMATIONS = f"""
     SELECT {epoch("e.at")} - {epoch("c.sent_at")} AS seconds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import QuarantinedRow
-from backhaul.store.sql.dialect import as_bytes, is_damaged
+from backhaul.store.sql.dialect import as_bytes, elements, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.quarantine import text_of
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -34,11 +34,17 @@ _PUT_CURSOR = """
     ON CONFLICT (instance) DO UPDATE SET value = excluded.value
 """
 # A time beyond the longest wait was written before the clock was set back.
-_WAITING = """
+_IS_OURS = f"""
+    (:stores IS NULL OR store IN (SELECT value FROM {elements(":stores", "$")}))
+"""  # noqa: S608 - a fragment
+_WAITING = f"""
     SELECT id, instance, store, key, payload, locator, received_at FROM records
-    WHERE state = 'waiting' AND (retry_at <= :now OR retry_at > :longest)
+    WHERE state = 'waiting' AND (retry_at <= :now OR retry_at > :longest) AND {_IS_OURS}
     ORDER BY retry_at LIMIT :limit
-"""
+"""  # noqa: S608 - constants
+_ANY_WAITING = f"""
+    SELECT 1 FROM records WHERE state = 'waiting' AND {_IS_OURS} LIMIT 1
+"""  # noqa: S608 - constants
 APPROVED = """
     SELECT id, key, raw, reason, locator FROM records
     WHERE instance = :instance AND state = 'approved' ORDER BY id
@@ -105,6 +111,7 @@ class SqlRecords(Family):
         moment = from_text(now)
         longest = to_text(moment + LONGEST_WAIT)
         values = {"now": now, "longest": longest, "limit": limit}
+        values |= {"stores": self._owned()}
         waiting = [
             WaitingRecord(id_, instance, store, key, as_bytes(payload), *place)
             for id_, instance, store, key, payload, *place in connection.execute(
@@ -130,8 +137,8 @@ class SqlRecords(Family):
 
     @background
     def any_waiting(self, connection: Connection) -> bool:
-        waiting = "SELECT 1 FROM records WHERE state = 'waiting' LIMIT 1"
-        return connection.execute(waiting).fetchone() is not None
+        found = connection.execute(_ANY_WAITING, {"stores": self._owned()})
+        return found.fetchone() is not None
 
     @write
     def unreported(

@@ -23,7 +23,13 @@ from backhaul.core.lifecycle import (
 )
 from backhaul.core.stock import Count
 from backhaul.core.stock_decision import Target
-from backhaul.store.sql.dialect import document_of, greatest, later, least
+from backhaul.store.sql.dialect import (
+    NEXT_NUMBER,
+    document_of,
+    greatest,
+    later,
+    least,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,17 +44,11 @@ DAMAGED = (
     "the stored stock count is damaged, so the disk or the database file has an error."
     " Compare the count with its record, and restore a backup"
 )
-NEXT_SEQ = """
-    (SELECT 1 + coalesce(max(seq), 0) FROM (
-      SELECT max(seq) AS seq FROM commands
-      UNION ALL SELECT max(seq) FROM stock_targets) numbered)
-"""
-"""The next number: commands and stock targets are numbered together as they come."""
 _ADD = f"""
     INSERT INTO stock_targets
       (seq, id, store, product_id, variant_id, quantity, as_of, listed_at, state,
        payload, digest, cause, instance, created_at, due_at)
-    VALUES ({NEXT_SEQ}, :id, :store, :product, :variant_id, :quantity, :as_of,
+    VALUES ({NEXT_NUMBER}, :id, :store, :product, :variant_id, :quantity, :as_of,
             :listed_at, :state, :payload, :digest, :cause, :instance, :now, :now)
     ON CONFLICT (id) DO NOTHING
 """  # noqa: S608 - constants

@@ -1,0 +1,312 @@
+"""Two members on one database: who folds, indexes and decides for which store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from backhaul.core.lifecycle import Cause
+from backhaul.errors import Busy, CommitsLost, Superseded
+from backhaul.maintenance.search_indexer import describe
+from backhaul.push.response_classifier import interrupted
+from backhaul.store.commands import restored_mark
+from backhaul.store.deliveries import Subscriber
+from backhaul.store.matching import NewCommand
+from backhaul.store.postgres.connection import Connection
+from backhaul.store.sql.commands import planning
+from backhaul.store.testing.command_scenes import claimed, plan, resolve, state_of
+from backhaul.store.testing.event_scenes import (
+    append,
+    fold_to_body,
+    fold_with,
+    webhook,
+    without_decoding,
+)
+from scenes.cluster_members import LONG_AGO, in_contact, joined, owning, run, share
+from scenes.postgres_databases import PostgresDatabases, postgres_databases
+from scenes.waiting import HANG_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.postgres.database import PostgresStore
+
+pytestmark = pytest.mark.programs
+FOLDED = """
+    SELECT i.store, o.state FROM inbox i JOIN event_outcomes o ON o.id = i.id
+    ORDER BY i.id
+"""
+BOTH = ("one", "two")
+NOW = "2026-03-01T12:00:00.000Z"
+CHANGE = """
+    INSERT INTO changes (store, kind, object_id, change, at, event)
+    VALUES ('{store}', 'order', 'ord_1', 'updated', '2026-03-01T12:00:00.000Z', 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def databases() -> Iterator[PostgresDatabases]:
+    with postgres_databases() as made:
+        yield made
+
+
+@pytest.fixture
+def url(databases: PostgresDatabases) -> Iterator[str]:
+    with databases.lent() as lent:
+        yield lent
+
+
+async def shared_out(first: PostgresStore, second: PostgresStore) -> None:
+    """Let the first member own store `one`, and the second `two`."""
+    await owning(first)
+    while surplus := (await first.ownership.balance()).surplus:
+        await first.ownership.give_up(surplus[0])
+    await owning(second)
+    assert first.ownership.owns("one")
+    assert second.ownership.owns("two")
+
+
+async def test_an_event_that_becomes_visible_late_is_folded(url: str) -> None:
+    """Another member's event has a lower id, and is committed after a higher one."""
+    fold = without_decoding(fold_to_body)
+    async with joined(url, "a") as store:
+        await owning(store)
+        with closing(Connection(url)) as other:
+            other.execute("BEGIN")
+            other.execute("INSERT INTO streams (member) VALUES ('b')")
+            other.execute(
+                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
+                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
+                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
+            )
+            first = await store.inbox.append(webhook("early"))
+            report = await store.inbox.fold(fold, 1.0)
+            assert (report.folded, report.folded_to) == (1, first)
+            other.execute("COMMIT")
+        ((late,),) = run(url, "SELECT min(id) FROM inbox")
+        assert isinstance(late, int)
+        assert late < first
+        report = await store.inbox.fold(fold, 1.0)
+        assert (report.folded, report.folded_to) == (1, first)
+        ((folded,),) = run(url, "SELECT count(*) FROM event_outcomes")
+        assert folded == 2
+
+
+async def test_an_event_that_becomes_visible_during_a_fold_hides_no_later_one(
+    url: str,
+) -> None:
+    """Whoever waits until all is folded would wait for ever otherwise."""
+    async with joined(url, "a") as store:
+        await owning(store)
+        with closing(Connection(url)) as other:
+            other.execute("BEGIN")
+            other.execute("INSERT INTO streams (member) VALUES ('b')")
+            other.execute(
+                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
+                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
+                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
+            )
+            first = await store.inbox.append(webhook("early"))
+
+            def commit_meanwhile(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+                if event.id == first:
+                    other.execute("COMMIT")
+                return fold_to_body(event, mirror)
+
+            fold = without_decoding(commit_meanwhile)
+            assert (await store.inbox.fold(fold, 1.0)).folded_to == first
+        newest = await store.inbox.newest()
+        assert newest > first, "the last report is outdated"
+        report = await store.inbox.fold(fold, 1.0)
+        assert (report.folded, report.folded_to) == (1, newest)
+
+
+async def test_a_store_is_folded_by_its_owner_only(url: str) -> None:
+    async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
+        await shared_out(first, second)
+        for name in (*BOTH, *BOTH):
+            await append(second, f"by {name}", name=name)
+        assert (await fold_with(first, fold_to_body)).folded == 2
+        assert run(url, FOLDED) == [("one", "by one")] * 2
+        assert (await fold_with(second, fold_to_body)).folded == 2
+        assert run(url, FOLDED) == [("one", "by one"), ("two", "by two")] * 2
+
+
+async def test_a_store_is_folded_on_where_its_last_owner_stopped(url: str) -> None:
+    async with joined(url, "b", ["one"]) as second:
+        async with joined(url, "a", ["one"]) as first:
+            await owning(first)
+            await append(second, "before", "before", name="one")
+            assert (await fold_with(first, fold_to_body)).folded == 2
+            await append(second, "after", name="one")
+        await owning(second)
+        assert (await fold_with(second, fold_to_body)).folded == 1
+        states = [state for _, state in run(url, FOLDED)]
+        assert states == ["before", "before", "after"]
+
+
+async def test_no_event_is_lost_when_a_slice_is_not_committed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joined(url, "a", ["one"]) as store:
+        await owning(store)
+        await append(store, "first", "second", name="one")
+        writer, ends = store.engine.writer, iter([True])
+        end = writer._end
+
+        def fail_once(connection: Any) -> None:
+            if next(ends, False):
+                raise psycopg.OperationalError("the server went away")
+            end(connection)
+
+        monkeypatch.setattr(writer, "_end", fail_once)
+        with pytest.raises(Busy):
+            await fold_with(store, fold_to_body)
+        assert (await fold_with(store, fold_to_body)).folded == 2
+
+
+async def test_a_look_at_an_idle_database_costs_the_same_for_any_number_of_stores(
+    url: str,
+) -> None:
+    names = [f"s{number}" for number in range(50)]
+    async with joined(url, "a", names) as store:
+        await owning(store)
+        for name in names:
+            await append(store, "event", name=name)
+        while (await fold_with(store, fold_to_body)).more:
+            pass
+        asked: list[str] = []
+
+        class Counting(Connection):
+            def execute(self, sql: str, values: Any = (), /) -> Any:
+                asked.append(sql)
+                return super().execute(sql, values)
+
+        with closing(Counting(url)) as connection:
+            inbox: Any = store.inbox
+            assert not inbox._places.has_news(connection)
+        assert len(asked) == 1
+
+
+async def test_a_change_of_another_store_hides_none_from_the_index(url: str) -> None:
+    """The ids of changes become visible out of their order, over all stores."""
+    async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
+        await shared_out(first, second)
+        with closing(Connection(url)) as writer_of_second:
+            writer_of_second.execute("BEGIN")
+            writer_of_second.execute(CHANGE.format(store="two"))
+            run(url, CHANGE.format(store="one"))
+            assert (await first.search.follow(describe, 1.0)).indexed == 1
+            writer_of_second.execute("COMMIT")
+        assert (await second.search.follow(describe, 1.0)).indexed == 1
+        assert (await first.search.follow(describe, 1.0)).indexed == 0
+
+
+async def test_a_change_of_another_store_hides_none_from_a_connection(
+    url: str,
+) -> None:
+    topics = frozenset({"order.updated"})
+    desk = Subscriber(instance="desk", store="one", topics=topics, begin="all")
+    till = Subscriber(instance="till", store="two", topics=topics, begin="all")
+    async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
+        await shared_out(first, second)
+        await first.deliveries.subscribe(desk)
+        await second.deliveries.subscribe(till)
+        with closing(Connection(url)) as writer_of_second:
+            writer_of_second.execute("BEGIN")
+            writer_of_second.execute(CHANGE.format(store="two"))
+            run(url, CHANGE.format(store="one"))
+            await first.deliveries.fan_out(desk, 1.0)
+            writer_of_second.execute("COMMIT")
+        await second.deliveries.fan_out(till, 1.0)
+        moved = 'SELECT store, "cursor" FROM change_subscribers ORDER BY store'
+        assert run(url, moved) == run(
+            url, "SELECT store, id FROM changes ORDER BY store"
+        )
+
+
+async def test_a_decision_of_the_last_owner_changes_nothing(url: str) -> None:
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await owning(first)
+        await plan(first)
+        (command,) = await claimed(first)
+        run(url, LONG_AGO)
+        await in_contact(second)
+        assert await share(second) == [("*", "main")]
+        later = "2099-01-01T00:00:00.000Z"
+        marked = await second.commands.mark_interrupted_uncertain(
+            interrupted(later), "main"
+        )
+        assert marked == [command.id]
+        with pytest.raises(Busy):
+            await resolve(first, command, Cause.CONFIRMED, outcome="applied")
+        assert await state_of(second, command.id) == "uncertain"
+        due = run(url, "SELECT due_at FROM commands")
+        assert due == [(later,)], "its request may still be on its way"
+
+
+async def test_only_the_commands_of_the_store_that_was_taken_are_uncertain(
+    url: str,
+) -> None:
+    async with joined(url, "a", BOTH) as store:
+        await owning(store)
+        for name in BOTH:
+            await plan(store, name=name)
+            await claimed(store, name=name)
+        marked = await store.commands.mark_interrupted_uncertain(interrupted(), "two")
+        states = run(url, "SELECT store, state FROM commands ORDER BY store")
+        assert (len(marked), states) == (1, [("one", "sending"), ("two", "uncertain")])
+
+
+async def test_lost_commits_end_the_owner_of_before_as_well(url: str) -> None:
+    """A replica without the takeover became the primary: it names the old owner."""
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await owning(second)
+        run(url, "UPDATE owners SET member = 'a'")
+        run(url, "UPDATE members SET rounds = rounds - 2 WHERE id = 'b'")
+        with pytest.raises(Busy):
+            await second.kv.put("written", "after the loss")
+        with pytest.raises(Busy):
+            await first.kv.put("written", "by the owner of before")
+        with pytest.raises(Superseded):
+            await first.watch()
+
+
+async def test_owners_that_plan_at_once_number_their_commands_apart(url: str) -> None:
+    stores = ("one", "two")
+    planned = Event()
+
+    def unit(connection: Any) -> None:
+        command = NewCommand("1" * 32, "fulfill", "ord_1", "order:ord_1", {})
+        planning.plan(connection, "one", "courier", command, "", NOW)
+        assert planned.wait(HANG_SECONDS)
+
+    async with joined(url, "a", stores) as first, joined(url, "b", stores) as second:
+        await owning(first)
+        await owning(second)
+        planning_one = asyncio.ensure_future(first.engine.writer.urgent(unit))
+        try:
+            await plan(second, name="two")
+        finally:
+            planned.set()
+            await planning_one
+        numbers = run(url, "SELECT seq FROM commands")
+        assert len({*numbers}) == 2
+
+
+async def test_a_member_whose_row_is_gone_has_lost_commits(url: str) -> None:
+    async with joined(url, "a") as store:
+        await owning(store)
+        run(url, "UPDATE owners SET member = NULL")
+        run(url, "DELETE FROM members")
+        with pytest.raises(Busy):
+            await store.kv.put("written", "after the loss")
+        with pytest.raises(CommitsLost):
+            await store.watch()
+        assert (restored_mark("main"),) in run(url, "SELECT name FROM kv")
