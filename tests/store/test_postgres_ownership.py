@@ -12,9 +12,11 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, CommitsLost, Superseded, WriterFailed
 from backhaul.store.commands import restored_mark
+from backhaul.store.ownership import Member, Shift
 from backhaul.store.postgres import fence
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
+from backhaul.store.postgres.fence import Witness
 from backhaul.store.testing.command_scenes import plan, state_of
 from backhaul.store.testing.event_scenes import webhook
 from scenes.cluster_members import (
@@ -22,6 +24,7 @@ from scenes.cluster_members import (
     in_contact,
     joined,
     member,
+    owners,
     owning,
     run,
     share,
@@ -32,7 +35,7 @@ from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
+    from pathlib import Path
 
 pytestmark = pytest.mark.programs
 
@@ -266,14 +269,14 @@ async def test_commits_that_were_lost_before_a_takeover_are_noticed(url: str) ->
             await second.kv.put("written by", "b")
 
 
-async def test_only_a_sign_of_life_may_have_an_unknown_commit(
+def unknown(*_: object) -> None:
+    raise CommitUnknown("the connection was lost during a commit")
+
+
+async def test_only_what_may_be_written_twice_may_have_an_unknown_commit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or each failover would end every daemon, and the receiving of webhooks."""
-
-    def unknown(*_: object) -> None:
-        raise CommitUnknown("the connection was lost during a commit")
-
     async with joined(url, "a") as store:
         await owning(store)
         writer = store.engine.writer
@@ -281,13 +284,105 @@ async def test_only_a_sign_of_life_may_have_an_unknown_commit(
             patched.setattr(type(writer), "_end", unknown)
             with pytest.raises(Busy, match="lost during a commit"):
                 await writer.heartbeat()
+            with pytest.raises(Busy, match="lost during a commit"):
+                await store.kv.put("written", "or not")
         await store.kv.put("written", "after it")
         with monkeypatch.context() as patched:
             patched.setattr(type(writer), "_end", unknown)
             with pytest.raises(Busy):
-                await store.kv.put("written", "or not")
+                await plan(store, "ord_1")
         with pytest.raises(WriterFailed):
             await store.watch()
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_stores_of_a_take_without_an_answer_are_owned_after_all(
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_committed: bool,
+) -> None:
+    def lost(_: object, connection: Connection) -> None:
+        connection.execute("COMMIT" if is_committed else "ROLLBACK")
+        unknown()
+
+    async with joined(url, "a") as store:
+        await store.engine.writer.heartbeat()
+        with monkeypatch.context() as patched:
+            patched.setattr(type(store.engine.writer), "_end", lost)
+            with pytest.raises(Busy, match="lost during a commit"):
+                await store.ownership.balance()
+        assert owners(url) == ({"a"} if is_committed else {None})
+        assert not store.ownership.owns("main")
+        assert (await store.ownership.balance()).taken == ("*", "main")
+        assert store.ownership.owns("main")
+        assert await store.ownership.balance() == Shift()
+
+
+async def killed(url: str, witness: Path) -> None:
+    """Let a member own a store, write for it, and end without leaving."""
+    store = open_store(url, SystemClock(), Member("a", "a", "0.1.0", witness=witness))
+    store.start()
+    await store.ownership.join(("main",))
+    await owning(store)
+    await store.kv.put("written", "by a")
+    await store.engine.receiver.stop()
+    await store.engine.writer.stop()
+    store.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_held"),
+    [
+        ("UPDATE members SET rounds = rounds - 1", True),
+        ("UPDATE owners SET member = NULL; DELETE FROM members", True),
+        ("SELECT 1", False),
+    ],
+)
+async def test_a_member_that_was_killed_notices_lost_commits_at_its_next_start(
+    url: str,
+    tmp_path: Path,
+    loss: str,
+    is_held: bool,
+) -> None:
+    """Nobody else may be left who knows that they are missing."""
+    witness = tmp_path / "rounds"
+    await killed(url, witness)
+    for statement in loss.split(";"):
+        run(url, statement)
+    later = Member("b", "b", "0.1.0", witness=witness)
+    store = open_store(url, SystemClock(), later)
+    store.start()
+    await store.ownership.join(("main",))
+    assert bool(run(url, "SELECT 1 FROM kv WHERE name LIKE 'restored%'")) is is_held
+    assert " b " in witness.read_text()
+    await store.stop()
+    assert not witness.exists()
+
+
+async def test_a_member_that_leaves_notices_lost_commits(
+    url: str, tmp_path: Path
+) -> None:
+    """As after a commit without an answer, for which its process ends."""
+    witness = tmp_path / "rounds"
+    store = open_store(url, SystemClock(), Member("a", "a", "0.1.0", witness=witness))
+    store.start()
+    await store.ownership.join(("main",))
+    await owning(store)
+    run(url, "UPDATE members SET rounds = rounds - 1")
+    await store.stop()
+    assert (restored_mark("main"),) in run(url, "SELECT name FROM kv")
+    assert owners(url) == {None}
+
+
+def test_the_rounds_of_another_database_are_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / "rounds"
+    one, other = Witness(path, "localhost/one"), Witness(path, "localhost/other")
+    one.begin("a")
+    one.keep(7)
+    found = one.earlier()
+    assert found is not None
+    assert found[:2] == ("a", 7)
+    assert other.earlier() is None
 
 
 async def test_an_idle_owner_gives_signs_of_life(url: str) -> None:

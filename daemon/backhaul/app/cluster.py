@@ -143,6 +143,8 @@ class OwnedStores:
 
 
 CHECK_SECONDS = 60.0
+WITNESS = "confirmed-rounds"
+"""The file of `state_dir` from which a daemon knows after its end what it confirmed."""
 STANDBYS = "pg_stat_replication"
 """What shows that no standby confirms now: commits wait then, and lose nothing."""
 RECOVERY = "pg_is_in_recovery()"
@@ -172,8 +174,9 @@ def joining(
     reached = partial(reachable_url, place=settings.place, address=given.address)
     public_url = reached(public_url, settings.public.host)
     admin_url = reached(admin_url, settings.admin.host)
+    witness = None if roles else settings.state_dir / WITNESS
     return new_member(
-        public_url, admin_url, given.ttl, given.hold, roles or given.roles
+        public_url, admin_url, given.ttl, given.hold, roles or given.roles, witness
     )
 
 

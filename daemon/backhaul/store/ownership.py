@@ -13,6 +13,7 @@ from backhaul.runtime.signals import Unlimited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
 
     from backhaul.runtime.signals import Lease
 
@@ -26,7 +27,8 @@ class Member(Struct, frozen=True):
     """One run of a daemon. `id` is new at each start; the addresses are for people.
 
     `ttl_seconds` is how long the others wait after its last sign of life, and
-    `hold_seconds` how long webhooks wait for a server that is away.
+    `hold_seconds` how long webhooks wait for a server that is away. `witness` is the
+    file in which it keeps how many rounds it confirmed, if it does.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Member(Struct, frozen=True):
     ttl_seconds: float = 3.0
     hold_seconds: float = 0.0
     roles: tuple[str, ...] = ROLES
+    witness: Path | None = None
 
 
 def new_member(
@@ -45,6 +48,7 @@ def new_member(
     ttl_seconds: float = 3.0,
     hold_seconds: float = 0.0,
     roles: tuple[str, ...] = ROLES,
+    witness: Path | None = None,
 ) -> Member:
     """Return this run of the program as a member; its id has never been before."""
     from importlib.metadata import version  # slow, and not for a file
@@ -59,6 +63,7 @@ def new_member(
         ttl_seconds,
         hold_seconds,
         roles,
+        witness,
     )
 
 

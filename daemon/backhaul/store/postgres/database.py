@@ -70,7 +70,7 @@ class PostgresStore(SqlStore):
     """The store of one database (or schema) of a server."""
 
     def __init__(self, url: str, clock: Clock, member: Member | None = None) -> None:
-        fence = None if member is None else Fence(member)
+        fence = None if member is None else Fence(member, place_of(url))
         self.place = url
         self.engine = engine = PostgresEngine(url, clock, fence)
         places = FoldPlaces(lambda: None if fence is None else fence.folded())

@@ -17,7 +17,8 @@ from backhaul.store.postgres.connection import (
     concerns_the_server,
 )
 from backhaul.store.postgres.streams import StreamWriter
-from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row, sign_of_life
+from backhaul.store.sql.family import Idempotent
+from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
@@ -74,8 +75,8 @@ class PostgresWriter(RoundWriter):
         return concerns_the_server(error)
 
     def _fatal(self, error: Exception) -> Exception | None:
-        if all(job.unit is sign_of_life for job in self._taken.jobs):
-            # Nothing depends on it, and a failover must not end every member.
+        if all(isinstance(job.unit, Idempotent) for job in self._taken.jobs):
+            # Its caller tries again: a failover must not end every member.
             fatal: tuple[type[Exception], ...] = Superseded, CommitsLost
         else:
             fatal = CommitUnknown, Superseded, CommitsLost

@@ -9,10 +9,13 @@ with the number of stores.
 from __future__ import annotations
 
 import json
+import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
+from loguru import logger
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy, CommitsLost, Superseded
@@ -22,6 +25,7 @@ from backhaul.store.sql.schema import newest_step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
 
     from backhaul.store.ownership import Member
     from backhaul.store.postgres.connection import Connection
@@ -122,14 +126,73 @@ class OwnerLease:
         return now < self._trusted_until and now - claimed_at < SEND_BY_SECONDS
 
 
+class Witness:
+    """A file that keeps how many rounds a member confirmed, beyond its end.
+
+    It must outlive the process and not the machine, so it is not synced. `place` is
+    the database. Without a path nothing is kept.
+    """
+
+    def __init__(self, path: Path | None, place: str) -> None:
+        self._path = path
+        self._place = place
+        self._file: int | None = None
+
+    def earlier(self) -> tuple[str, int, float] | None:
+        """Return the last member here, its rounds, and the seconds since then.
+
+        None if it left, or was a member of another database.
+        """
+        if self._path is None:
+            return None
+        try:
+            rounds, member, place = self._path.read_text("utf-8").split(maxsplit=2)
+            age = time.time() - self._path.stat().st_mtime
+        except (OSError, ValueError):
+            return None
+        return (member, int(rounds), age) if place.rstrip() == self._place else None
+
+    def begin(self, member: str) -> None:
+        """Keep the rounds of this member from now on."""
+        if self._path is None:
+            return
+        content = f"{0:020d} {member} {self._place}\n".encode()
+        try:
+            self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+            os.ftruncate(self._file, os.pwrite(self._file, content, 0))
+        except OSError as error:
+            logger.bind(action="database.witness").warning(
+                "{} cannot be written, so a loss of commits during a failover in which"
+                " this daemon ends may stay unseen: {}",
+                self._path,
+                error,
+            )
+
+    def keep(self, rounds: int) -> None:
+        """Keep a number of rounds; called after each commit."""
+        if self._file is not None:
+            with suppress(OSError):  # an older number only detects less
+                os.pwrite(self._file, b"%020d" % rounds, 0)
+
+    def forget(self) -> None:
+        """Keep nothing: the member leaves, or said already what is missing."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
 class Fence:
     """Begins each transaction of the writer, and knows which stores the member owns.
 
     `owned` changes in the writer's thread, when a transaction is durable.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, place: str = "") -> None:
         self.member = member
+        self._witness = Witness(member.witness, place)
         self.owned: frozenset[str] = frozenset()
         self._next_owned = self.owned
         self._folded: frozenset[str] = frozenset()
@@ -159,17 +222,31 @@ class Fence:
     ) -> None:
         """Add the row of the member, and those of the stores, in one transaction."""
         member, names = self.member, json.dumps(sorted(stores))
-        values = {name: getattr(member, name) for name in member.__struct_fields__}
+        names_of_values = {*member.__struct_fields__} - {"witness"}
+        values = {name: getattr(member, name) for name in names_of_values}
         pinned = json.dumps(pins, sort_keys=True)
         values |= {"roles": ",".join(member.roles), "shares": names + pinned}
         values |= {"schema_known": newest_step()}
         connection.execute("BEGIN")
+        if lost := self._lost_earlier(connection):
+            self._hold(connection)
         connection.execute(_JOIN, values)
         connection.execute(_ADD_STORES, {"stores": names})
         connection.execute(_PIN, {"stores": names, "pins": pinned})
         connection.execute("COMMIT")
+        if lost:
+            logger.bind(action="database.commits_lost").error("{}", _HELD)
+        self._witness.begin(member.id)
         self._is_joined = True
         self._confirmed_at = self._in_contact_since = boot_seconds()
+
+    def _lost_earlier(self, connection: Connection) -> bool:
+        """Return whether commits are missing of the last member on this machine."""
+        if (earlier := self._witness.earlier()) is None:
+            return False
+        member, rounds, age = earlier
+        row = connection.execute(_ROUNDS, {"member": member}).fetchone()
+        return age < FORGET_SECONDS / 2 if row is None else row[0] < rounds
 
     def own(self, stores: Iterable[str]) -> None:
         """Own these stores once the transaction that took them is durable."""
@@ -178,6 +255,10 @@ class Fence:
     def begin_folding(self, store: str) -> None:
         """Let the events of an owned store be folded from now on."""
         self._folded = (self._folded & self.owned) | {store}
+
+    def end_folding(self, store: str) -> None:
+        """Fold no events of a store any more, which is about to be given up."""
+        self._folded -= {store}
 
     def folded(self) -> frozenset[str]:
         """Return the stores whose events are folded here."""
@@ -199,8 +280,13 @@ class Fence:
             raise
         if row is None:
             self.lease.end()
-            self._require_kept(connection)
-            self._hold_all(connection)
+            if self._lacks_rounds(connection):
+                self._hold_all(connection)
+            raise Superseded(
+                "another daemon took over the stores of this daemon, because this"
+                f" daemon gave no sign of life for more than {self.ttl_seconds:g} s;"
+                " this daemon ends, and may start again"
+            )
         self._rounds, self._next_owned = row[0], self.owned
         if self._rounds <= self._confirmed:
             self._hold_all(connection)
@@ -208,39 +294,49 @@ class Fence:
     def committed(self) -> None:
         """Note that the transaction is durable."""
         self._confirmed, self.owned = self._rounds, self._next_owned
+        self._witness.keep(self._confirmed)
         self._confirmed_at = self._began
         self._in_contact_since = min(self._in_contact_since, self._began)
         self.lease.renew(self._began)
 
     def leave(self, connection: Connection) -> None:
-        """Give up all stores; the transactions of this member are refused from now."""
-        self._is_joined = False
+        """Give up all stores; the transactions of this member are refused from now.
+
+        Raises CommitsLost if the database lacks transactions that it had confirmed.
+        """
+        was_joined, self._is_joined = self._is_joined, False
         self.owned = self._next_owned = frozenset()
         self.lease.end()
         values = {"member": self.member.id}
         connection.execute("BEGIN")
+        if was_joined and self._lacks_rounds(connection):
+            self._hold_all(connection)
         connection.execute(FREE_ALL, values)
         connection.execute(_LEAVE, values)
+        self._witness.forget()  # before the commit: its row is missing afterwards
         connection.execute("COMMIT")
 
-    def _require_kept(self, connection: Connection) -> None:
-        """Raise Superseded unless the row of this member lacks what it confirmed.
+    def _lacks_rounds(self, connection: Connection) -> bool:
+        """Return whether the row of this member lacks what it confirmed.
 
         On a replica that is behind, the others may have fenced this member since: its
         rounds are compared all the same. Only a row that is old is deleted.
         """
         row = connection.execute(_ROUNDS, {"member": self.member.id}).fetchone()
-        long_silent = boot_seconds() - self._confirmed_at > FORGET_SECONDS / 2
-        if (row is not None and row[0] >= self._confirmed) or (
-            row is None and long_silent
-        ):
-            raise Superseded(
-                "another daemon took over the stores of this daemon, because this"
-                f" daemon gave no sign of life for more than {self.ttl_seconds:g} s;"
-                " this daemon ends, and may start again"
-            )
+        if row is not None:
+            return bool(row[0] < self._confirmed)
+        return boot_seconds() - self._confirmed_at <= FORGET_SECONDS / 2
 
     def _hold_all(self, connection: Connection) -> NoReturn:
+        """Hold all stores, and end. Raises CommitsLost."""
+        self._hold(connection)
+        connection.execute("COMMIT")
+        self._witness.forget()
+        self._is_joined = False  # it is said and done; `leave` needs not do it again
+        self.lease.end()
+        raise CommitsLost(_LOST)
+
+    def _hold(self, connection: Connection) -> None:
         """Treat all stores as restored: commands may be missing in the database.
 
         Each member is a witness for the others, because the owner of a store may have
@@ -254,17 +350,18 @@ class Fence:
         for owner in owners:
             if owner.store != DATABASE:
                 mark_restored(connection, owner.store, now)
-        connection.execute("COMMIT")
-        self.lease.end()
-        raise CommitsLost(_LOST)
 
 
-_LOST = (
+_REASON = (
     "the database lacks transactions that it had confirmed: a replica without them"
-    " became the primary server, or an older state was restored. The daemon ends. After"
-    " the next start it sends nothing until it has read what the platform did. See"
+    " became the primary server, or an older state was restored."
+)
+_GUIDE = (
+    "until it has read what the platform did. See"
     " docs/how-to/run-on-several-machines.md"
 )
+_LOST = f"{_REASON} The daemon ends. After the next start it sends nothing {_GUIDE}"
+_HELD = f"{_REASON} Backhaul sends nothing {_GUIDE}"
 
 
 def known_owners(connection: Any, stores: Collection[str] = ()) -> list[StoreOwner]:

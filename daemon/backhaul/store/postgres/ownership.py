@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 import psycopg
 from loguru import logger
 
-from backhaul.errors import Busy
+from backhaul.errors import Busy, CommitsLost
 from backhaul.store.ownership import (
     DATABASE,
     KnownMember,
@@ -28,6 +28,7 @@ from backhaul.store.postgres.fence import (
     known_owners,
 )
 from backhaul.store.postgres.streams import retire
+from backhaul.store.sql.family import Idempotent
 from backhaul.store.sql.operations import move_marks
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ _TAKE = f"""
         SELECT store FROM owners
         WHERE member IS NULL AND store IN ({NAMES}) AND {{which}}
         ORDER BY store LIMIT :room FOR UPDATE SKIP LOCKED)
-    RETURNING store
 """  # noqa: S608 - constants
 _TAKE_PINNED = _TAKE.format(which="pinned = :host")
 _TAKE_OTHERS = _TAKE.format(which="pinned IS NULL")
+_OWNED = "SELECT store FROM owners WHERE member = :member"
 _OTHERS = "SELECT 1 FROM members WHERE id != :member AND fenced_at IS NULL"
 _TAKE_ALL = """
     UPDATE owners SET member = :member, epoch = epoch + 1, since = clock_timestamp()
@@ -140,6 +141,8 @@ class PostgresOwnership:
         self._left = 0
         """How many stores the last take left without an owner."""
         self._took_at = float("-inf")
+        self._is_unsure = False
+        """Whether nobody knows if the last take was committed."""
 
     async def join(
         self, stores: Collection[str], pins: Mapping[str, str] | None = None
@@ -166,8 +169,11 @@ class PostgresOwnership:
         is_free = others or (peers.free and room > 0)
         is_new = peers.free + others != self._left
         is_old = time.monotonic() - self._took_at > RETRY_SECONDS
-        if may_fence or (is_free and (is_new or is_old)):
-            return await self._engine.writer.urgent(self._take)
+        if self._is_unsure or may_fence or (is_free and (is_new or is_old)):
+            self._is_unsure = True
+            shift = await self._engine.writer.urgent(Idempotent(self._take))
+            self._is_unsure = False
+            return shift
         if room < 0:
             return Shift((), await self._engine.read(self._surplus(-room)))
         return Shift()
@@ -212,14 +218,15 @@ class PostgresOwnership:
         peers, _, _ = self._peers(connection)
         mine = next(p.stores for p in peers.peers if p.id == self._id)
         values = {**me, "stores": self._names, "host": fence.member.host}
-        pinned = connection.execute(_TAKE_PINNED, values | {"room": 10**9}).fetchall()
-        others = self._take_others(connection, values, peers.share(self._id) - mine)
-        taken = [row[0] for row in (*pinned, *others)]
+        connection.execute(_TAKE_PINNED, values | {"room": 10**9})
+        self._take_others(connection, values, peers.share(self._id) - mine)
         connection.execute(_COUNT_OWNED, me)
+        # Those of an earlier take, whose commit was unknown, are among them.
+        owned = {row[0] for row in connection.execute(_OWNED, me).fetchall()}
         self._left = sum(connection.execute(_FREE, values).fetchone())
         self._took_at = time.monotonic()
-        fence.own(fence.owned | {*taken})
-        return Shift(tuple(sorted(taken)))
+        fence.own(owned)
+        return Shift(tuple(sorted(owned - fence.owned)))
 
     async def take_all(self) -> bool:
         return await self._engine.writer.urgent(self._take_all)
@@ -237,15 +244,14 @@ class PostgresOwnership:
         self._fence.own(row[0] for row in taken)
         return True
 
-    def _take_others(self, connection: Any, values: Any, room: int) -> list[Any]:
+    def _take_others(self, connection: Any, values: Any, room: int) -> None:
         """Take the duties of the whole database, and at most `room` stores."""
         duties = {**values, "stores": json.dumps([DATABASE]), "room": 1}
-        taken = connection.execute(_TAKE_OTHERS, duties).fetchall()
+        connection.execute(_TAKE_OTHERS, duties)
         if room > 0:
             names = json.dumps([n for n in json.loads(self._names) if n != DATABASE])
             values = {**values, "stores": names, "room": room}
-            taken += connection.execute(_TAKE_OTHERS, values).fetchall()
-        return list(taken)
+            connection.execute(_TAKE_OTHERS, values)
 
     def _surplus(self, count: int) -> Callable[[Any], tuple[str, ...]]:
         values = {"member": self._id, "surplus": count}
@@ -255,9 +261,11 @@ class PostgresOwnership:
 
     async def give_up(self, store: str) -> None:
         writer = self._engine.writer
+        self._fence.end_folding(store)
         # First what was handed to the writer before: it ends this member's work.
         await writer.background(lambda _: None)
-        await writer.urgent(lambda connection: self._give_up(connection, store))
+        give_up = Idempotent(lambda connection: self._give_up(connection, store))
+        await writer.urgent(give_up)
 
     def _give_up(self, connection: Any, store: str) -> None:
         connection.execute(_GIVE_UP, {"member": self._id, "store": store})
@@ -287,6 +295,8 @@ class PostgresOwnership:
         """Let other members take all stores at once. Never raises."""
         try:
             await asyncio.to_thread(self._use, self._fence.leave)
+        except CommitsLost as error:
+            logger.bind(action="database.commits_lost").error("{}", error)
         except Busy as error:
             # The others take over once this member has been silent for long enough.
             logger.bind(action="owner.busy").warning("{}", error)

@@ -14,6 +14,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Generic,
     ParamSpec,
     Protocol,
     TypeAlias,
@@ -65,6 +66,19 @@ class Connection(Protocol):
 
 
 Unit: TypeAlias = Callable[[Connection], T]
+
+
+class Idempotent(Generic[T]):
+    """A unit that may run twice with the same result.
+
+    If nobody knows whether its commit took place, the caller may try it again.
+    """
+
+    def __init__(self, unit: Unit[T]) -> None:
+        self._unit = unit
+
+    def __call__(self, connection: Connection) -> T:
+        return self._unit(connection)
 
 
 class Engine(Protocol):
@@ -131,6 +145,17 @@ def write(method: Method[S, P, T]) -> Async[S, P, T]:
     @wraps(method)
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._engine.write(lambda c: method(self, c, *args, **kwargs))
+
+    return run
+
+
+def write_idempotent(method: Method[S, P, T]) -> Async[S, P, T]:
+    """Run a method as `write` does; it may run twice with the same result."""
+
+    @wraps(method)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        unit: Unit[T] = Idempotent(lambda c: method(self, c, *args, **kwargs))
+        return await self._engine.write(unit)
 
     return run
 

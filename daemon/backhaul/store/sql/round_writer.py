@@ -31,7 +31,7 @@ from backhaul.errors import (
     Superseded,
     WriterFailed,
 )
-from backhaul.store.sql.family import Connection
+from backhaul.store.sql.family import Connection, Idempotent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -96,6 +96,7 @@ class _Round(Struct):
         return [*self.appends.futures, *(job.future for job in self.jobs)]
 
 
+@Idempotent
 def sign_of_life(_: Any) -> None:
     """Write nothing: a unit whose transaction only shows that the writer works."""
 

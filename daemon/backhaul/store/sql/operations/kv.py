@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.sql.family import Family, write
+from backhaul.store.sql.family import Family, write_idempotent
 
 if TYPE_CHECKING:
     from backhaul.store.sql.family import Connection
@@ -21,11 +21,11 @@ _WITH_PREFIX = """
 class SqlKeyValues(Family):
     """Key-value state, in a table of text."""
 
-    @write
+    @write_idempotent
     def get(self, connection: Connection, name: str) -> str | None:
         return get(connection, name)
 
-    @write
+    @write_idempotent
     def put(self, connection: Connection, name: str, value: str) -> None:
         put(connection, name, value)
 
