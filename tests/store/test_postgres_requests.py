@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.app import requests
-from backhaul.app.monitoring import merged, unpublished
+from backhaul.app.monitoring import StatePublisher, merged, unpublished
 from backhaul.app.requests import (
     Relay,
     RelayedSync,
     RequestWorker,
     Router,
-    StatePublisher,
 )
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 ASKED = {"name": "prune", "store": None, "who": "ann"}
 SOON = 0.3
+LEAVING = "leaving"
 
 
 @pytest.fixture
@@ -81,13 +81,29 @@ async def serving(store: PostgresStore, **actions: Action) -> AsyncIterator[None
     assert DATABASE in (await store.ownership.balance()).taken
     assert store.requests is not None
     named = {name.replace("_", "/"): action for name, action in actions.items()}
-    worker = RequestWorker(store.requests, named, SyncEndpoint({}), SystemClock())
+    worker = working(store.requests, named)
     running = asyncio.create_task(worker.run())
     try:
         yield
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@contextmanager
+def using(store: str) -> Iterator[None]:
+    """Keep a store, which no other member is about to get."""
+    if store == LEAVING:
+        raise Busy("nothing was changed")
+    yield
+
+
+def working(
+    requests: Requests, actions: Mapping[str, Action], sync: SyncEndpoint | None = None
+) -> RequestWorker:
+    return RequestWorker(
+        requests, actions, sync or SyncEndpoint({}), using, SystemClock()
+    )
 
 
 def relay(store: PostgresStore) -> Relay:
@@ -182,7 +198,7 @@ async def test_a_sync_that_nobody_began_is_shown_as_a_trouble(
     shown: list[dict[str, Any]] = []
     async with joined(url, "b") as standby:
         owns = standby.ownership.owns
-        sync = RelayedSync(["main"], relay(standby), SyncEndpoint({}), owns)
+        sync = RelayedSync(["main"], relay(standby), SyncEndpoint({}), owns, using)
         sync.check(SyncRequest(FULL, ("main",)))
         with pytest.raises(ValueError, match="'other' must be one of main"):
             sync.check(SyncRequest(FULL, ("other",)))
@@ -228,10 +244,10 @@ async def test_a_sync_goes_on_while_its_progress_cannot_be_stored(url: str) -> N
         assert "main" in (await owner.ownership.balance()).taken
         assert owner.requests is not None
         own: Any = RefusingOnce(owner.requests)
-        worker = RequestWorker(own, {}, Counting(), SystemClock())
+        worker = working(own, {}, Counting())
         running = asyncio.create_task(worker.run())
         owns = standby.ownership.owns
-        sync = RelayedSync(["main"], relay(standby), SyncEndpoint({}), owns)
+        sync = RelayedSync(["main"], relay(standby), SyncEndpoint({}), owns, using)
         await sync.work(SyncRequest(FULL), shown.append)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -297,43 +313,112 @@ async def test_a_former_owner_answers_nothing(url: str) -> None:
             await asked.answer(claimed.id, RequestState.DONE, {})
 
 
-async def test_each_owner_changes_the_jobs_of_its_stores(
-    url: str, tmp_path: Path
-) -> None:
-    paused: list[tuple[str, str | None]] = []
+class Two:
+    """Member a owns the database and store main, member b store other.
 
-    def pausing(member: str) -> Action:
+    `acted` has who carried out an action for what. Member b refuses with `refusal`.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.actions = router.actions()
+        self.acted: list[tuple[str, Any]] = []
+        self.refusal: Exception | None = None
+
+
+@asynccontextmanager
+async def two_owners(url: str, folder: Path, *verbs: str) -> AsyncIterator[Two]:
+    def acting(member: str) -> dict[str, Action]:
         async def act(asked: Mapping[str, Any]) -> Answer:
-            paused.append((member, asked["store"]))
-            return {"jobs": [asked["store"]]}
+            if member == "b" and two.refusal is not None:
+                raise two.refusal
+            two.acted.append((member, {n: v for n, v in asked.items() if n != "who"}))
+            return {"done": [member]}
 
-        return act
+        return dict.fromkeys(verbs, act)
 
     both = "main", "other"
     async with joined(url, "a", *both) as first, joined(url, "b", *both) as second:
         assert DATABASE in (await first.ownership.balance()).taken
         assert (await second.ownership.balance()).taken == ("other",)
         assert second.requests is not None
-        named = {"jobs/pause": pausing("b")}
-        sync = SyncEndpoint({})
-        worker = RequestWorker(second.requests, named, sync, SystemClock())
-        running = asyncio.create_task(worker.run())
-        own = {"jobs/pause": pausing("a")}
-        router = Router(settings(tmp_path), first, relay(first), own)
-        pause = router.actions()["jobs/pause"]
-        said = await pause({**ASKED, "name": "reconcile_full"})
-        assert said == {"jobs": ["main", "other"]}
-        assert sorted(paused) == [("a", "main"), ("b", "other")]
-        paused.clear()
-        await pause({**ASKED, "name": "reconcile_full", "store": "other"})
-        await pause(ASKED)
-        assert paused == [("b", "other"), ("a", "")]
+        running = asyncio.create_task(working(second.requests, acting("b")).run())
+        given = settings(folder), first, relay(first), acting("a"), using
+        two = Two(Router(*given))
+        yield two
         running.cancel()
+
+
+async def test_each_owner_changes_the_jobs_of_its_stores(
+    url: str, tmp_path: Path
+) -> None:
+    async with two_owners(url, tmp_path, "jobs/pause") as two:
+        pause = two.actions["jobs/pause"]
+        job = {"name": "reconcile_full"}
+        assert await pause({**ASKED, **job}) == {"done": ["a", "b"]}
+        main, other = ({**job, "store": name} for name in ("main", "other"))
+        assert two.acted == [("a", main), ("b", other)]
+        two.acted.clear()
+        await pause({**ASKED, **job, "store": "other"})
+        await pause(ASKED)
+        assert two.acted == [("b", other), ("a", {"name": "prune", "store": ""})]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [(BackhaulError("no such job"), BackhaulError), (Busy("the disk is full"), Busy)],
+)
+async def test_an_error_of_one_owner_stops_no_other_and_says_where_it_was_done(
+    url: str, tmp_path: Path, refusal: Exception, error: type[Exception]
+) -> None:
+    async with two_owners(url, tmp_path, "jobs/pause") as two:
+        two.refusal = refusal
+        with pytest.raises(error) as found:
+            await two.actions["jobs/pause"]({**ASKED, "name": "reconcile_full"})
+        assert type(found.value) is error
+        said = f"not done for all stores: other: {refusal}. It was done for main"
+        assert str(found.value) == said
+        assert [member for member, _ in two.acted] == ["a"]
+
+
+async def test_every_owner_indexes_its_stores_again(url: str, tmp_path: Path) -> None:
+    async with two_owners(url, tmp_path, "search/rebuild") as two:
+        await two.actions["search/rebuild"]({})
+        wake = {"only_wake": True}
+        assert two.acted[1:] == [("a", wake), ("b", wake)]
+        assert two.acted[0] == ("a", {})
+
+
+async def test_the_owner_of_its_store_decides_about_a_delivery(
+    url: str, tmp_path: Path
+) -> None:
+    with writer(url) as connection:
+        connection.execute(
+            "INSERT INTO deliveries (seq, id, instance, store, topic, object_id,"
+            " change_id, state, created_at, due_at) VALUES (7, 'd', 'books', 'other',"
+            " 't', 'o', 1, 'parked', '2026', '2026')"
+        )
+    async with two_owners(url, tmp_path, "connectors/settle") as two:
+        settle = two.actions["connectors/settle"]
+        await settle({"delivery": 7})
+        await settle({"delivery": 8})
+        assert [member for member, _ in two.acted] == ["b", "a"]
+
+
+async def test_a_request_for_a_store_that_is_given_up_is_not_carried_out(
+    url: str,
+) -> None:
+    async with (
+        joined(url, "a", LEAVING) as owner,
+        joined(url, "b", LEAVING) as other,
+        serving(owner, jobs_pause=Pausing()),
+    ):
+        with pytest.raises(Busy, match="nothing was changed"):
+            await relay(other).act("jobs/pause", ASKED, LEAVING)
 
 
 def settings(folder: Path) -> Settings:
     shop = {"base_url": "https://shop.example", "api_key": "k"}
-    connector = {"type": "file_drop", "store": "main"}
+    connector = {"type": "file_drop", "store": "other"}
     return Settings.model_validate(
         {
             "state_dir": folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -214,8 +214,10 @@ async def _drop_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     return {"row": row, "state": "dropped"}
 
 
-async def _rebuild_search(parts: ActionContext, _: Mapping[str, Any]) -> Answer:
-    await parts.store.search.rebuild()
+async def _rebuild_search(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    """Empty the index, and fill it again; `only_wake`: another daemon emptied it."""
+    if not asked.get("only_wake"):
+        await parts.store.search.rebuild()
     parts.signals.search_changed.emit()
     return {}
 
@@ -344,4 +346,22 @@ def store_of(
         found = known.get(asked["id"])
     elif verb == "connectors/run":
         return connectors.get(asked["name"])
+    elif verb == "connectors/settle":
+        return reader.store_of_delivery(asked["delivery"])
     return None if found is None else found.store
+
+
+def at_host(asked: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return what was asked, so that the audit log also names the machine."""
+    who = asked.get("who")
+    return {**asked, "who": f"{who} on {host}"} if who else dict(asked)
+
+
+def combined(answers: Sequence[Answer]) -> Answer:
+    """Return one answer for those of several owners: their lists and sums."""
+    first, *others = answers
+    result = dict(first)
+    for answer in others:
+        for name, value in answer.items():
+            result[name] = result[name] + value if name in result else value
+    return result

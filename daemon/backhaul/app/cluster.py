@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,12 +23,23 @@ from backhaul.errors import (
     Fatal,
     ReadFailed,
 )
-from backhaul.runtime.loop import retry_while_busy, wait_for_event
+from backhaul.runtime.loop import (
+    UnderWay,
+    retry_while_busy,
+    unless,
+    wait_for_event,
+)
 from backhaul.store import database_at
 from backhaul.store.ownership import DATABASE, new_member
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterator,
+    )
 
     from backhaul.app.store_runtime import StoreRuntime
     from backhaul.app.wiring import Receiving, Shop
@@ -34,6 +50,8 @@ if TYPE_CHECKING:
 
 BALANCE_SECONDS = 0.5
 """How often a member checks whether others are silent, or own more or fewer stores."""
+FIRST_CONTACT_SECONDS = 10.0
+"""How long a daemon with others beside it waits for its stores before it is ready."""
 
 
 class OwnedStores:
@@ -58,15 +76,25 @@ class OwnedStores:
         self._stopping = stopping
         self._stops: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_ready: set[str] = set()
+        self._became_ready = asyncio.Event()
+        self._leaving: set[str] = set()
+        self._requests = UnderWay()
         self._group: asyncio.TaskGroup | None = None
         self.runtimes: dict[str, StoreRuntime] = {}
         """The parts of each store that is owned here."""
         self.shops: dict[str, Shop] = {}
 
     async def start(self) -> None:
-        """Take the stores that nobody owns, and make their parts ready to run."""
-        shift = await retry_while_busy(self._balance, self._clock)
-        await self._prepare(shift)
+        """Take the stores that nobody owns.
+
+        Without other daemons the events of all stores are folded from the start, so
+        their parts are made ready first.
+        """
+        await self._take(await retry_while_busy(self._balance, self._clock))
+        if not self._ownership.is_shared:
+            stop = self._stopping
+            await asyncio.gather(*(self._make_ready(n, stop) for n in self.runtimes))
 
     async def _balance(self) -> Shift:
         try:
@@ -74,26 +102,46 @@ class OwnedStores:
         except ReadFailed as error:
             raise Busy(str(error)) from None
 
-    async def _prepare(self, shift: Shift) -> None:
+    async def _take(self, shift: Shift) -> None:
         if DATABASE in shift.taken:
             await retry_while_busy(self._on_database, self._clock)
-        names = [name for name in shift.taken if name != DATABASE]
-        for name in names:
-            runtime = self.runtimes[name] = self._build(name)
-            self.shops[name] = runtime.shop
-        await asyncio.gather(*(self._make_ready(name) for name in names))
+        for name in shift.taken:
+            if name != DATABASE:
+                runtime = self.runtimes[name] = self._build(name)
+                self.shops[name] = runtime.shop
 
-    async def _make_ready(self, name: str) -> None:
-        """Make the parts of a store ready; only then its events may be folded."""
+    async def _make_ready(self, name: str, stop: asyncio.Event) -> None:
+        """Make the parts of a store ready, unless stopped before.
+
+        Only then its events may be folded.
+        """
         runtime = self.runtimes[name]
-        await retry_while_busy(lambda: runtime.prepare(self._stopping), self._clock)
-        if not self._stopping.is_set():
-            await retry_while_busy(runtime.connect, self._clock)
-            self._ownership.begin_folding(name)
-            if self._ownership.is_shared:
-                logger.bind(action="store.taken", store=name).info(
-                    "this daemon owns store {}", name
-                )
+
+        async def work() -> None:
+            await retry_while_busy(runtime.prepare, self._clock)
+            await runtime.connect()
+
+        await unless(stop, work())
+        if stop.is_set():
+            return
+        self._is_ready.add(name)
+        self._became_ready.set()
+        self._ownership.begin_folding(name)
+        if self._ownership.is_shared:
+            logger.bind(action="store.taken", store=name).info(
+                "this daemon owns store {}", name
+            )
+
+    async def wait_ready(self) -> None:
+        """Wait for the stores of the start, but not long for a platform that hangs."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_CONTACT_SECONDS):
+                await unless(self._stopping, self._all_ready())
+
+    async def _all_ready(self) -> None:
+        while self.runtimes.keys() - self._is_ready:
+            self._became_ready.clear()
+            await self._became_ready.wait()
 
     async def run(self) -> None:
         """Run the parts of the stores until the stop; take and give up stores.
@@ -111,27 +159,59 @@ class OwnedStores:
 
     async def _change(self) -> None:
         shift = await self._balance()
-        await self._prepare(shift)
+        await self._take(shift)
         self._run_new()
-        await asyncio.gather(*map(self._give_up, shift.surplus))
+        assert self._group is not None  # noqa: S101 - it runs
+        for name in shift.surplus:
+            if name not in self._leaving:
+                self._leaving.add(name)
+                self._group.create_task(self._give_up(name))
 
     def _run_new(self) -> None:
         assert self._group is not None  # noqa: S101 - it runs
-        for name, runtime in self.runtimes.items():
-            if name not in self._tasks:
-                stop = self._stops[name] = asyncio.Event()
-                self._tasks[name] = self._group.create_task(runtime.run(stop))
-                runtime.wake()
+        for name in self.runtimes.keys() - self._tasks.keys():
+            stop = self._stops[name] = asyncio.Event()
+            self._tasks[name] = self._group.create_task(self._run_store(name, stop))
+
+    async def _run_store(self, name: str, stop: asyncio.Event) -> None:
+        """Run one store. A platform that hangs holds up no other store."""
+        if name not in self._is_ready:
+            await self._make_ready(name, stop)
+        if not stop.is_set():
+            runtime = self.runtimes[name]
+            runtime.wake()
+            await runtime.run(stop)
+
+    @contextmanager
+    def using(self, store: str) -> Iterator[None]:
+        """Keep a store here until the block ends. Raises Busy if another gets it."""
+        if store in self._leaving:
+            raise Busy(
+                f"nothing was changed, because another daemon takes store {store}"
+                " just now. Try again in some seconds"
+            )
+        with self._requests.one(store):
+            yield
 
     async def _give_up(self, name: str) -> None:
-        """End the parts of one store; the others keep on working meanwhile."""
+        """End the parts of one store; the others keep on working meanwhile.
+
+        Waits for the requests of operators that are under way. At a stop of the
+        daemon, all stores end together.
+        """
+        await unless(self._stopping, self._requests.idle([name]))
+        if self._stopping.is_set():
+            return
         runtime = self.runtimes[name]
         await runtime.disconnect()
         self._stops.pop(name).set()
         await self._tasks[name]
         await runtime.close()
         del self.runtimes[name], self.shops[name], self._tasks[name]
-        await retry_while_busy(lambda: self._ownership.give_up(name), self._clock)
+        self._is_ready.discard(name)
+        give_up = partial(self._ownership.give_up, name)
+        await unless(self._stopping, retry_while_busy(give_up, self._clock))
+        self._leaving.remove(name)
         logger.bind(action="store.given_up", store=name).info(
             "another daemon takes store {}", name
         )

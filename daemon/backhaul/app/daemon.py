@@ -235,6 +235,7 @@ class Daemon:
             self._tasks(store, stores, fold_worker, reloader, serving),
             self._listeners(applications, public, admin),
         ):
+            await stores.wait_ready()
             self.ready.set()
             logger.bind(action="daemon.started").info(
                 "receives at {}, admin at {}", self.public_url, self.admin_url
@@ -369,7 +370,8 @@ class Daemon:
             self._jobs,
             self._ask_connector,
         )
-        parts = given, self._shops, self._monitoring
+        assert self._stores is not None  # noqa: S101 - it is built before
+        parts = given, self._shops, self._stores.using, self._monitoring
         ready = self.ready.is_set
         return requests.site(self._settings, *parts, self._status, ready)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.operations import Alert, Gauge
-    from backhaul.store.operators import PublishedState
+    from backhaul.store.operators import PublishedState, Requests
     from backhaul.sync.on_demand import SyncEndpoint
 
 Status: TypeAlias = dict[str, Any]
@@ -228,6 +228,7 @@ class Monitoring:
         return self._archive
 
 
+PUBLISH_SECONDS = 1.0
 BY_STORE = ("stores", "subscriptions")
 BY_CONNECTOR = ("connectors", "news")
 BY_JOB = ("jobs", "plans", "rules")
@@ -273,6 +274,45 @@ def merged(
     owned = [store for store in settings.stores if owns(store)]
     standby = "" if owned else _standby_text(others)
     return {**status, "standby": standby, "ownerless": silent}
+
+
+class StatePublisher:
+    """Publishes the status of the stores owned here, when it has changed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        requests: Requests,
+        status: Callable[[], Awaitable[dict[str, Any]]],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._owns = store.ownership.owns
+        self._requests = requests
+        self._status = status
+        self._clock = clock
+        self._published: dict[str, bytes] = {}
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        while True:
+            parts = split(self._settings, await self._status())
+            states = {
+                store: msgspec.json.encode(each)
+                for store, each in parts.items()
+                if self._owns(store)
+            }
+            changed = dict(states.items() - self._published.items())
+            self._published = {n: s for n, s in self._published.items() if n in states}
+            if changed:
+                try:
+                    await self._requests.publish(changed)
+                except Busy as error:
+                    logger.bind(action="request.busy").debug("{}", error)
+                else:
+                    self._published |= changed
+            await self._clock.sleep(PUBLISH_SECONDS)
 
 
 def _standby_text(states: Sequence[PublishedState]) -> str:

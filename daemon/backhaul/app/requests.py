@@ -17,8 +17,15 @@ from loguru import logger
 from msgspec.structs import replace
 
 from backhaul.admin import routes
-from backhaul.app.actions import STORE_ACTIONS, actions, store_of, user_actions
-from backhaul.app.monitoring import split
+from backhaul.app.actions import (
+    STORE_ACTIONS,
+    actions,
+    at_host,
+    combined,
+    store_of,
+    user_actions,
+)
+from backhaul.app.monitoring import StatePublisher
 from backhaul.app.store_runtime import ShopsView
 from backhaul.errors import BackhaulError, Busy
 from backhaul.platform import schemas
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
+    from contextlib import AbstractContextManager
 
     from aiohttp import web
 
@@ -55,11 +63,12 @@ if TYPE_CHECKING:
     from backhaul.sync.on_demand import Line
 
 Run: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
+Using: TypeAlias = "Callable[[str], AbstractContextManager[None]]"
+"""Keeps a store here until the block ends. Raises Busy if another daemon gets it."""
 WATCH_SECONDS = 0.25
 """How often the owner checks for requests, and a member for the answer."""
 LOST_SECONDS = 15.0
 """How long a member that began a request may give no sign of life."""
-PUBLISH_SECONDS = 1.0
 LINES_SECONDS = 0.5
 SYNC = "stores/sync"
 DELIVERIES = "stores/deliveries"
@@ -178,12 +187,14 @@ class RelayedSync(SyncEndpoint):
         relay: Relay,
         own: SyncEndpoint,
         owns: Callable[[str], bool],
+        using: Using,
     ) -> None:
         super().__init__({})
         self.stores = stores
         self._relay = relay
         self._own = own
         self._owns = owns
+        self._using = using
 
     async def work(self, wanted: SyncRequest, send: Callable[[Line], None]) -> None:
         names = wanted.stores or tuple(self.stores)
@@ -196,7 +207,8 @@ class RelayedSync(SyncEndpoint):
         try:
             if self._owns(name):
                 self._own.check(wanted)
-                await self._own.work(wanted, send)
+                with self._using(name):
+                    await self._own.work(wanted, send)
             else:
                 asked = {**msgspec.to_builtins(wanted), "who": ""}
                 await self._relay.act(SYNC, asked, name, send)
@@ -213,11 +225,13 @@ class RequestWorker:
         requests: Requests,
         actions: Mapping[str, Action],
         sync: SyncEndpoint,
+        using: Using,
         clock: Clock,
     ) -> None:
         self._requests = requests
         self._actions = actions
         self._sync = sync
+        self._using = using
         self._clock = clock
 
     async def run(self) -> None:
@@ -268,13 +282,14 @@ class RequestWorker:
 
     async def _act(self, claimed: Claimed) -> Answer:
         request = claimed.request
-        if request.verb == SYNC:
-            await self._synced(claimed)
-            return {}
-        action = self._actions.get(request.verb)
-        if action is None:
-            raise BackhaulError(f"no action is called {request.verb!r}")
-        return await action(at_host(request.arguments, request.host))
+        with self._using(request.store):
+            if request.verb == SYNC:
+                await self._synced(claimed)
+                return {}
+            action = self._actions.get(request.verb)
+            if action is None:
+                raise BackhaulError(f"no action is called {request.verb!r}")
+            return await action(at_host(request.arguments, request.host))
 
     async def _synced(self, claimed: Claimed) -> None:
         wanted = msgspec.convert(claimed.request.arguments, SyncRequest)
@@ -308,12 +323,6 @@ class RequestWorker:
         return len(lines)
 
 
-def at_host(asked: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return what was asked, so that the audit log also names the machine."""
-    who = asked.get("who")
-    return {**asked, "who": f"{who} on {host}"} if who else dict(asked)
-
-
 class Router:
     """Carries an action out here, or lets the owner of its store do it.
 
@@ -328,6 +337,7 @@ class Router:
         store: Store,
         relay: Relay,
         own: Mapping[str, Action],
+        using: Using,
     ) -> None:
         self._connectors = {n: each.store for n, each in settings.connectors.items()}
         polled = {polling_job(n): store for n, store in self._connectors.items()}
@@ -339,6 +349,7 @@ class Router:
         self._store = store
         self._relay = relay
         self._own = own
+        self._using = using
         self._owns = store.ownership.owns
 
     def actions(self) -> dict[str, Action]:
@@ -355,15 +366,29 @@ class Router:
         return routed | {name: here(action) for name, action in of_users.items()}
 
     async def _act(self, verb: str, asked: Mapping[str, Any]) -> Answer:
-        """Let the owners act one after another; the first failure ends it."""
+        """Let the owners act one after another, all of them if one fails.
+
+        Raises what the first of them raised; the error then says where it was done.
+        """
         parts = await self._parts(verb, asked)
-        answers = [await self._part(verb, part, at) for at, part in parts]
+        answers: list[Answer] = []
+        done: list[str] = []
+        errors: dict[str, BackhaulError] = {}
+        for at, part in parts:
+            try:
+                answers.append(await self._part(verb, part, at))
+                done.append(at)
+            except BackhaulError as error:
+                errors[at] = error
+        if errors:
+            raise _partly(errors, done) if done else next(iter(errors.values()))
         return combined(answers)
 
     async def _part(self, verb: str, asked: Mapping[str, Any], store: str) -> Answer:
-        if self._owns(store):
+        if not self._owns(store):
+            return await self._relay.act(verb, asked, store)
+        with self._using(store):
             return await self._own[verb](at_host(asked, socket.gethostname()))
-        return await self._relay.act(verb, asked, store)
 
     async def _parts(
         self, verb: str, asked: Mapping[str, Any]
@@ -381,65 +406,33 @@ class Router:
             names = self._stores if at is None else (at,)
             return [(name, {**asked, "store": name}) for name in names]
         if verb == "events/refold":
-            owners = await self._store.ownership.owners(self._stores)
-            of = {each.member or each.store: each.store for each in owners}
-            return [(store, asked) for store in of.values()]
+            return [(store, asked) for store in await self._one_of_each()]
+        if verb == "search/rebuild":  # the other owners only index their stores again
+            only = {**asked, "only_wake": True}
+            others = await self._one_of_each()
+            return [(DATABASE, asked), *((store, only) for store in others)]
         return [(DATABASE, asked)]
 
-
-def combined(answers: Sequence[Answer]) -> Answer:
-    """Return one answer for those of several owners: their lists and sums."""
-    first, *others = answers
-    result = dict(first)
-    for answer in others:
-        for name, value in answer.items():
-            result[name] = result[name] + value if name in result else value
-    return result
+    async def _one_of_each(self) -> Collection[str]:
+        """Return one store of each owner, and those that nobody owns."""
+        owners = await self._store.ownership.owners(self._stores)
+        return {each.member or each.store: each.store for each in owners}.values()
 
 
-class StatePublisher:
-    """Publishes the status of the stores owned here, when it has changed."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        requests: Requests,
-        status: Callable[[], Awaitable[dict[str, Any]]],
-        clock: Clock,
-    ) -> None:
-        self._settings = settings
-        self._owns = store.ownership.owns
-        self._requests = requests
-        self._status = status
-        self._clock = clock
-        self._published: dict[str, bytes] = {}
-
-    async def run(self) -> None:
-        """Publish until cancelled."""
-        while True:
-            parts = split(self._settings, await self._status())
-            states = {
-                store: msgspec.json.encode(each)
-                for store, each in parts.items()
-                if self._owns(store)
-            }
-            changed = dict(states.items() - self._published.items())
-            self._published = {n: s for n, s in self._published.items() if n in states}
-            if changed:
-                try:
-                    await self._requests.publish(changed)
-                except Busy as error:
-                    logger.bind(action="request.busy").debug("{}", error)
-                else:
-                    self._published |= changed
-            await self._clock.sleep(PUBLISH_SECONDS)
+def _partly(errors: Mapping[str, BackhaulError], done: Sequence[str]) -> BackhaulError:
+    """Return an error for an action that not all owners have carried out."""
+    said = "; ".join(f"{store}: {error}" for store, error in errors.items())
+    is_busy = all(isinstance(error, Busy) for error in errors.values())
+    return (Busy if is_busy else BackhaulError)(
+        f"not done for all stores: {said}. It was done for {', '.join(done)}"
+    )
 
 
 def site(
     settings: Settings,
     given: ActionContext,
     shops: Mapping[str, Shop],
+    using: Using,
     monitoring: Monitoring,
     status: Callable[[], Awaitable[Status]],
     is_ready: Callable[[], bool],
@@ -461,13 +454,14 @@ def site(
     if asked is None:
         return monitoring.applications(state, changes, deliveries, sync), []
     carried_out = changes | _delivery_action(deliveries)
-    worker = RequestWorker(asked, carried_out, sync, given.clock)
+    worker = RequestWorker(asked, carried_out, sync, using, given.clock)
     publisher = StatePublisher(settings, store, asked, status, given.clock)
     relay = Relay(store, asked, given.clock)
 
     async def read(name: str) -> Sequence[Any]:
         if store.ownership.owns(name):
-            found = await carried_out[DELIVERIES]({"store": name})
+            with using(name):
+                found = await carried_out[DELIVERIES]({"store": name})
         else:
             found = await relay.act(DELIVERIES, {"store": name}, name)
         return msgspec.convert(found["rows"], list[schemas.Delivery])
@@ -475,9 +469,9 @@ def site(
     names = settings.stores if settings.public.url else ()
     applications = monitoring.applications(
         state,
-        Router(settings, store, relay, changes).actions(),
+        Router(settings, store, relay, changes, using).actions(),
         {name: partial(read, name) for name in names},
-        RelayedSync(settings.stores, relay, sync, store.ownership.owns),
+        RelayedSync(settings.stores, relay, sync, store.ownership.owns, using),
     )
     return applications, [worker.run, publisher.run]
 

@@ -119,16 +119,16 @@ class StoreRuntime:
             process.jobs.reporter(polling_job(name)),
         )
 
-    async def prepare(self, stopping: asyncio.Event) -> None:
+    async def prepare(self) -> None:
         """Mark what the last owner was sending; fetch the facts of a new store.
 
-        Ends when the daemon has to stop. Only the very first contact is waited for: a
-        platform that hangs must not keep the daemon from receiving webhooks.
+        Only the very first contact is waited for: a platform that hangs must not keep
+        the daemon from receiving webhooks.
         """
         await self._mark_interrupted()
         known = await known_facts(self.name, self._store.kv)
         if known is None:
-            await _unless(stopping, self._learn_facts())
+            await self._learn_facts()
         else:
             self._process.facts[self.name] = known
 
@@ -154,8 +154,9 @@ class StoreRuntime:
 
     async def connect(self) -> None:
         """Connect the parts with the rest of the daemon, and take up the jobs."""
+        clock = self._process.clock
         for sink in self.sinks:
-            await sink.subscribe()
+            await retry_while_busy(sink.subscribe, clock)
         names = [host.connector.instance for host in self.hosts]
         routes = await listen_all(self.hosts, START_SECONDS)
         self._process.routes.serve(names, routes)
@@ -164,7 +165,8 @@ class StoreRuntime:
         self._connect_signals()
         self._connect_jobs()
         alone = not self._store.ownership.is_shared
-        await self._process.jobs.load(self.name, names, alone=alone)
+        load = partial(self._process.jobs.load, self.name, names, alone=alone)
+        await retry_while_busy(load, clock)
         self._connected.callback(self._process.jobs.leave, self.name, names)
 
     def _connect_signals(self) -> None:
@@ -287,12 +289,3 @@ class ShopsView(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
-
-
-async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.TaskGroup() as group:
-        asked = group.create_task(work)
-        stopped = group.create_task(stopping.wait())
-        await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        stopped.cancel()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from aiohttp import web
 from loguru import logger
 
 from backhaul.errors import Busy
+from backhaul.runtime.loop import UnderWay
 from backhaul_sdk import CheckFailed, HttpRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul_sdk import Route
 
@@ -62,8 +61,8 @@ class ConnectorRoutes:
     def __init__(self, elsewhere: Elsewhere = _not_found) -> None:
         self._routers: dict[str, web.UrlDispatcher] = {}
         self._elsewhere = elsewhere
-        self._open: Counter[str] = Counter()
-        self._ended = asyncio.Event()
+        self._under_way = UnderWay()
+        self.idle = self._under_way.idle
 
     def serve(self, instances: Sequence[str], wanted: Sequence[web.RouteDef]) -> None:
         """Serve the routes of these connections."""
@@ -85,20 +84,9 @@ class ConnectorRoutes:
         router = self._routers.get(name)
         if router is None:
             return await self._elsewhere(name, request)
-        self._open[name] += 1
-        try:
+        with self._under_way.one(name):
             found = await router.resolve(request)
             return await found.handler(request)
-        finally:
-            self._open[name] -= 1
-            self._ended.set()
-
-    async def idle(self, instances: Iterable[str]) -> None:
-        """Wait for the requests to these connections that are under way."""
-        names = [*instances]
-        while any(self._open[name] for name in names):
-            self._ended.clear()
-            await self._ended.wait()
 
 
 def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:

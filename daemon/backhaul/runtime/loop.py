@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
 
@@ -13,7 +15,7 @@ from backhaul.core.clock import from_text, is_cancelled
 from backhaul.errors import Busy, Fatal, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 
     from backhaul.core.clock import Clock
 
@@ -135,3 +137,38 @@ async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> 
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
+
+
+async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
+    """Do the work; cancel it when `stopping` is set."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(work)
+        stopped = group.create_task(stopping.wait())
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        stopped.cancel()
+
+
+class UnderWay:
+    """Counts what is under way for each name, so that its end can be waited for."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._ended = asyncio.Event()
+
+    @contextmanager
+    def one(self, name: str) -> Iterator[None]:
+        """Count one for the name until the block ends."""
+        self._open[name] += 1
+        try:
+            yield
+        finally:
+            self._open[name] -= 1
+            self._ended.set()
+
+    async def idle(self, names: Iterable[str]) -> None:
+        """Wait until nothing is under way for these names."""
+        waited = [*names]
+        while any(self._open[name] for name in waited):
+            self._ended.clear()
+            await self._ended.wait()

@@ -163,6 +163,10 @@ class Reader(Protocol):
         """Return deliveries to connections."""
         ...
 
+    def store_of_delivery(self, seq: int) -> str | None:
+        """Return the store of a delivery."""
+        ...
+
     def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
         """Return the last records of a connection."""
         ...

@@ -270,6 +270,9 @@ class OperationListsConformance(StoreConformance):
         assert [row.instance for row in all_] == ["shop", *["books"] * 3]
         found = await store.read(lambda reader: reader.instances())
         assert sorted(found) == ["books", "shop"]
+        last = rows[0].seq
+        assert await store.read(lambda r: r.store_of_delivery(last)) == "main"
+        assert await store.read(lambda r: r.store_of_delivery(last + 1_000)) is None
 
     async def test_the_last_records_of_a_connection_are_listed(
         self, store: Store, clock: TestClock

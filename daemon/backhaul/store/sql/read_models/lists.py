@@ -77,6 +77,7 @@ _DELIVERIES = f"""
       AND (:state IS NULL OR state = :state)
     ORDER BY seq DESC LIMIT :limit
 """  # noqa: S608 - constants
+_STORE_OF_DELIVERY = "SELECT store FROM deliveries WHERE seq = :seq"
 _LAST_RECORDS = """
     SELECT received_at, key, state, reason, command_id FROM records
     WHERE instance = :instance ORDER BY id DESC LIMIT :limit
@@ -214,6 +215,10 @@ class SqlLists:
     ) -> list[ListedDelivery]:
         values = {"instance": instance, "state": state, "limit": limit}
         return [ListedDelivery(*row) for row in self._rows(_DELIVERIES, values)]
+
+    def store_of_delivery(self, seq: int) -> str | None:
+        rows = self._rows(_STORE_OF_DELIVERY, {"seq": seq})
+        return str(rows[0][0]) if rows else None
 
     def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
         values = {"instance": instance, "limit": limit}

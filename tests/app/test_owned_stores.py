@@ -1,0 +1,203 @@
+"""How a daemon takes stores, runs their parts, and gives them up."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.app import cluster
+from backhaul.app.cluster import OwnedStores
+from backhaul.core.clock import SystemClock
+from backhaul.errors import Busy
+from backhaul.store.ownership import DATABASE, Shift, SoleOwner
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Shared(SoleOwner):
+    """Gives this member the stores that a test puts into `shift`."""
+
+    is_shared = True
+
+    def __init__(self, *taken: str) -> None:
+        super().__init__()
+        self.shift = Shift((DATABASE, *taken))
+        self.folded: list[str] = []
+        self.given_up: list[str] = []
+        self.is_away = False
+
+    async def balance(self) -> Shift:
+        shift, self.shift = self.shift, Shift((), self.shift.surplus)
+        return shift
+
+    def begin_folding(self, store: str) -> None:
+        self.folded.append(store)
+
+    async def give_up(self, store: str) -> None:
+        if self.is_away:
+            raise Busy("the database is away")
+        self.given_up.append(store)
+        self.shift = Shift()
+
+
+class Parts:
+    """The parts of a store, whose platform may hang."""
+
+    def __init__(self, name: str, log: list[str], *, hangs: bool) -> None:
+        self.name = name
+        self.shop: Any = SimpleNamespace(name=name)
+        self._log = log
+        self._hangs = hangs
+
+    async def prepare(self) -> None:
+        if self._hangs:
+            await asyncio.Event().wait()
+
+    async def connect(self) -> None:
+        self._log.append(f"connect {self.name}")
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        self._log.append(f"stop {self.name}")
+
+    def wake(self) -> None:
+        self._log.append(f"run {self.name}")
+
+    async def disconnect(self) -> None:
+        self._log.append(f"disconnect {self.name}")
+
+    async def close(self) -> None:
+        self._log.append(f"close {self.name}")
+
+
+class Scene:
+    """One daemon's stores, and what became of their parts."""
+
+    def __init__(self, *taken: str, hanging: str = "") -> None:
+        self.log: list[str] = []
+        self.ownership = Shared(*taken)
+        self.stopping = asyncio.Event()
+
+        def build(name: str) -> Any:
+            return Parts(name, self.log, hangs=name == hanging)
+
+        async def on_database() -> None:
+            self.log.append("database")
+
+        self.stores = OwnedStores(
+            self.ownership, SystemClock(), build, on_database, self.stopping
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        await self.stores.start()
+        task = asyncio.create_task(self.stores.run())
+        try:
+            yield
+        finally:
+            self.stopping.set()
+            await task
+            await self.stores.close()
+
+    async def logged(self, *lines: str) -> None:
+        await until(lambda: {*lines} <= {*self.log}, f"{lines} in {self.log}")
+
+
+async def test_a_platform_that_hangs_holds_up_no_other_store() -> None:
+    scene = Scene("bad", "good", hanging="bad")
+    async with scene.running():
+        await scene.logged("run good")
+        assert scene.ownership.folded == ["good"]
+        scene.ownership.shift = Shift(("later",))
+        await scene.logged("run later")
+        assert scene.ownership.folded == ["good", "later"]
+    assert "connect bad" not in scene.log, "a stop ends the waiting for it"
+    assert "close bad" in scene.log
+
+
+async def test_the_stores_of_the_start_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene("main", "other")
+    async with scene.running():
+        await scene.stores.wait_ready()
+        assert sorted(scene.ownership.folded) == ["main", "other"]
+    monkeypatch.setattr(cluster, "FIRST_CONTACT_SECONDS", 0.01)
+    hanging = Scene("bad", hanging="bad")
+    async with hanging.running():
+        await hanging.stores.wait_ready()
+        assert hanging.ownership.folded == []
+
+
+async def test_a_store_whose_platform_hangs_can_be_given_up() -> None:
+    scene = Scene("bad", hanging="bad")
+    async with scene.running():
+        scene.ownership.shift = Shift((), ("bad",))
+        await until(lambda: scene.ownership.given_up == ["bad"], "it is given up")
+        assert scene.stores.runtimes == {}
+
+
+async def test_a_store_is_given_up_after_the_requests_under_way() -> None:
+    scene = Scene("main", "other")
+    async with scene.running():
+        await scene.logged("run main", "run other")
+        with scene.stores.using("main"):
+            scene.ownership.shift = Shift((), ("main",))
+            await until(lambda: _refuses(scene), "new requests are refused")
+            with scene.stores.using("other"):
+                assert "disconnect main" not in scene.log
+            # What others need is not held up by the request.
+            scene.ownership.shift = Shift(("later",), ("main",))
+            await scene.logged("run later")
+            assert scene.ownership.given_up == []
+        await until(lambda: scene.ownership.given_up == ["main"], "it is given up")
+        ends = [line for line in scene.log if line.endswith(" main")][-3:]
+        assert ends == ["disconnect main", "stop main", "close main"]
+        assert scene.stores.shops.keys() == {"other", "later"}
+
+
+def _refuses(scene: Scene) -> bool:
+    try:
+        with scene.stores.using("main"):
+            return False
+    except Busy as error:
+        assert "another daemon takes store main" in str(error)  # noqa: PT017 - its text
+        return True
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_stop_does_not_wait_for_a_store_to_be_given_up(
+    is_away: bool,
+) -> None:
+    scene = Scene("main")
+    scene.ownership.is_away = is_away
+    async with scene.running():
+        await scene.logged("run main")
+        if is_away:
+            scene.ownership.shift = Shift((), ("main",))
+            await scene.logged("close main")
+        else:
+            held = scene.stores.using("main")
+            held.__enter__()
+            scene.ownership.shift = Shift((), ("main",))
+            await until(lambda: _refuses(scene), "it waits for the request")
+    assert scene.ownership.given_up == []
+    assert scene.log.count("stop main") == 1
+
+
+async def test_a_store_that_comes_back_runs_again() -> None:
+    scene = Scene("main")
+    async with scene.running():
+        await scene.logged("run main")
+        scene.ownership.shift = Shift((), ("main",))
+        await until(lambda: scene.ownership.given_up == ["main"], "it is given up")
+        scene.ownership.shift = Shift(("main",))
+        await until(lambda: scene.log.count("run main") == 2, "it runs again")
+        with scene.stores.using("main"):
+            pass
