@@ -151,6 +151,36 @@ async def test_a_store_is_folded_on_where_its_last_owner_stopped(url: str) -> No
         assert states == ["before", "before", "after"]
 
 
+async def test_what_waits_for_a_store_is_folded_though_its_stream_has_grown(
+    url: str,
+) -> None:
+    """The new owner has seen the stream already: it folds another store of it."""
+    async with joined(url, "b", ["two"]) as second:
+        await owning(second)
+        await append(second, "seen by b", name="one")
+        await append(second, "of b", name="two")
+        assert (await fold_with(second, fold_to_body)).folded == 1
+        await second.ownership.join(BOTH)
+        await owning(second)
+        await append(second, "after b has taken it", name="one")
+        assert (await fold_with(second, fold_to_body)).folded == 2
+
+
+async def test_a_store_that_is_taken_again_is_not_folded_before_it_is_ready(
+    url: str,
+) -> None:
+    async with joined(url, "a", ["one"]) as store:
+        await owning(store)
+        await append(store, "first", name="one")
+        assert (await fold_with(store, fold_to_body)).folded == 1
+        await store.ownership.give_up("one")
+        await append(store, "second", name="one")
+        assert (await store.ownership.balance()).taken == ("one",)
+        assert (await fold_with(store, fold_to_body)).folded == 0
+        store.ownership.begin_folding("one")
+        assert (await fold_with(store, fold_to_body)).folded == 1
+
+
 async def test_no_event_is_lost_when_a_slice_is_not_committed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

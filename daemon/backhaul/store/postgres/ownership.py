@@ -121,6 +121,8 @@ class _Engine(Protocol):
 class _Streams(Protocol):
     def has_news(self, connection: Any) -> bool: ...
 
+    def invalidate(self) -> None: ...
+
 
 class PostgresOwnership:
     """Takes, keeps and gives up stores, in transactions of the member's writer."""
@@ -266,6 +268,8 @@ class PostgresOwnership:
         await writer.background(lambda _: None)
         give_up = Idempotent(lambda connection: self._give_up(connection, store))
         await writer.urgent(give_up)
+        # The next owner folds what is noted here as waiting.
+        self._streams.invalidate()
 
     def _give_up(self, connection: Any, store: str) -> None:
         connection.execute(_GIVE_UP, {"member": self._id, "store": store})

@@ -357,9 +357,11 @@ class FoldPlaces:
             # The stores are read after the heads, so that nothing is missed between.
             self._seen, self._stores, self._after = heads, frozenset(), {}
             self._is_valid = True
+        # Of a store that is new here, older events of a stream may wait as well.
+        known = stores & self._stores
         for stream, head in heads.items():
             if head > self._seen.get(stream, 0):
-                self._find_new(connection, stream, stores)
+                self._find_new(connection, stream, known)
         for store in sorted(stores - self._stores):
             for stream, first in connection.execute(_WAITING, {"store": store}):
                 self._after.setdefault((store, stream), first - 1)
