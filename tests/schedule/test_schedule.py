@@ -106,6 +106,21 @@ async def test_stop_may_come_early_or_twice() -> None:
     schedule.stop()
 
 
+async def test_a_request_for_a_job_that_was_removed_is_ignored(
+    schedule: Schedule,
+) -> None:
+    """A store that is given up still finishes its work, which may request runs."""
+
+    async def call() -> None:
+        pytest.fail("this job was removed")
+
+    start = schedule.on_demand("push", call)
+    schedule.start()
+    schedule.remove_all("push")
+    start(None)
+    await settle_down()
+
+
 async def test_job_that_fails_runs_again(schedule: Schedule) -> None:
     calls = asyncio.Semaphore(0)
 

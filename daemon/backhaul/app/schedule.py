@@ -172,7 +172,8 @@ class Schedule:
     ) -> Callable[[datetime | None], None]:
         """Return a function that starts a run of this job, at a time or at once.
 
-        A new request replaces a requested run that has not begun.
+        A new request replaces a requested run that has not begun. A request for a job
+        that was removed is ignored: its store is given up, and ends its work.
         """
 
         async def run() -> None:
@@ -181,7 +182,7 @@ class Schedule:
                 await call()
 
         def start(at: datetime | None) -> None:
-            if not self._is_stopped:
+            if not self._is_stopped and self._scheduler.get_job(id_) is not None:
                 # A past time is due even if somebody is setting the clock.
                 self._scheduler.modify_job(id_, next_run_time=at or _LONG_AGO)
 
