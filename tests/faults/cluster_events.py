@@ -5,36 +5,41 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import Counter
 from dataclasses import dataclass, field
-from statistics import quantiles
 from typing import TYPE_CHECKING
 
 from loguru import logger
 
+from faults.cluster_figures import Figures
+from faults.wrong_promotion import make_good, promote_wrong
 from scenes.cluster import HOLD_SECONDS, TTL_SECONDS
+from scenes.cluster_logs import ClusterLogs
 from scenes.waiting import until
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable, Sequence
 
+    from faults.cluster_floor import Floor, Loss
     from scenes.balancer import Refusal
     from scenes.cluster import Cluster, Member
+    from scenes.cluster_stores import ClusterStore
     from scenes.postgres import Postgres
 
+WRONG = "wrong replica promoted"
 SHARES = {
     "owner killed": 12,
-    "other daemon killed": 8,
-    "owner frozen": 14,
+    "other daemon killed": 7,
+    "owner frozen": 13,
     "other daemon frozen": 6,
     "link cut": 8,
-    "link half open": 7,
+    "link half open": 6,
     "link cut after COMMIT": 8,
     "replica of the database killed": 6,
-    "walsender stalled": 5,
+    "walsender stalled": 4,
     "primary lost": 18,
     "primary lost while a walsender is stalled": 8,
+    WRONG: 4,
 }
 """How often each happens, out of a hundred."""
 CALM_SECONDS = (0.3, 1.5)
@@ -53,8 +58,14 @@ TAKEN_OVER_TTLS = 2.0
 """A longer freeze of the owner is a takeover without a doubt."""
 
 
+ONLY = os.environ.get("ONLY", "")
+"""A part of the names of the only events that happen, to look into one kind."""
+
+
 def chosen(count: int, rng: random.Random) -> list[str]:
     """Return events in the shares above, in random order; each share is rounded."""
+    if ONLY:
+        return rng.choices([name for name in SHARES if ONLY in name], k=count)
     found = [
         name
         for name, share in SHARES.items()
@@ -72,18 +83,19 @@ class Torture:
     """Does one thing after another to a cluster, and measures what it costs."""
 
     cluster: Cluster
+    floors: Sequence[Floor]
     rng: random.Random
-    takeovers: list[float] = field(default_factory=list)
-    """Seconds from an owner's death or freeze until another daemon owns the store."""
-    pauses: list[float] = field(default_factory=list)
-    """The same until the next command, before which the new owner reads the history."""
-    outages: list[float] = field(default_factory=list)
-    """Seconds from the loss of a primary until another accepts writes."""
-    done: Counter[str] = field(default_factory=Counter)
+    logs: ClusterLogs = field(init=False)
+    figures: Figures = field(init=False)
+    losses: list[Loss] = field(default_factory=list)
     excused: list[Refusal] = field(default_factory=list)
     """Refusals while the database was away for longer than webhooks are held."""
     refused: list[Refusal] = field(default_factory=list)
     """Refusals that must not be."""
+
+    def __post_init__(self) -> None:
+        self.logs = ClusterLogs(self.cluster)
+        self.figures = Figures(self.cluster, self.logs)
 
     async def run(self, events: Sequence[str]) -> None:
         does: dict[str, Callable[[], Awaitable[float]]] = {
@@ -98,7 +110,9 @@ class Torture:
             "walsender stalled": self._stall,
             "primary lost": self._lose_primary,
             "primary lost while a walsender is stalled": self._lose_behind_stall,
+            WRONG: self._promote_wrong,
         }
+        self.cluster.balancer.listen_anew()
         end = time.monotonic() + MINUTES * 60
         for number, name in enumerate(events, 1):
             if time.monotonic() > end:
@@ -110,7 +124,7 @@ class Torture:
             logger.bind(action="torture.done").info("{}: {:.1f} s", number, away)
             await self.cluster.until_whole()
             self._sort_refusals(away)
-            self.done[name] += 1
+            self.figures.done[name] += 1
             self.cluster.forget_requests()
 
     def _sort_refusals(self, away: float) -> None:
@@ -122,26 +136,14 @@ class Torture:
 
     def table(self) -> str:
         """Return what was done and measured, in a few lines."""
-        rows = [f"{number:5} {name}" for name, number in sorted(self.done.items())]
-        rows.append(f"{sum(self.done.values()):5} events")
-        for name, found in (
-            ("takeover", self.takeovers),
-            ("nothing sent", self.pauses),
-            ("no primary", self.outages),
-            ("answer to a webhook", self.cluster.balancer.seconds),
-        ):
-            rows.append(f"{name}: {_quantiles(found)}")
-        counts = dict(self.cluster.balancer.counts)
-        rows.append(f"refused {len(self.refused)}, excused {len(self.excused)}")
-        rows.append(f"webhooks without an answer: {counts}")
-        rows += [f"ended {n} times: {how}" for how, n in self.cluster.exits.items()]
-        return "\n".join(rows)
+        refused = f"refused {len(self.refused)}, excused {len(self.excused)}"
+        return f"{self.figures.table()}\n{refused}"
 
     async def _kill_owner(self) -> float:
-        owner = await self.cluster.owner()
+        owner, stores = await self._owned()
         began = time.monotonic()
         owner.replica.kill()
-        await self._note_takeover(began)
+        await self.figures.note_takeovers(stores, began, began)
         return 0.0
 
     async def _kill_other(self) -> float:
@@ -149,12 +151,13 @@ class Torture:
         return 0.0
 
     async def _freeze_owner(self) -> float:
-        owner = await self.cluster.owner()
+        owner, stores = await self._owned()
         ttls = self.rng.uniform(*FREEZE_TTLS)
         began = time.monotonic()
         thaw = asyncio.create_task(self._freeze(owner, ttls * TTL_SECONDS))
         if ttls >= TAKEN_OVER_TTLS:
-            await self._note_takeover(began)
+            sends_until = began + TTL_SECONDS / 4
+            await self.figures.note_takeovers(stores, began, sends_until)
         await thaw
         return 0.0
 
@@ -169,13 +172,6 @@ class Torture:
         await asyncio.sleep(seconds)
         member.replica.thaw()
         member.is_held_down = False
-
-    async def _note_takeover(self, began: float) -> None:
-        """Measure a takeover; a command that had left before is not counted."""
-        await self.cluster.owner()
-        self.takeovers.append(time.monotonic() - began)
-        sent = await self.cluster.sent_after(began + TTL_SECONDS / 4)
-        self.pauses.append(sent - began)
 
     async def _cut(self) -> float:
         member, began = self._any(), time.monotonic()
@@ -223,10 +219,11 @@ class Torture:
         lost = await asyncio.to_thread(self.cluster.nodes.kill_primary)
         await self._pause(NOTICE_SECONDS)
         await asyncio.to_thread(self.cluster.nodes.promote)
-        away = time.monotonic() - began
-        self.outages.append(away)
-        await asyncio.to_thread(self._rejoin, lost)
-        return away
+        promoted = time.monotonic()
+        rejoin = asyncio.create_task(asyncio.to_thread(self._rejoin, lost))
+        await self.figures.note_failover(began, promoted)
+        await rejoin
+        return promoted - began
 
     async def _lose_behind_stall(self) -> float:
         behind = self.rng.choice(self.cluster.nodes.standbys)
@@ -237,8 +234,23 @@ class Torture:
     def _rejoin(self, lost: Postgres) -> None:
         self.cluster.nodes.rejoin(lost)
 
+    async def _promote_wrong(self) -> float:
+        loss = await promote_wrong(self.cluster, self.logs, self.rng)
+        self.figures.promotions += 1
+        self.losses.append(loss)
+        await make_good(self.floors, loss)
+        return float("inf")
+
+    async def _owned(self) -> tuple[Member, list[ClusterStore]]:
+        """Return the owner of any store, and all stores that it owns."""
+        any_store = self.rng.choice(self.cluster.stores)
+        owner = await self.cluster.owner(any_store.name)
+        owners = await asyncio.to_thread(self.cluster.owners)
+        port = owner.replica.admin_port
+        return owner, [s for s in self.cluster.stores if owners.get(s.name) == port]
+
     async def _other(self) -> Member:
-        owner = await self.cluster.owner()
+        owner, _ = await self._owned()
         return self.rng.choice([m for m in self.cluster.members if m is not owner])
 
     def _any(self) -> Member:
@@ -246,14 +258,3 @@ class Torture:
 
     async def _pause(self, between: tuple[float, float]) -> None:
         await asyncio.sleep(self.rng.uniform(*between))
-
-
-def _quantiles(found: Sequence[float]) -> str:
-    if len(found) < 2:
-        return f"{len(found)} times {[round(each, 2) for each in found]} s"
-    cuts = quantiles(found, n=100, method="inclusive")
-    worst = max(found)
-    return (
-        f"{len(found)} times, p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s,"
-        f" longest {worst:.2f} s"
-    )

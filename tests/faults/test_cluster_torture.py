@@ -1,4 +1,4 @@
-"""Three daemons on three servers, to which everything happens while people work."""
+"""Three daemons with several stores on three servers, to which everything happens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from faults.cluster_events import Torture, chosen
-from faults.cluster_floor import Floor, close
+from faults.cluster_floor import Floor, all_at_work, close
 from faults.trials import SEED, chances, tell
 from scenes.cluster import cluster
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from faults.cluster_floor import Ledger
+    from scenes.cluster import Cluster
 
 EVENTS = int(os.environ.get("EVENTS", "30"))
+STORES = int(os.environ.get("STORES", "3"))
 CLOCK = SystemClock()
 FAULTS = {
     "http": [
@@ -39,28 +41,49 @@ FAULTS = {
 
 
 async def tortured(
-    folder: Path, daemons: int, events: list[str], seed: int = SEED
-) -> tuple[Torture, Ledger]:
+    folder: Path, daemons: int, stores: int, events: list[str], seed: int = SEED
+) -> tuple[Torture, list[Ledger]]:
     """Let people work while this happens; return it with the books at the end."""
-    async with cluster(folder, daemons, CLOCK) as running:
-        floor = Floor(running, chances(seed), CLOCK)
-        torture = Torture(running, chances(seed))
-        armed = running.platform.control
-        assert (
-            armed("PUT", "/stores/demo/faults", {"seed": seed, **FAULTS}).status == 200
-        )
-        async with floor.at_work():
+    async with cluster(folder, daemons, CLOCK, stores=stores) as running:
+        floors = [
+            Floor(running, each, chances(seed + number), CLOCK)
+            for number, each in enumerate(running.stores)
+        ]
+        torture = Torture(running, floors, chances(seed))
+        arm(running, seed)
+        async with all_at_work(floors):
             await running.until_whole()
             await torture.run(events)
-        assert armed("DELETE", "/stores/demo/faults").status < 300
-        return torture, await close(floor)
+        disarm(running)
+        return torture, await close(floors, torture.losses)
 
 
-def show(capsys: pytest.CaptureFixture[str], torture: Torture, ledger: Ledger) -> None:
-    events = sum(torture.done.values())
-    tell(capsys, len(ledger.faults()) + len(torture.refused), events, str(ledger))
+def arm(running: Cluster, seed: int) -> None:
+    """Let the platform do wrong, for each store in its own way."""
+    for number, store in enumerate(running.stores):
+        faults = {"seed": seed + number, **FAULTS}
+        path = f"/stores/{store.access.subdomain}/faults"
+        assert running.platform.control("PUT", path, faults).status == 200
+
+
+def disarm(running: Cluster) -> None:
+    for store in running.stores:
+        path = f"/stores/{store.access.subdomain}/faults"
+        assert running.platform.control("DELETE", path).status < 300
+
+
+def show(
+    capsys: pytest.CaptureFixture[str], torture: Torture, ledgers: list[Ledger]
+) -> list[str]:
+    """Tell what was found; return everything that must not be."""
+    events = sum(torture.figures.done.values())
+    found = [fault for ledger in ledgers for fault in ledger.faults()]
+    found += [f"refused: {each}" for each in torture.refused]
+    said = "".join(f"\n  {ledger}" for ledger in ledgers)
+    tell(capsys, len(found), events, said)
     with capsys.disabled():
         sys.stdout.write(f"\n{torture.table()}\n")
+    return found
 
 
 @pytest.mark.faults
@@ -70,10 +93,8 @@ async def test_two_daemons_through_failovers(
 ) -> None:
     """The short form: webhooks and commands flow on through two lost primaries."""
     events = ["primary lost", "primary lost while a walsender is stalled"]
-    torture, ledger = await tortured(tmp_path, 2, events)
-    show(capsys, torture, ledger)
-    assert ledger.faults() == [], "\n".join(ledger.faults())
-    assert torture.refused == []
+    torture, ledgers = await tortured(tmp_path, 2, 2, events)
+    assert show(capsys, torture, ledgers) == []
 
 
 @pytest.mark.faults
@@ -83,7 +104,6 @@ async def test_random_events_lose_and_double_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = chosen(EVENTS, chances())
-    torture, ledger = await tortured(tmp_path, 3, events)
-    show(capsys, torture, ledger)
-    assert ledger.faults() == [], "\n".join([f"seed {SEED}", *ledger.faults()])
-    assert torture.refused == [], f"seed {SEED}"
+    torture, ledgers = await tortured(tmp_path, 3, STORES, events)
+    found = show(capsys, torture, ledgers)
+    assert found == [], "\n".join([f"seed {SEED}", *found])

@@ -33,7 +33,7 @@ async def test_a_failover_of_patroni_loses_and_doubles_nothing(
     environ = {"BACKHAUL_CLUSTER__SPOOL": spool}
     with patroni(binaries) as servers:
         async with cluster(tmp_path, 2, CLOCK, servers.nodes, environ) as running:
-            floor = Floor(running, chances(), CLOCK)
+            floor = Floor(running, running.stores[0], chances(), CLOCK)
             async with floor.at_work():
                 await running.until_whole()
                 lost = await asyncio.to_thread(servers.primary)
@@ -43,7 +43,7 @@ async def test_a_failover_of_patroni_loses_and_doubles_nothing(
                 running.balancer.listen_anew()
                 sent_after = await running.sent_after(began + 1) - began
                 await running.until_whole()
-            ledger = await close(floor)
+            (ledger,) = await close([floor])
             refused = len(running.balancer.refusals)
             silence = running.balancer.longest_silence
     told = (

@@ -36,6 +36,15 @@ class Refusal:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A webhook that was acknowledged: of which store, and when."""
+
+    store: str
+    at: float
+    """A time of `time.monotonic`."""
+
+
 @dataclass(slots=True)
 class Balancer:
     """Passes `/webhooks/` to any of the daemons, and `/connect/` to the owner.
@@ -49,7 +58,7 @@ class Balancer:
     url: str = ""
     during: str = ""
     """What is being done to the daemons now."""
-    kept: set[bytes] = field(default_factory=set)
+    kept: dict[bytes, Kept] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     """How long each webhook that was answered had to wait."""
@@ -58,9 +67,14 @@ class Balancer:
     counts: Counter[str] = field(default_factory=Counter)
     _session: aiohttp.ClientSession | None = None
     _kept_at: float = 0.0
+    _newest: dict[str, float] = field(default_factory=dict)
     _turn: int = 0
     _owner: int = 0
     _down_until: dict[int, float] = field(default_factory=dict)
+
+    def has_kept(self, store: str, since: float) -> bool:
+        """Return whether a webhook of a store was acknowledged after a moment."""
+        return self._newest.get(store, 0.0) > since
 
     def listen_anew(self) -> None:
         """Begin to measure how long no webhook is acknowledged."""
@@ -79,7 +93,8 @@ class Balancer:
             except TimeoutError:
                 self._down_until[port] = time.monotonic() + DOWN_SECONDS
                 return self._failed("unanswered", 504)
-            self._note(answer.status, body, time.monotonic() - began)
+            store = request.match_info["rest"]
+            self._note(answer.status, body, store, time.monotonic() - began)
             return answer
         return self._failed("nobody", 502)
 
@@ -105,11 +120,11 @@ class Balancer:
         now = time.monotonic()
         yield from sorted(ports, key=lambda port: self._down_until.get(port, 0) > now)
 
-    def _note(self, status: int, body: bytes, seconds: float) -> None:
+    def _note(self, status: int, body: bytes, store: str, seconds: float) -> None:
         self.seconds.append(seconds)
         if status == 200:
-            self.kept.add(body)
-            now = time.monotonic()
+            now = self._newest[store] = time.monotonic()
+            self.kept.setdefault(body, Kept(store, now))
             self.longest_silence = max(self.longest_silence, now - self._kept_at)
             self._kept_at = now
         else:

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from backhaul.core.webhook import TOPICS
-from backhaul.demo.demo_folder import Access, free_port
+from backhaul.demo.daemon_rows import read_owners
+from backhaul.demo.demo_folder import free_port
 from backhaul.demo.runner import beside
-from backhaul.demo.workers import Erp
 from backhaul.errors import BackhaulError
-from backhaul.store import database_at
 from scenes.balancer import balancer
+from scenes.cluster_stores import MAIN, open_stores
 from scenes.daemon import Office
 from scenes.fault_proxy import fault_proxy
 from scenes.postgres import PASSWORD, USER
@@ -33,7 +33,7 @@ from scenes.postgres_nodes import postgres_nodes
 from scenes.reference_process import reference
 from scenes.replicas import Replica
 from scenes.tcp_relay import tcp_relay
-from scenes.waiting import PAUSE_SECONDS, until
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from scenes.balancer import Balancer
+    from scenes.cluster_stores import ClusterStore
     from scenes.fault_proxy import FaultProxy
     from scenes.postgres_nodes import Nodes
     from scenes.reference_process import ReferenceProcess
@@ -51,32 +52,11 @@ TTL_SECONDS, HOLD_SECONDS = float(os.environ.get("TTL", "3")), 8.0
 silent for so long that they take over from each other all the time."""
 RESTART_SECONDS = 0.2
 """As `RestartSec` of a service manager."""
+LOOK_SECONDS = 0.1
+"""Each look costs a connection to the database: more of them would slow it down."""
 RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
 """The platform gives no webhook up meanwhile."""
 CONFIGURATION_ERROR = 78
-_CONNECTORS = """
-[connectors.scanner]
-type = "scanner"
-[connectors.scanner.devices]
-handheld = "{token}"
-[connectors.erp]
-type = "sql"
-url = "sqlite:///{erp}"
-every = "250ms"
-begin = "all"
-[connectors.erp.fulfillments]
-table = "shipments"
-processed_at = "taken_at"
-[[connectors.erp.write]]
-topics = ["order.placed", "order.cancelled"]
-table = "shop_orders"
-object_column = "order_id"
-columns = {{ number = "number", status = "status" }}
-[[connectors.erp.write]]
-topics = ["order.placed", "order.cancelled"]
-table = "shop_news"
-columns = {{ topic = "@topic", order_id = "@object" }}
-"""
 _FASTER = (
     'retry_base = "50ms"\nretry_cap = "2s"\nread_seconds = 3\n'
     'check_after = ["0s", "2s", "9s"]'
@@ -125,32 +105,19 @@ class Cluster:
     proxy: FaultProxy
     balancer: Balancer
     members: list[Member]
-    folder: Path
-    erp: Erp
-    device_token: str = field(default_factory=lambda: secrets.token_hex(16))
+    stores: list[ClusterStore]
     exits: Counter[str] = field(default_factory=Counter)
     """How often a daemon ended by itself, by its exit code and last words."""
     _session: aiohttp.ClientSession | None = None
 
     @property
     def drop(self) -> Path:
-        """The folder that the daemons share."""
-        return self.folder / "drop"
+        """The folder of the first store, which the daemons share."""
+        return self.stores[0].drop
 
     @property
     def url(self) -> str:
         return self.nodes.url
-
-    @property
-    def access(self) -> Access:
-        store = self.platform.store()
-        return Access(
-            self.platform.public_url,
-            self.platform.control_url,
-            self.platform.control_token,
-            store.subdomain,
-            store.api_key,
-        )
 
     async def supervise(self) -> None:
         """Start each daemon again that has ended, as a service manager does."""
@@ -182,8 +149,8 @@ class Cluster:
             return None
         return str(found["status"]) if answer.status == 200 else None
 
-    async def owner(self) -> Member:
-        """Return the daemon that owns the store, once there is one that is not frozen.
+    async def owner(self, store: str = MAIN) -> Member:
+        """Return the daemon that owns a store, once there is one that is not frozen.
 
         One that was killed and runs again does not say that it is ready yet, though the
         database still names it.
@@ -191,42 +158,56 @@ class Cluster:
         while True:
             asked = [m for m in self.members if m.runs() and not m.is_held_down]
             found = await asyncio.gather(*map(self.status, asked))
-            owners = await asyncio.to_thread(self._owners) if "ready" in found else ()
+            owners = await asyncio.to_thread(self.owners) if "ready" in found else {}
             for member, status in zip(asked, found, strict=True):
-                if status == "ready" and member.replica.admin_port in owners:
+                if status == "ready" and member.replica.admin_port == owners.get(store):
                     return member
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
-    def _owners(self) -> set[int | None]:
-        """Return the admin ports of the daemons that own a store."""
+    def owners(self) -> dict[str, int | None]:
+        """Return the admin port of each store's owner, as the database knows it."""
         with suppress(BackhaulError):
-            known = database_at(self.url).members()
-            return {urlsplit(each.admin_url).port for each in known if each.stores}
-        return set()
+            found = read_owners(self.url)
+            return {store: urlsplit(url).port for store, url in found.items()}
+        return {}
 
     async def until_serving(self) -> None:
-        """Wait until every daemon answers, and one of them owns the store."""
+        """Wait until every daemon answers, and each store has an owner."""
         for member in self.members:
             await self._until_answers(member)
-        await self.owner()
+        for store in self.stores:
+            await self.owner(store.name)
 
     async def until_whole(self) -> None:
-        """Wait until all daemons serve, webhooks are kept and commands are sent."""
+        """Wait until all daemons serve, webhooks are kept and commands are sent.
+
+        That is for each store.
+        """
         await self.until_serving()
-        kept = len(self.balancer.kept)
-        await until(lambda: len(self.balancer.kept) > kept, "a webhook is kept")
-        await self.sent_after(time.monotonic())
+        now = time.monotonic()
+        for store in self.stores:
+            await until(
+                partial(self.balancer.has_kept, store.name, now), "a webhook is kept"
+            )
+            await self.sent_after(now, store)
 
     async def _until_answers(self, member: Member) -> None:
         while await self.status(member) is None:  # noqa: ASYNC110 - of a process
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
-    async def sent_after(self, moment: float) -> float:
-        """Return when the first command after this moment reached the platform."""
+    async def sent_after(
+        self, moment: float, store: ClusterStore | None = None
+    ) -> float:
+        """Return when the first command after this moment reached the platform.
+
+        With `store` it is the first one of this store.
+        """
 
         def found() -> float | None:
-            sent = (each.at for each in self.proxy.requests("POST"))
-            return next((at for at in sent if at > moment), None)
+            sent = reversed(self.proxy.requests("POST"))
+            later = takewhile(lambda each: each.at > moment, sent)
+            of = [each.at for each in later if store is None or store.sent(each)]
+            return of[-1] if of else None
 
         at = await until(found, "a command is sent")
         assert at is not None
@@ -245,8 +226,9 @@ async def cluster(
     nodes: Nodes | None = None,
     environ: Mapping[str, str] | None = None,
     quirks: Sequence[str] = (),
+    stores: int = 1,
 ) -> AsyncIterator[Cluster]:
-    """Start everything; the daemons serve, and one of them owns the store.
+    """Start everything; the daemons serve, and each store has an owner.
 
     `nodes` are database servers that run already, `environ` is for each daemon, and
     `quirks` are other readings of the platform.
@@ -260,15 +242,10 @@ async def cluster(
         proxy = await stack.enter_async_context(fault_proxy(platform.public_url))
         ports = [free_port() for _ in range(daemons)]
         made = await stack.enter_async_context(balancer(free_port(), ports))
-        address = f"{made.url}/webhooks/main"
-        body = {"address": address, "topics": list(TOPICS)}
-        hook = platform.v1("POST", "/webhooks", body).data()
-        (folder / "drop").mkdir()
-        erp = Erp(folder / "erp.db", clock)
-        erp.set_up()
-        found = Cluster(platform, nodes, proxy, made, [], folder, erp)
+        shops = await open_stores(platform, folder, made.url, stores, clock)
+        found = Cluster(platform, nodes, proxy, made, [], shops)
         for port in ports:
-            member = await _member(stack, found, port, hook["secret"])
+            member = await _member(stack, found, port)
             member.replica.environ |= environ or {}
             stack.push_async_callback(_end, member)
             found.members.append(member)
@@ -280,9 +257,7 @@ async def cluster(
             yield found
 
 
-async def _member(
-    stack: AsyncExitStack, found: Cluster, port: int, secret: str
-) -> Member:
+async def _member(stack: AsyncExitStack, found: Cluster, port: int) -> Member:
     relays = {
         name: await stack.enter_async_context(tcp_relay(server.port))
         for name, server in found.nodes.servers.items()
@@ -290,13 +265,15 @@ async def _member(
     hosts = ",".join(f"127.0.0.1:{relay.port}" for relay in relays.values())
     wanted = "target_session_attrs=read-write"
     url = f"postgresql://{USER}:{PASSWORD}@{hosts}/postgres?{wanted}"
-    key = found.platform.store().api_key
-    more = _CONNECTORS.format(token=found.device_token, erp=found.folder / "erp.db")
-    office = Office(found.proxy.url, key, webhook_secret=secret, more=more)
-    shared = f'path = "{found.drop}"\nkey_columns = ["document"]'
+    main, proxy = found.stores[0], found.proxy.url
+    secret, key = main.webhook_secret, main.access.api_key
+    more = "".join(each.settings(proxy) for each in found.stores)
+    office = Office(proxy, key, webhook_secret=secret, more=more)
     office.write(
         **{
-            f'path = "{office.folder}/drop"': shared,
+            f'path = "{office.folder}/drop"': main.drop_settings,
+            'type = "file_drop"': f'type = "file_drop"\nstore = "{MAIN}"',
+            'type = "scanner"': f'type = "scanner"\nstore = "{MAIN}"',
             'retry_base = "50ms"': _FASTER,
             'level = "TRACE"': 'level = "INFO"',
         }

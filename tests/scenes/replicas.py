@@ -18,6 +18,7 @@ from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from scenes.reference_process import ReferenceProcess
 
@@ -42,6 +43,8 @@ class Replica:
     environ: dict[str, str] = field(default_factory=dict)
     wrapped: Sequence[str] = ()
     process: DaemonProcess | None = None
+    logs: list[Path] = field(default_factory=list)
+    """The logs of all its runs."""
 
     def start(self) -> None:
         """Start it, and wait until it serves as the owner or as a standby."""
@@ -56,6 +59,7 @@ class Replica:
             "BACKHAUL_ADMIN__PORT": str(self.admin_port),
         }
         self.process = DaemonProcess(self.office, given | self.environ, self.wrapped)
+        self.logs.append(self.process.log)
 
     @on_purpose()
     def status(self) -> str | None:
