@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.app import cluster
-from backhaul.app.cluster import OwnedStores
+from backhaul.app.cluster import BALANCE_SECONDS, LEAST_BALANCE_SECONDS, OwnedStores
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.store.ownership import DATABASE, Shift, SoleOwner
+from scenes.clock import VirtualClock
 from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from backhaul.core.clock import Clock
 
 
 class Shared(SoleOwner):
@@ -33,7 +37,8 @@ class Shared(SoleOwner):
         self.is_away = False
 
     async def balance(self) -> Shift:
-        shift, self.shift = self.shift, Shift((), self.shift.surplus)
+        shift = self.shift
+        self.shift = Shift((), shift.surplus, shift.silent_seconds)
         return shift
 
     def begin_folding(self, store: str) -> None:
@@ -79,7 +84,9 @@ class Parts:
 class Scene:
     """One daemon's stores, and what became of their parts."""
 
-    def __init__(self, *taken: str, hanging: str = "") -> None:
+    def __init__(
+        self, *taken: str, hanging: str = "", clock: Clock | None = None
+    ) -> None:
         self.log: list[str] = []
         self.ownership = Shared(*taken)
         self.stopping = asyncio.Event()
@@ -91,7 +98,7 @@ class Scene:
             self.log.append("database")
 
         self.stores = OwnedStores(
-            self.ownership, SystemClock(), build, on_database, self.stopping
+            self.ownership, clock or SystemClock(), build, on_database, self.stopping
         )
 
     @asynccontextmanager
@@ -201,3 +208,28 @@ async def test_a_store_that_comes_back_runs_again() -> None:
         await until(lambda: scene.log.count("run main") == 2, "it runs again")
         with scene.stores.using("main"):
             pass
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "wait"),
+    [
+        (math.inf, BALANCE_SECONDS),
+        (2.0, BALANCE_SECONDS),
+        (0.1, 0.1 + LEAST_BALANCE_SECONDS),
+        (0.0, LEAST_BALANCE_SECONDS),
+    ],
+)
+async def test_it_checks_again_when_another_member_is_silent(
+    silent_seconds: float, wait: float
+) -> None:
+    clock = VirtualClock()
+    scene = Scene(clock=clock)
+    scene.ownership.shift = Shift(silent_seconds=silent_seconds)
+    running = asyncio.create_task(scene.stores.run())
+    await clock.asleep(BALANCE_SECONDS)
+    clock.slept.clear()
+    await clock.advance(BALANCE_SECONDS)
+    await until(lambda: clock.slept, "it waits for the next check")
+    scene.stopping.set()
+    await running
+    assert clock.slept == [pytest.approx(wait)]

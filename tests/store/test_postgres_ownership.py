@@ -134,6 +134,19 @@ async def test_a_member_that_was_fenced_writes_no_more(url: str) -> None:
         assert await second.kv.get("written by") == "b"
 
 
+async def test_a_member_knows_when_another_one_will_be_silent(url: str) -> None:
+    hour = 3_600
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await owning(first)
+        await in_contact(second)
+        later = f"interval '{hour} s'"
+        run(url, f"UPDATE members SET beat_at = beat_at + {later} WHERE id = 'a'")  # noqa: S608 - a constant
+        left = (await second.ownership.balance()).silent_seconds
+        assert hour - HANG_SECONDS < left < hour + HANG_SECONDS
+        run(url, LONG_AGO.replace("1 hour", "2 hours"))
+        assert (await second.ownership.balance()).taken == ("*", "main")
+
+
 async def test_nobody_is_fenced_after_the_server_was_away(url: str) -> None:
     """A member that was cut off itself gives the others time to come back."""
     async with joined(url, "a") as first, joined(url, "b") as second:

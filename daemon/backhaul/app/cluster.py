@@ -52,6 +52,8 @@ BALANCE_SECONDS = 0.5
 """How often a member checks whether others are silent, or own more or fewer stores."""
 FIRST_CONTACT_SECONDS = 10.0
 """How long a daemon with others beside it waits for its stores before it is ready."""
+LEAST_BALANCE_SECONDS = 0.02
+"""The pause before the check at which another member counts as silent."""
 
 
 class OwnedStores:
@@ -150,14 +152,16 @@ class OwnedStores:
         """
         async with asyncio.TaskGroup() as self._group:
             self._run_new()
+            seconds = BALANCE_SECONDS
             while not self._stopping.is_set():
-                await wait_for_event(self._stopping, BALANCE_SECONDS, self._clock)
+                await wait_for_event(self._stopping, seconds, self._clock)
                 if not self._stopping.is_set():
-                    await retry_while_busy(self._change, self._clock)
+                    seconds = await retry_while_busy(self._change, self._clock)
             for stop in self._stops.values():
                 stop.set()
 
-    async def _change(self) -> None:
+    async def _change(self) -> float:
+        """Take and give up stores; return the seconds until the next check."""
         shift = await self._balance()
         await self._take(shift)
         self._run_new()
@@ -166,6 +170,7 @@ class OwnedStores:
             if name not in self._leaving:
                 self._leaving.add(name)
                 self._group.create_task(self._give_up(name))
+        return min(shift.silent_seconds + LEAST_BALANCE_SECONDS, BALANCE_SECONDS)
 
     def _run_new(self) -> None:
         assert self._group is not None  # noqa: S101 - it runs

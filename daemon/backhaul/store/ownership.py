@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import socket
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -116,11 +117,13 @@ class Shift(Struct, frozen=True):
     """What one balancing of the stores changed.
 
     `taken` are the stores that this member owns from now on, DATABASE among them.
-    `surplus` are those that it should give up, because others have fewer.
+    `surplus` are those that it should give up, because others have fewer. Another
+    member is silent in `silent_seconds`, unless it gives a sign of life until then.
     """
 
     taken: tuple[str, ...] = ()
     surplus: tuple[str, ...] = ()
+    silent_seconds: float = math.inf
 
 
 class Ownership(Protocol):

@@ -210,12 +210,12 @@ class Fence:
         return self.member.ttl_seconds
 
     @property
-    def may_fence(self) -> bool:
-        """Whether a silent member is dead, and not cut off from a server that was away.
+    def until_may_fence(self) -> float:
+        """Seconds until a silent member is dead, and not cut off from a server as well.
 
         After a failover every member needs some time to connect again.
         """
-        return boot_seconds() - self._in_contact_since >= self.ttl_seconds
+        return self._in_contact_since + self.ttl_seconds - boot_seconds()
 
     def join(
         self, connection: Connection, stores: Collection[str], pins: Mapping[str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -82,7 +83,7 @@ _FORGET = """
 """
 _PEERS = """
     SELECT id, stores, roles, shares,
-        beat_at < clock_timestamp() - ttl AND id != :member AS is_silent
+        extract(epoch FROM beat_at + ttl - clock_timestamp())::float8 AS seconds_left
     FROM members WHERE fenced_at IS NULL
 """
 _FREE = f"""
@@ -162,8 +163,8 @@ class PostgresOwnership:
         self._fence.begin_folding(store)
 
     async def balance(self) -> Shift:
-        peers, silent, others = await self._engine.read(self._peers)
-        may_fence = silent and self._fence.may_fence
+        peers, silent_seconds, others = await self._engine.read(self._peers)
+        wait = max(silent_seconds, self._fence.until_may_fence)
         mine = next((p.stores for p in peers.peers if p.id == self._id), None)
         if mine is None:
             return Shift()  # not a worker, or the beat of the join is not visible yet
@@ -171,23 +172,24 @@ class PostgresOwnership:
         is_free = others or (peers.free and room > 0)
         is_new = peers.free + others != self._left
         is_old = time.monotonic() - self._took_at > RETRY_SECONDS
-        if self._is_unsure or may_fence or (is_free and (is_new or is_old)):
+        if self._is_unsure or wait <= 0 or (is_free and (is_new or is_old)):
             self._is_unsure = True
             shift = await self._engine.writer.urgent(Idempotent(self._take))
             self._is_unsure = False
             return shift
         if room < 0:
-            return Shift((), await self._engine.read(self._surplus(-room)))
-        return Shift()
+            return Shift((), await self._engine.read(self._surplus(-room)), wait)
+        return Shift(silent_seconds=wait)
 
     @property
     def _id(self) -> str:
         return self._fence.member.id
 
-    def _peers(self, connection: Any) -> tuple[Peers, bool, int]:
-        """Return the live workers, whether a member is silent, and the special stores.
+    def _peers(self, connection: Any) -> tuple[Peers, float, int]:
+        """Return the live workers, when a member is silent, and the special stores.
 
-        Those are pinned to this host, or the duties of the whole database.
+        That is in how many seconds another member is silent, at most 0 if it is. The
+        stores are pinned to this host, or the duties of the whole database.
         """
         rows = connection.execute(_PEERS, {"member": self._id}).fetchall()
         self._shares = next((r["shares"] for r in rows if r["id"] == self._id), "")
@@ -198,9 +200,10 @@ class PostgresOwnership:
             for row in rows
             if "worker" in row["roles"].split(",")
             and row["shares"] == self._shares
-            and not row["is_silent"]
+            and (row["seconds_left"] > 0 or row["id"] == self._id)
         ]
-        return Peers(peers, free), any(row["is_silent"] for row in rows), others
+        left = [row["seconds_left"] for row in rows if row["id"] != self._id]
+        return Peers(peers, free), min(left, default=math.inf), others
 
     def _take(self, connection: Any) -> Shift:
         """Fence the silent members; take this member's share of what nobody owns.
@@ -210,7 +213,7 @@ class PostgresOwnership:
         if move_marks.find(connection, move_marks.MOVING_FROM):
             return Shift()
         fence, me = self._fence, {"member": self._id}
-        if fence.may_fence:
+        if fence.until_may_fence <= 0:
             for (silent,) in connection.execute(_LOCK_SILENT, me).fetchall():
                 connection.execute(FREE_ALL, {"member": silent})
                 connection.execute(SET_FENCED, {"member": silent})
