@@ -53,8 +53,15 @@ mistakes in the configuration, and exits with code 78 if there are mistakes.
 the variable is `BACKHAUL_` and the full name of the setting, in capital letters, with
 `__` in place of each dot. An example is `BACKHAUL_STORES__MAIN__BASE_URL`. Write a list
 with commas between the entries, or as JSON. If all settings are in variables, you need
-no file. Any other variable whose name begins with `BACKHAUL_` is an error, except
-`BACKHAUL_CONFIG`.
+no file. Any other variable whose name begins with `BACKHAUL_` is an error, with
+two exceptions:
+
+- `BACKHAUL_CONFIG` is the path of the configuration file.
+- `BACKHAUL_WEBHOOK_SECRET` is the secret with which `backhaul trigger` and
+  `backhaul replay` sign webhooks.
+
+The reference server has variables of its own, such as `BACKHAUL_REFERENCE_SMTP_USER`.
+Set them only for `backhaul reference`: for all other commands they are an error.
 
 **Secrets.** You can give a secret in three places. Backhaul searches them in this
 order, and uses the first secret that it finds:

@@ -189,7 +189,9 @@ def test_a_connector_that_is_not_enabled_is_no_job() -> None:
     "schedule", [{"cron": "0 6 * * *"}, {"trigger": "cron"}, {**AT_SIX, "every": "5m"}]
 )
 def test_settings_without_effect_are_refused(schedule: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"cron|every, which needs trigger"):
+    with pytest.raises(
+        ValueError, match=r"cron|every, which applies only with trigger"
+    ):
         settings_of(**schedule)
 
 

@@ -55,8 +55,8 @@ AFTER_A_STORE = {
         '6: push.retry_cap: must be longer than "0s" and at most "366d"'
     ),
     '[cluster]\nroles = ["receiver"]': (
-        "5: cluster: roles must be all three with a SQLite file, because only one"
-        " daemon can use the file; with PostgreSQL several daemons can share the roles"
+        "5: cluster: roles must contain all three roles with a SQLite file, because"
+        " only one daemon can use the file; leave roles out, or use PostgreSQL"
     ),
     "[cluster]\nroles = []": "6: cluster.roles: must not be empty",
     '[cluster]\nroles = ["sender"]': (
@@ -67,8 +67,9 @@ AFTER_A_STORE = {
         " openssl rand -base64 32"
     ),
     '[public]\nurl = "https://hooks.example"\n[database]\nurl = "postgresql://db/b"': (
-        "5: public: has a url, so with PostgreSQL [cluster] key_file is required: it"
-        " seals the secrets of the webhook subscriptions for all machines"
+        "5: public: has a url, so on PostgreSQL key_file in [cluster] is required:"
+        " with this key all machines encrypt the secrets of the webhook"
+        " subscriptions"
     ),
     '[log]\nlevel = "loud"': (
         '6: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or "ERROR"'
@@ -84,19 +85,19 @@ AFTER_A_STORE = {
         ' "postgresql://" and name a database'
     ),
     '[database]\nurl = "postgresql://x"': (
-        '6: database.url: must name a database, such as ".../backhaul"'
+        '6: database.url: must end with the name of a database, such as ".../backhaul"'
     ),
     '[database]\nurl = "postgresql://a:p#w@x/b"': (
         '6: database.url: must not contain "#"; write it as %23 in a password'
     ),
     '[database]\nurl = "postgresql://a:canary/word@x/b"': (
-        "6: database.url: must write special characters of a name or password as"
-        " percent codes: / is %2F, ? is %3F, @ is %40"
+        "6: database.url: contains a special character of a name or password; write"
+        " / as %2F, ? as %3F and @ as %40"
     ),
     '[database]\nurl = "postgres://a@x/b c"': (
-        "6: database.url: must not contain spaces"
+        "6: database.url: must not contain spaces; write a space as %20"
     ),
-    '[database]\nurl = "sqlite:///"': "6: database.url: must name a file",
+    '[database]\nurl = "sqlite:///"': "6: database.url: must name a file after sqlite:///",
     '[jobs.push_orders]\nevery = "5s"': (
         "5: jobs.push_orders: unknown setting "
         "(known: audit, backup, prune, push_adjustments, push_cancellations, "
@@ -106,31 +107,35 @@ AFTER_A_STORE = {
         "5: jobs.push_fulfilments: unknown setting (did you mean push_fulfillments?)"
     ),
     '[jobs.push_adjustments]\ntrigger = "cron"': (
-        '5: jobs.push_adjustments: has trigger = "cron" but no cron'
+        '5: jobs.push_adjustments: has trigger = "cron", but no cron; set cron to a'
+        ' line such as "*/5 * * * *"'
     ),
     '[jobs.push_adjustments]\ncron = "* * * * *"': (
-        '5: jobs.push_adjustments: has cron, which needs trigger = "cron"'
+        '5: jobs.push_adjustments: has cron, which applies only with trigger = "cron"'
     ),
     '[jobs.push_adjustments]\ntrigger = "cron"\ncron = "* * * * *"\nevery = "5s"': (
-        '5: jobs.push_adjustments: has every, which needs trigger = "interval"'
+        "5: jobs.push_adjustments: has every, which applies only with trigger ="
+        ' "interval"'
     ),
     '[jobs.push_adjustments]\ncron = "* * * *"': (
-        '6: jobs.push_adjustments.cron: must have five fields, such as "*/5 * * * *"'
+        "6: jobs.push_adjustments.cron: must have the five fields of a cron line,"
+        ' such as "*/5 * * * *"'
     ),
     '[jobs.push_adjustments]\ncron = "60 * * * *"': (
-        '6: jobs.push_adjustments.cron: has an invalid minute, "60"'
+        '6: jobs.push_adjustments.cron: has an invalid minute field, "60"'
     ),
     '[jobs.push_adjustments]\ncron = "0 18-8 * * *"': (
-        '6: jobs.push_adjustments.cron: has an invalid hour, "18-8"'
+        '6: jobs.push_adjustments.cron: has an invalid hour field, "18-8"'
     ),
     '[jobs.push_adjustments]\ncron = "0 0 * * moon"': (
-        '6: jobs.push_adjustments.cron: has an invalid weekday, "moon"'
+        '6: jobs.push_adjustments.cron: has an invalid weekday field, "moon"'
     ),
     '[jobs.push_adjustments]\ncron = "0 0 31 2,4 *"': (
-        '6: jobs.push_adjustments.cron: never matches: no month of "2,4" has a day "31"'
+        '6: jobs.push_adjustments.cron: matches no date: no month of "2,4" has a'
+        ' day "31"'
     ),
     '[jobs.push_adjustments]\ncron = "*/0 * * * *"': (
-        '6: jobs.push_adjustments.cron: has an invalid minute, "*/0"'
+        '6: jobs.push_adjustments.cron: has an invalid minute field, "*/0"'
     ),
     '[jobs.prune]\njitter = "soon"': (
         '6: jobs.prune.jitter: must be a duration such as "250ms", "5s", "2m", "1h" or'
@@ -143,10 +148,12 @@ AFTER_A_STORE = {
         '6: jobs.prune.quiet: must be hours such as "22:00-06:00", or a list of them'
     ),
     '[jobs.prune]\nquiet = "06:00-06:00"': (
-        '6: jobs.prune.quiet: has "06:00-06:00", whose start and end are equal'
+        '6: jobs.prune.quiet: has the quiet hours "06:00-06:00", whose start and'
+        " end are equal; give different times"
     ),
     '[jobs.prune]\nquiet = ["00:00-12:00", "11:00-00:00"]': (
-        "6: jobs.prune.quiet: leaves no time of the day to run"
+        "6: jobs.prune.quiet: covers the whole day, so that the job never runs;"
+        " give shorter quiet hours"
     ),
     '[stores.main.jobs.prune]\nevery = "1h"': (
         '5: stores.main.jobs.prune: must be "push_fulfillments", '
@@ -154,14 +161,16 @@ AFTER_A_STORE = {
         '"reconcile_full" or "audit"'
     ),
     '[stores.main.jobs.reconcile_full]\ncron = "0 3 * * *"': (
-        '5: stores.main.jobs.reconcile_full: has cron, which needs trigger = "cron"'
+        "5: stores.main.jobs.reconcile_full: has cron, which applies only with"
+        ' trigger = "cron"'
     ),
     "[connectors.x]": (
         '5: connectors.x.type: is missing (Type of the connector, such as "file_drop")'
     ),
     '[connectors.x]\ntype = "file drop"': f"6: connectors.x.type: {NO_NAME}",
     '[connectors.x]\ntype = "a"\nstore = "mian"': (
-        "7: connectors.x.store: there is no such store (did you mean main?)"
+        "7: connectors.x.store: names a store that is not in the configuration (did"
+        " you mean main?)"
     ),
     '[connectors."My Scanner"]\ntype = "a"': f"5: connectors.My Scanner: {NO_NAME}",
     '[connectors]\nx = "scanner"': "6: connectors.x: must be a table",
@@ -184,18 +193,20 @@ IN_A_STORE = {
         "2: stores.main.base_url: is not a URL"
     ),
     ("base_url", 'base_url = "https://ann:canary-key@shop.example"'): (
-        "2: stores.main.base_url: must not contain a user name or password"
+        "2: stores.main.base_url: must not contain a user name or a password;"
+        " remove the part before @"
     ),
     ("base_url", 'base_url = "https://shop.example/?key=canary-key"'): (
-        "2: stores.main.base_url: must not contain a query, a fragment or spaces"
+        "2: stores.main.base_url: must not contain a query (?…), a fragment (#…) or"
+        " spaces"
     ),
     ("api_key", ""): (
         "1: stores.main.api_key: is missing (give api_key or api_key_file)"
     ),
     ("api_key", 'api_key = ""'): "3: stores.main.api_key: is empty",
     ("api_key", 'api_key = "canary key"'): (
-        "3: stores.main.api_key: "
-        "contains a space, a line break or a character outside ASCII"
+        "3: stores.main.api_key: contains a space, a line break or a character"
+        " outside ASCII; copy the secret again"
     ),
     ("api_key", "api_key = 12345"): "3: stores.main.api_key: must be text in quotes",
     ("webhook_secrets", 'webhook_secrets = "canary-hook"'): (
@@ -273,8 +284,8 @@ def test_everything_is_found_at_once_and_no_value_is_quoted(tmp_path: Path) -> N
     found = complaints(tmp_path, everything, {"BACKHAUL_PUSH": "canary-push"})
     assert found == [
         "backhaul.toml:13: public.port: must be a whole number",
-        "backhaul.toml:2: stores.main.base_url: "
-        "must not contain a user name or password",
+        "backhaul.toml:2: stores.main.base_url: must not contain a user name or a"
+        " password; remove the part before @",
         "backhaul.toml:5: stores.main.api_kye: unknown setting (did you mean api_key?)",
         "backhaul.toml:6: stores.other.base_url: is missing (URL of the platform, "
         'such as "https://shop.example", without /api/v1)',
@@ -282,8 +293,8 @@ def test_everything_is_found_at_once_and_no_value_is_quoted(tmp_path: Path) -> N
         "BACKHAUL_PUSH: push: must be a table",
         'backhaul.toml:11: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or '
         '"ERROR"',
-        "backhaul.toml:8: connectors.x.store: is missing; there are several stores "
-        "(known: main, other)",
+        "backhaul.toml:8: connectors.x.store: is missing, and the configuration has"
+        " several stores (known: main, other)",
     ]
     assert "canary" not in "".join(found)
 

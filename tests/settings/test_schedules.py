@@ -109,8 +109,9 @@ def test_a_variable_writes_a_schedule_as_the_file_does(
 def test_only_jobs_that_send_are_eager(tmp_path: Path) -> None:
     text = f"{STORE}[stores.main.jobs.audit]\neager = true"
     assert complaints(tmp_path, text) == [
-        "backhaul.toml:1: stores.main.jobs: audit has eager, but only these jobs"
-        " accept eager: push_adjustments, push_cancellations, push_fulfillments"
+        "backhaul.toml:1: stores.main.jobs: job audit has the setting eager; only"
+        " these jobs accept it: push_adjustments, push_cancellations,"
+        " push_fulfillments"
     ]
     assert complaints(tmp_path, f"{STORE}[jobs.audit]\neager = true") == [
         "backhaul.toml:6: jobs.audit.eager: unknown setting (did you mean every?)"

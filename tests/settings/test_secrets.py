@@ -64,7 +64,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_an_empty_file_is_named(tmp_path: Path) -> None:
     secret(tmp_path, " \n")
     assert complaints(tmp_path, KEY_FILE) == [
-        "backhaul.toml:4: stores.main.api_key_file: secret is empty"
+        "backhaul.toml:4: stores.main.api_key_file: secret is empty; write the"
+        " secret to this file"
     ]
 
 
@@ -84,8 +85,8 @@ def test_a_path_that_is_none_is_named(tmp_path: Path) -> None:
 def test_a_bad_secret_in_a_file_names_that_file(tmp_path: Path) -> None:
     secret(tmp_path, "canary key")
     assert complaints(tmp_path, KEY_FILE) == [
-        "secret: stores.main.api_key: "
-        "contains a space, a line break or a character outside ASCII"
+        "secret: stores.main.api_key: contains a space, a line break or a character"
+        " outside ASCII; copy the secret again"
     ]
 
 
@@ -133,8 +134,8 @@ def test_an_empty_credential_is_named(tmp_path: Path) -> None:
     secret(tmp_path, "", 0o400, "stores_main_webhook_secrets")
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     assert complaints(tmp_path, STORE, environ) == [
-        "stores_main_webhook_secrets: stores.main.webhook_secrets: "
-        "stores_main_webhook_secrets is empty"
+        "stores_main_webhook_secrets: stores.main.webhook_secrets:"
+        " stores_main_webhook_secrets is empty; write the secret to this file"
     ]
 
 

@@ -62,8 +62,8 @@ class Store(Section):
         description="Whether the platform carries out requests with the same header "
         "`Idempotency-Key` only once. If true, Backhaul sends an uncertain command "
         "again immediately, with the same key. "
-        "If you leave this setting out, Backhaul tests whether the "
-        "platform does this.",
+        "If you leave this setting out, Backhaul asks the platform "
+        "whether it does this.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
@@ -86,7 +86,8 @@ class Store(Section):
             if "eager" in job.model_fields_set and name not in PUSH_JOBS:
                 known = ", ".join(sorted(PUSH_JOBS))
                 raise ValueError(
-                    f"{name} has eager, but only these jobs accept eager: {known}"
+                    f"job {name} has the setting eager; only these jobs accept it:"
+                    f" {known}"
                 )
         return jobs
 

@@ -86,12 +86,10 @@ class Cluster(Section):
     address: Host | None = Field(
         default=None,
         description="Name or IP address at which the other daemons reach this machine. "
-        "Scanners and other systems send requests to `/connect/`. The "
-        "other daemons forward these requests to the daemon that runs "
-        "the connection. Without this setting, Backhaul uses "
-        "`public.host`. If `public.host` is `0.0.0.0`, Backhaul uses "
-        "the address that this machine has on its connection to the "
-        "database server.",
+        "The other daemons need this address to forward requests to `/connect/`, for "
+        "example from scanners. Without this setting, Backhaul uses `public.host`. If "
+        "`public.host` is `0.0.0.0`, Backhaul uses the local IP address from which "
+        "this machine connects to the database server.",
     )
     durability: Literal["quorum", "single"] = Field(
         default="quorum",
@@ -110,9 +108,8 @@ class Cluster(Section):
     hold: Duration = Field(
         default=8.0,
         description="How long a webhook waits if Backhaul cannot write it to the "
-        "database. For example, the server is away during a failover, "
-        "or no replica confirms the commit. After this time Backhaul "
-        "answers 503.",
+        "database, for example during a failover, or while no replica confirms the "
+        "commit. After this time Backhaul answers 503.",
     )
     spool: bool = Field(
         default=False,
@@ -222,14 +219,22 @@ class AlertSettings(Section):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if self.mail_to and self.mail_from is None:
-            raise ValueError("mail_to needs mail_from, the sender's address")
+            raise ValueError(
+                "mail_to is set, but mail_from is missing; set mail_from to the"
+                " sender's address"
+            )
         if (self.smtp_user is None) != (self.smtp_password is None):
-            raise ValueError("smtp_user and smtp_password must both be set, or neither")
+            raise ValueError(
+                "only one of smtp_user and smtp_password is set; set both or neither"
+            )
         if self.smtp_user and self.smtp_security == "none":
-            raise ValueError('a login needs smtp_security "starttls" or "tls"')
+            raise ValueError(
+                "smtp_user needs an encrypted connection; set smtp_security to"
+                ' "starttls" or "tls"'
+            )
         if (self.webhook_url is None) != (self.webhook_secret is None):
             raise ValueError(
-                "webhook_url and webhook_secret must both be set, or neither"
+                "only one of webhook_url and webhook_secret is set; set both or neither"
             )
         return self
 

@@ -35,15 +35,17 @@ def check_cron(text: str) -> str:
     """Return a cron expression with one space between its five fields."""
     parts = text.split()
     if len(parts) != len(CRON_RANGES):
-        raise ValueError('must have five fields, such as "*/5 * * * *"')
+        raise ValueError(
+            'must have the five fields of a cron line, such as "*/5 * * * *"'
+        )
     for name, part in zip(CRON_RANGES, parts, strict=True):
         if not all(_is_cron_part(name, piece) for piece in part.split(",")):
-            raise ValueError(f'has an invalid {name}, "{part}"')
+            raise ValueError(f'has an invalid {name} field, "{part}"')
     _, _, day, month, weekday = parts
     longest = max(_MONTH_DAYS[number - 1] for number in cron_numbers("month", month))
     # Where the weekday is restricted too, cron runs on either.
     if min(cron_numbers("day", day)) > longest and weekday.startswith("*"):
-        raise ValueError(f'never matches: no month of "{month}" has a day "{day}"')
+        raise ValueError(f'matches no date: no month of "{month}" has a day "{day}"')
     return " ".join(parts)
 
 
@@ -123,11 +125,16 @@ class Scheduled(Section):
     @model_validator(mode="after")
     def _one_trigger(self) -> Self:
         if self.trigger == "cron" and self.cron is None:
-            raise ValueError('has trigger = "cron" but no cron')
+            raise ValueError(
+                'has trigger = "cron", but no cron; set cron to a line such as "*/5'
+                ' * * * *"'
+            )
         is_cron = self.trigger == "cron"
         unused, needed = ("every", "interval") if is_cron else ("cron", "cron")
         if unused in self.model_fields_set and getattr(self, unused) is not None:
-            raise ValueError(f'has {unused}, which needs trigger = "{needed}"')
+            raise ValueError(
+                f'has {unused}, which applies only with trigger = "{needed}"'
+            )
         return self
 
     @property
@@ -233,9 +240,10 @@ class StoreJob(PushJob):
 
     The first name is the store's, the second is the job's. If you leave out a setting
     here, the value in `[jobs.NAME]` applies. The schedule is an exception. If you set
-    one of `trigger`, `every` and `cron` here, these three settings of `[jobs.NAME]`
-    do not apply to this store. The setting `eager` of `[jobs.NAME]` does not apply
-    either. Only jobs that send commands have `eager`.
+    one of `trigger`, `every` and `cron` here, the values of these three settings and
+    of `eager` in `[jobs.NAME]` do not apply to this store. If you then leave out
+    `eager` here, it is `false` for this store. Only jobs that send commands have
+    `eager`.
     """
 
 

@@ -349,10 +349,19 @@ def _within(table: str, finding: Finding) -> Finding:
 def _store_findings(connector: Connector, stores: list[str]) -> list[Finding]:
     if connector.store and connector.store not in stores:
         hint = did_you_mean(connector.store, stores)
-        return [Finding("", "store", "there is no such store", hint)]
+        return [
+            Finding("", "store", "names a store that is not in the configuration", hint)
+        ]
     if not connector.store and len(stores) > 1:
         hint = f"known: {', '.join(sorted(stores))}"
-        return [Finding("", "store", "is missing; there are several stores", hint)]
+        return [
+            Finding(
+                "",
+                "store",
+                "is missing, and the configuration has several stores",
+                hint,
+            )
+        ]
     return []
 
 

@@ -181,8 +181,8 @@ class Push(Section):
         "uncertain. Every check can "
         "find that the command took effect. Only the final check can decide that the "
         "command did not take effect. A request can be delayed and take effect late. "
-        "So the last time in the list must be longer than the longest "
-        "delay of a request on its way to your platform. If you do not "
+        "So the last time must be longer than any request can be delayed before it "
+        "reaches your platform. If you do not "
         "know this delay, keep the default. "
         "`looks` is the old name of this setting. The old name still works.",
     )
@@ -228,8 +228,8 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll reads the changes since the previous poll, and those "
-        'of this much time before it, so that no change is missed. With "2m", a poll '
+        description="Each poll also reads the changes from this long before the "
+        'previous poll, so that no change is missed. With "2m", a poll '
         "reads all changes since 2 minutes before the previous poll.",
     )
 
@@ -298,8 +298,9 @@ class Settings(BaseSettings):
         database = info.data.get("database")
         if database and not database.is_server and cluster.roles != ROLES:
             raise ValueError(
-                "roles must be all three with a SQLite file, because only one daemon"
-                " can use the file; with PostgreSQL several daemons can share the roles"
+                "roles must contain all three roles with a SQLite file, because"
+                " only one daemon can use the file; leave roles out, or use"
+                " PostgreSQL"
             )
         return cluster
 
@@ -312,8 +313,9 @@ class Settings(BaseSettings):
             return public
         if database.is_server and not cluster.key:
             raise ValueError(
-                "has a url, so with PostgreSQL [cluster] key_file is required: it seals"
-                " the secrets of the webhook subscriptions for all machines"
+                "has a url, so on PostgreSQL key_file in [cluster] is required:"
+                " with this key all machines encrypt the secrets of the webhook"
+                " subscriptions"
             )
         return public
 

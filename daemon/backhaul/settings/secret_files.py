@@ -186,7 +186,7 @@ def read_secret_file(file: Path, *, private: bool) -> str:
         problem = f"the mode {mode:04o} of {file} gives other users access"
         raise SecretFileError(problem, f"run: chmod 600 {file}")
     if not text.strip():
-        raise SecretFileError(f"{file} is empty")
+        raise SecretFileError(f"{file} is empty; write the secret to this file")
     return text
 
 

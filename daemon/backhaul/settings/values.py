@@ -60,7 +60,9 @@ def parse_quiet(value: object) -> tuple[Span, ...]:
     spans = tuple(_span(text) for text in texts)
     minutes = (time(*divmod(minute, 60)) for minute in range(24 * 60))
     if all(any(within(minute, span) for span in spans) for minute in minutes):
-        raise ValueError("leaves no time of the day to run")
+        raise ValueError(
+            "covers the whole day, so that the job never runs; give shorter quiet hours"
+        )
     return spans
 
 
@@ -74,7 +76,10 @@ def _span(text: object) -> Span:
     hour, minute, until_hour, until_minute = map(int, match.groups())
     start, end = time(hour, minute), time(until_hour, until_minute)
     if start == end:
-        raise ValueError(f'has "{text}", whose start and end are equal')
+        raise ValueError(
+            f'has the quiet hours "{text}", whose start and end are equal; give'
+            " different times"
+        )
     return start, end
 
 
@@ -111,9 +116,11 @@ def check_base_url(value: str) -> str:
     if url.scheme not in {"http", "https"} or not well_formed:
         raise ValueError('must be a URL such as "https://shop.example"')
     if url.username is not None or url.password is not None:
-        raise ValueError("must not contain a user name or password")
+        raise ValueError(
+            "must not contain a user name or a password; remove the part before @"
+        )
     if url.query or url.fragment or re.search(r"\s", value):
-        raise ValueError("must not contain a query, a fragment or spaces")
+        raise ValueError("must not contain a query (?…), a fragment (#…) or spaces")
     return value.rstrip("/")
 
 
@@ -142,7 +149,7 @@ def check_database_url(value: SecretStr) -> SecretStr:
             f' "{POSTGRES_PREFIXES[0]}" and name a database'
         )
     elif text and not text.removeprefix(DATABASE_PREFIX).strip("/"):
-        raise ValueError("must name a file")
+        raise ValueError("must name a file after sqlite:///")
     return value
 
 
@@ -154,17 +161,17 @@ def check_postgres_url(text: str) -> None:
     """
     url = urlsplit(text)
     if re.search(r"\s", text):
-        raise ValueError("must not contain spaces")
+        raise ValueError("must not contain spaces; write a space as %20")
     if url.fragment:
         raise ValueError('must not contain "#"; write it as %23 in a password')
     # A password with / or ? ends there for a parser, and its rest would be shown.
     if "@" in f"{url.path}{url.query}":
         raise ValueError(
-            "must write special characters of a name or password as percent codes:"
-            " / is %2F, ? is %3F, @ is %40"
+            "contains a special character of a name or password; write / as %2F, ?"
+            " as %3F and @ as %40"
         )
     if not url.path.strip("/"):
-        raise ValueError('must name a database, such as ".../backhaul"')
+        raise ValueError('must end with the name of a database, such as ".../backhaul"')
 
 
 def check_driver() -> None:
@@ -190,7 +197,10 @@ def check_secret(value: SecretStr) -> SecretStr:
     if not text:
         raise ValueError("is empty")
     if not re.fullmatch(r"[!-~]+", text):
-        raise ValueError("contains a space, a line break or a character outside ASCII")
+        raise ValueError(
+            "contains a space, a line break or a character outside ASCII; copy the"
+            " secret again"
+        )
     return value
 
 
@@ -198,8 +208,8 @@ def check_key(value: SecretStr) -> SecretStr:
     """Return a key that nobody can guess."""
     if len(check_secret(value).get_secret_value()) < SHORTEST_KEY:
         raise ValueError(
-            f"has fewer than {SHORTEST_KEY} characters; make a key with:"
-            " openssl rand -base64 32"
+            f"has fewer than {SHORTEST_KEY} characters; make a key with: openssl"
+            " rand -base64 32"
         )
     return value
 
