@@ -131,8 +131,12 @@ def _add_mail_options(made: argparse.ArgumentParser) -> None:
         "--mails",
         choices=get_args(Mails),
         default="files",
-        help="where the server writes mails if --smtp is not set: to files in"
-        " DIR/mails, or to stdout. On stdout the personal links of buyers are removed",
+        help=(
+            "where the server writes mails if --smtp is not set: to files in"
+            " DIR/mails, or to stdout. A mail to a buyer contains a link that shows"
+            " the buyer's order without a login; on stdout the server writes"
+            " (redacted) in place of the link's token"
+        ),
     )
     add(
         "--smtp",

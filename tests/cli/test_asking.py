@@ -86,7 +86,7 @@ def test_an_object_is_not_written_with_a_value_too_few(
 ) -> None:
     said = in_process("query", TWINS, form, config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert "several columns have the same name (id, word)" in said.err
+    assert "several columns of the result have the same name (id, word)" in said.err
     assert "AS" in said.err
 
 

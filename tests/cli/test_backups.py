@@ -49,7 +49,7 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
     assert (made.code, made.err) == (0, "")
     assert made.out.endswith("bytes, checked\n")
     again = in_process("backup", out, config=office.config)
-    assert (again.code, "already exists" in again.err) == (1, True)
+    assert (again.code, "this file exists already" in again.err) == (1, True)
     tried = in_process("restore", out, "--drill", config=office.config)
     assert (tried.code, "can be restored: 0 inbox" in tried.out) == (0, True)
     office.database.unlink()
@@ -96,7 +96,7 @@ def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:
     in_process("backup", out, config=office.config)
     with sole_writer(office.database.parent):
         refused = in_process("restore", out, config=office.config)
-        assert (refused.code, "stop that process first" in refused.err) == (75, True)
+        assert (refused.code, "stop that process, or set" in refused.err) == (75, True)
         assert in_process("restore", out, "--drill", config=office.config).code == 0
 
 
@@ -132,9 +132,10 @@ def test_a_database_of_before_the_upgrade_is_told_as_one(
     said = in_process(*command, config=office.config)
     assert (said.code, said.out) == (1, "")
     assert said.err == (
-        f"{office.database}: its schema is 4 steps behind this"
-        " version (backhaul migrate --plan lists them); restart the daemon, or if none"
-        " runs: backhaul migrate\n"
+        f"{office.database}: the schema of this database is 4 steps behind this"
+        " version of Backhaul (backhaul migrate --plan lists the steps). To upgrade"
+        " the schema, run backhaul migrate while no daemon runs, or restart the"
+        " daemon\n"
     )
 
 

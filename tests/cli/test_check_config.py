@@ -163,7 +163,8 @@ def test_no_mistake_hides_another(
         "(did you mean 'file_drop'?)",
         ":13: connectors.typo.every: must be a duration",
         ":14: connectors.typo.enabled: must be true or false",
-        ":17: connectors.elsewhere.store: there is no such store (did you mean main?)",
+        ":17: connectors.elsewhere.store: names a store that is not in the"
+        " configuration (did you mean main?)",
         ":18: connectors.elsewhere.every: must be a duration",
         ":19: connectors.elsewhere.pth: unknown setting (did you mean path?)",
         f"{file}: contains secrets, but its mode 0640 gives other users access"

@@ -109,7 +109,7 @@ def test_for_a_program(server: Postgres, office: Office) -> None:
 def test_it_is_refused_while_a_daemon_runs(server: Postgres, office: Office) -> None:
     with sole_writer(office.database.parent):
         said = in_process("migrate", "--to", server.empty(), config=office.config)
-    assert (said.code, "stop that process first" in said.err) == (75, True)
+    assert (said.code, "stop that process, or set" in said.err) == (75, True)
     assert office.database.exists()
 
 

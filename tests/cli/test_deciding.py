@@ -209,11 +209,11 @@ def test_a_person_sees_what_is_sent_and_is_asked(
             " command, add --yes",
         ),
         (("resend", "--yes"), "Missing option '--reason'"),
-        (("resend", "--yes", "--reason", " "), "it is empty; give a reason"),
+        (("resend", "--yes", "--reason", " "), "the reason is empty"),
         (("discard",), "Missing option '--reason'"),
         (("discard", "--reason", "x" * 501), "longer than 500 characters"),
         (("park",), "Missing option '--reason'"),
-        (("resolve", "--applied"), "--applied needs --reason"),
+        (("resolve", "--applied"), "--applied needs a reason"),
     ],
 )
 def test_what_is_said_by_halves_is_a_mistake(

@@ -55,7 +55,7 @@ def test_without_a_daemon_it_is_done_at_once(office: Office) -> None:
     ((who, action),) = rows_of(office.database, "audit", "who", "action")
     assert (who.split(" (uid ")[1][-1], action) == (")", "forget")
     told = in_process("customers", "erase", "cus_1", "--yes", config=office.config)
-    assert "no file of the state directory" in told.out
+    assert "no file in state_dir" in told.out
     assert "Asha" not in told.out
 
 
@@ -155,7 +155,7 @@ def test_whoever_is_not_known_is_refused_with_the_nearest(
     assert in_process("search", "--rebuild", config=office.config).code == 0
     said = in_process("customers", "erase", typed, "--yes", config=office.config)
     assert said.code == 1
-    assert f"no customer of store main has the id or e-mail '{typed}'" in said.err
+    assert f"store main has no customer with the id or e-mail '{typed}'" in said.err
     assert said.err.strip().partition("; similar customers: ")[2] == near
     assert untouched(office)
 
@@ -253,7 +253,10 @@ def test_another_person_of_that_name_is_told_of(office: Office) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("cus_9", "--yes"), "no customer of store main has the id or e-mail 'cus_9'"),
+        (
+            ("cus_9", "--yes"),
+            "store main has no customer with the id or e-mail 'cus_9'",
+        ),
         (
             ("cus_1", "--yes", "--store", "other"),
             "no store is called 'other'; there are: main",

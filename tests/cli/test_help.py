@@ -94,3 +94,11 @@ def test_a_narrow_terminal_wraps_no_line_of_a_help_text(path: str) -> None:
     assert done.exit_code == 0
     shown = {line.strip() for line in unstyle(done.output).splitlines()}
     assert [line for line in written_lines(found(path)) if line not in shown] == []
+
+
+@pytest.mark.parametrize("path", [p for p in all_words(ROOT) if p != PASSED_ON])
+def test_a_flag_is_shown_without_a_type(path: str) -> None:
+    done = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": NARROW})
+    shown = unstyle(done.output)
+    assert "--help" in shown
+    assert "<bool>" not in shown

@@ -34,7 +34,7 @@ WORK = (
 COUNT = "main" + "f" * 32
 OPEN = "2 open commands, 1 open count"
 MEND = (
-    "add [stores.main] to the settings again. Or list its commands (backhaul"
+    "add [stores.main] to the configuration again. Or list its commands (backhaul"
     " commands list --store main)"
 )
 
@@ -103,7 +103,7 @@ def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checke
 def test_doctor_tells_it_with_its_fix(office: Office) -> None:
     rename(office)
     said = " ".join(in_process("doctor", config=office.config).out.split())
-    assert f"the settings have no such store, but it has {OPEN}" in said
+    assert f"store is not in the configuration, but the database has {OPEN}" in said
     assert MEND in said
 
 

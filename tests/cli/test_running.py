@@ -197,9 +197,8 @@ def test_a_second_daemon_is_refused(platform: ReferenceProcess) -> None:
         code, line = refused(office)
         assert code == 75
         assert line == (
-            f"{office.folder}/state: another Backhaul uses this folder (process"
-            f" {first.process.pid}); stop that process first, or set another"
-            " state_dir"
+            f"{office.folder}/state: another Backhaul process ({first.process.pid})"
+            " uses this folder; stop that process, or set another state_dir"
         )
         assert office.live() is not None
 

@@ -47,13 +47,13 @@ def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> N
     with sole_writer(office.folder / "state"):
         said = in_process("search", "--rebuild", config=office.config)
     assert said.code == 75
-    assert "another Backhaul uses this folder" in said.err
+    assert "uses this folder; stop that process" in said.err
 
 
 def test_nothing_to_search_for_is_said(office: Office) -> None:
     said = in_process("search", " ", config=office.config)
     assert (said.code, said.out) == (1, "")
-    assert "give words to search for" in said.err
+    assert "at least one word to search for" in said.err
 
 
 def unindexed(office: Office) -> int:

@@ -96,7 +96,7 @@ def test_a_password_is_asked_for_beside_what_is_told(
     ("words", "why"),
     [
         (("add", "ann", "--role", "king", "--stdin"), "no role is called 'king'"),
-        (("add", "Ann B", "--stdin"), "can contain only a-z"),
+        (("add", "Ann B", "--stdin"), "of the characters a-z"),
         (("remove", "eve"), "user eve does not exist"),
         (("password", "eve", "--stdin"), "user eve does not exist"),
     ],

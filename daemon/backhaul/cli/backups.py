@@ -31,7 +31,7 @@ def backup(
     """
     opened = database_at(context.settings(config).place)
     if out.exists():
-        raise BackhaulError(f"{out} already exists; use another name")
+        raise BackhaulError(f"{out}: this file exists already; choose another name")
     made = opened.back_up(out, SystemClock())
     if as_json:
         about = {"manifest": str(manifest_of(out)), "sha256": made.sha256}
@@ -49,8 +49,8 @@ def restore(
         bool,
         typer.Option(
             "--fence",
-            help="After the server's tools restored a PostgreSQL database: send"
-            " nothing until the platform has been read.",
+            help="Use this option after you restored PostgreSQL with the server's"
+            " tools. Backhaul then sends nothing until it has read the platform.",
         ),
     ] = False,
     drill: Annotated[
@@ -72,7 +72,9 @@ def restore(
     """
     clock = SystemClock()
     if (backup is None) != fence or (fence and drill):
-        raise typer.BadParameter("name a backup file, or use --fence alone")
+        raise typer.BadParameter(
+            "give either a backup file (with --drill if you like) or --fence, not both"
+        )
     if backup is None:
         settings = context.settings(config)
         database_at(settings.place).hold_for_audit(settings.stores, clock)
@@ -137,8 +139,8 @@ def migrate(
         typer.Option(
             "--to",
             metavar="URL",
-            help="Move all data to postgresql://HOST/NAME, or back to sqlite:///PATH;"
-            " stop the daemon first.",
+            help="Move all data to postgresql://HOST/NAME, or back to sqlite:///PATH."
+            " Stop the daemon first, unless you use --live.",
         ),
     ] = None,
     source: Annotated[
@@ -146,29 +148,32 @@ def migrate(
         typer.Option(
             "--from",
             metavar="URL",
-            help="With --to: the database to move. Default: that of the configuration.",
+            help="With --to: the database to move. Default: the database of the"
+            " configuration.",
         ),
     ] = None,
     live: Annotated[
         bool,
         typer.Option(
             "--live",
-            help="With --to postgresql://…: new daemons receive webhooks before the"
-            " old one is stopped, so that no webhook is refused.",
+            help="With --to postgresql://…: new daemons receive webhooks before you"
+            " stop the old daemon, so that Backhaul refuses no webhook.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Back up the database, then upgrade it to the schema of this version.
 
-    The daemon also does this when it starts. Backhaul does not back up a
-    PostgreSQL database, and its daemons can run meanwhile. With --to, Backhaul
-    instead moves all data to another database, compares both, and prints what
-    to configure. If a move is interrupted, run the same command again.
+    The daemon also does this when it starts. On PostgreSQL this command makes
+    no backup, and the daemons can run during the upgrade.
+
+    With --to, the command does not upgrade. It moves all data to another
+    database, compares both databases, and prints what to write to the
+    configuration. If a move is interrupted, run the same command again.
     """
     if (plan and to) or ((source or live) and not to):
         raise typer.BadParameter(
-            "use --from and --live only with --to, and --plan without them"
+            "--from and --live need --to; --plan cannot be combined with --to"
         )
     settings = context.settings(config)
     if to is not None:

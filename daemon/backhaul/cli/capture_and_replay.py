@@ -149,7 +149,10 @@ def send(
         left_out = [("reads left out", reads), ("other stores left out", others)]
         output.record([("deliveries", statuses or "none"), *left_out])
     if set(answers) - {200}:
-        raise BackhaulError("the receiver did not answer every delivery with 200")
+        raise BackhaulError(
+            "the receiver did not answer every webhook with 200; the output shows"
+            " the status of each answer"
+        )
 
 
 def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
@@ -161,9 +164,9 @@ def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
         return next(iter(settings.stores))
     known = ", ".join(settings.stores)
     raise BackhaulError(
-        f"Backhaul does not know whose secret to sign with: neither {to} nor the"
-        f" capture names a store of the settings ({known}). End the URL with"
-        " /webhooks/STORE, or give --secret-file"
+        f"Backhaul cannot choose a secret to sign the webhooks: neither {to} nor"
+        f" the capture names a store of the configuration ({known}). End the URL"
+        " with /webhooks/STORE, or give --secret-file"
     )
 
 
@@ -181,8 +184,8 @@ def trigger(
     if data is None and topic not in sample_events.SAMPLES:
         known = ", ".join(sample_events.SAMPLES)
         raise BackhaulError(
-            f"there is no sample of {topic!r}; use one of {known}, or give the body"
-            " with --data"
+            f"there is no sample of the topic {topic!r}; use one of {known}, or"
+            " give the body with --data"
         )
     now = SystemClock().now()
     body = (
@@ -202,7 +205,9 @@ def trigger(
     else:
         typer.echo(f"{topic} to {address}: {status}")
     if status != 200:
-        raise BackhaulError(f"the receiver answered {status}")
+        raise BackhaulError(
+            f"the receiver answered the webhook with status {status}, not with 200"
+        )
     if to is None:
         output.note(TAKEN)
 
@@ -213,7 +218,7 @@ def _address_of_daemon(settings: Settings, store: str | None) -> str:
     try:
         live = Control(settings.state_dir).get("/api/status")
     except NoDaemon as error:
-        raise BackhaulError(f"{error}, or give --to") from None
+        raise BackhaulError(f"{error}. Or name another receiver with --to") from None
     return f"{live['public_url']}/webhooks/{name}"
 
 

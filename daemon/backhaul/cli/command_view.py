@@ -34,7 +34,7 @@ _MEANS = {
     State.SUPERSEDED: "a newer command replaced it",
 }
 _HELD = {
-    "order": "it waits for its order to change",
+    "order": "its order awaits confirmation; it waits until the order changes",
     "dry_run": "it waits for the end of the dry run",
 }
 _COUNT_MEANS = {

@@ -111,7 +111,7 @@ def _request(settings: Settings, command: Command, reason: str) -> dict[str, Any
         "method": "POST",
         "path": requests.path(command),
         "body": body.decode()
-        or f"(store {command.store} is no longer in the settings)",
+        or f"(store {command.store} is no longer in the configuration)",
         "reason": reason,
     }
 
@@ -170,7 +170,9 @@ def resolve_command(
     command instead.
     """
     if applied and reason is None:
-        raise typer.BadParameter("--applied needs --reason")
+        raise typer.BadParameter(
+            "--applied needs a reason for the audit log; add --reason"
+        )
     verb = "settle --applied" if applied else "settle"
     _decide(command, config, verb, reason or "", as_json)
 
@@ -308,7 +310,9 @@ def resolve_incident(
 ) -> None:
     """Close an incident after you stopped the parcel or corrected the stock."""
     if not reason.strip() or len(reason) > LONGEST_REASON:
-        raise typer.BadParameter(f"give 1 to {LONGEST_REASON} characters")
+        raise typer.BadParameter(
+            f"the reason must have 1 to {LONGEST_REASON} characters"
+        )
     asked = {"id": incident, "who": who(), "reason": reason.strip()}
     done = change(config, "incidents/resolve", asked)
     if as_json:
@@ -324,7 +328,9 @@ targets = typer.Typer(no_args_is_help=True, help="The old name of `backhaul stoc
 @targets.command("resume", hidden=True)
 @stock.command("resume", epilog=example("stock resume main"))
 def resume_targets(
-    store: Annotated[str, typer.Argument(help="Name of the store in the settings.")],
+    store: Annotated[
+        str, typer.Argument(help="Name of the store in the configuration.")
+    ],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -337,7 +343,7 @@ def resume_targets(
     stores = context.settings(config).stores
     if store not in stores:
         known = ", ".join(stores)
-        raise BackhaulError(f"no store is called {store!r}; there are: {known}")
+        raise BackhaulError(f"no store is called {store!r}; the stores are: {known}")
     was = change(config, "targets/resume", {"store": store, "who": who()})["was"]
     if as_json:
         output.json({"store": store, "was": was})
@@ -375,19 +381,28 @@ def release_targets(
 ) -> None:
     """Apply stock counts that are on hold since the database was restored.
 
-    Release a count only if the back office has no newer count of the SKU.
-    If there is a newer count, submit the newer count: it replaces the count
-    on hold. After a release, Backhaul calculates as if all stock movements
-    since the count were sales or received goods. If Backhaul still cannot
-    explain the stock, it parks the count.
+    Release a count only if the back office has no newer count of the SKU. If
+    there is a newer count, submit the newer count: it replaces the count on
+    hold.
+
+    The platform can show stock movements that have no record in the restored
+    database. Perhaps a newer count caused them. After a release, Backhaul adds
+    them to the count, in the same way as sales and received goods. If a newer
+    count did cause them, the stock in the store is wrong until the next count.
+    If the known movements do not add up to the stock in the store, Backhaul
+    parks the count.
     """
     wanted = HeldFilter(store, connection, sku)
     if everything == (wanted != HeldFilter()):
         raise typer.BadParameter(
-            "choose counts by --store, --connection or --sku; or give --all alone"
+            "choose stock counts with --store, --connection or --sku; or use --all"
+            " without these options"
         )
     if reason is None and not dry_run:
-        raise typer.BadParameter("give a --reason; or --dry-run to list the counts")
+        raise typer.BadParameter(
+            "a release needs a reason for the audit log: add --reason. To list the"
+            " stock counts only, add --dry-run"
+        )
     with reader(config) as known:
         found = known.held_targets(wanted)
     if dry_run or not found:

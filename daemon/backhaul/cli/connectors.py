@@ -29,7 +29,7 @@ connectors = typer.Typer(
 )
 
 NameArgument = Annotated[
-    str, typer.Argument(help="Name of the connection in the settings.")
+    str, typer.Argument(help="Name of the connection in the configuration.")
 ]
 
 
@@ -49,7 +49,7 @@ def list_connectors(config: ConfigOption = None, as_json: JsonOption = False) ->
     live = _live(settings)
     rows = [_listed(settings, name, live) for name in settings.connectors]
     columns = ("name", "type", "store", "state", "reason")
-    output.print_list(rows, columns, "the settings have no connector", as_json)
+    output.print_list(rows, columns, "the configuration has no connection", as_json)
     if not as_json:
         for line in _notice_lines(rows):
             typer.echo(line)
@@ -194,5 +194,7 @@ def resolve_delivery(
 def _connector_settings(settings: Settings, name: str) -> Any:
     if name not in settings.connectors:
         known = ", ".join(settings.connectors) or "none"
-        raise BackhaulError(f"no connection is called {name!r}; there are: {known}")
+        raise BackhaulError(
+            f"no connection is called {name!r}; the connections are: {known}"
+        )
     return settings.connectors[name]

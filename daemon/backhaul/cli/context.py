@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize
@@ -98,8 +99,10 @@ def one_store(settings: Settings, store: str | None) -> str:
     if store not in names:
         known = ", ".join(names)
         if store is None:
-            raise BackhaulError(f"choose a store with --store; there are: {known}")
-        raise BackhaulError(f"no store is called {store!r}; there are: {known}")
+            raise BackhaulError(
+                f"there are several stores; choose one with --store: {known}"
+            )
+        raise BackhaulError(f"no store is called {store!r}; the stores are: {known}")
     return store
 
 
@@ -108,7 +111,9 @@ def require_known(name: str, known: Iterable[str], hint: str) -> None:
     names = sorted(set(known))
     if name not in names:
         there = ", ".join(names) or "none"
-        raise typer.BadParameter(f"{name!r} is not one of: {there}", param_hint=hint)
+        raise typer.BadParameter(
+            f"{name!r} does not exist; choose one of: {there}", param_hint=hint
+        )
 
 
 def _check_connector(_: str, connector: Connector) -> list[Finding]:
@@ -136,10 +141,34 @@ def example(*lines: str) -> str:
     return "\n".join([title, *(f"  backhaul {line}" for line in lines)])
 
 
+def _show_flags_without_type(command: Any, context: Any) -> None:
+    """Show a flag as `--json`, because `--json <bool>` looks as if it takes a value."""
+    for each in command.get_params(context):
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        _show_flags_without_type(below, context)
+
+
+class Program(TyperGroup):
+    """The program, whose help shows flags without a type."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _show_flags_without_type(self, ctx)
+        super().format_help(ctx, formatter)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            _show_flags_without_type(found, ctx)
+        return found
+
+
 def program() -> typer.Typer:
     """Return the program without any command."""
     made = typer.Typer(
         name="backhaul",
+        cls=Program,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help="Sync an online store with a back office in both directions, and explain "
@@ -175,9 +204,13 @@ def _print_version(wanted: bool) -> None:
 
 def _written(reason: str | None) -> str | None:
     if reason is not None and not reason.strip():
-        raise typer.BadParameter("it is empty; give a reason, for the audit log")
+        raise typer.BadParameter(
+            "the reason is empty; write a reason for the audit log"
+        )
     if reason is not None and len(reason) > LONGEST_REASON:
-        raise typer.BadParameter(f"it is longer than {LONGEST_REASON} characters")
+        raise typer.BadParameter(
+            f"the reason is longer than {LONGEST_REASON} characters; shorten it"
+        )
     return reason
 
 

@@ -151,16 +151,21 @@ def _report(done: dict[str, Any], places: list[str]) -> Iterator[tuple[str, obje
         yield "captures", f"rewritten: {', '.join(done['captures'])}"
     if done["left_behind"]:
         yield "old bytes", _LEFT[done["left_behind"]]
-    yield "still named in", ", ".join(places) or "no file of the state directory"
+    yield "still named in", ", ".join(places) or "no file in state_dir"
 
 
 _LEFT = {
-    "log": "are still in the write-ahead log, because another program reads the"
-    " database; end that program and run this again",
+    "log": (
+        "are still in the write-ahead log, because another program reads the"
+        " database; end that program, then run this command again"
+    ),
     "file": "are still in unused parts of the database file, which is large; run this"
     " again with --rewrite when few webhooks come: they wait about a second per 100 MB",
-    "room": "are still in unused parts of the database file, which could not be"
-    " rewritten; free twice the size of the file and run this again",
+    "room": (
+        "are still in unused parts of the database file, which could not be"
+        " rewritten; free twice the size of the file on this disk, then run this"
+        " command again"
+    ),
 }
 
 

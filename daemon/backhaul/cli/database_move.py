@@ -43,9 +43,7 @@ def place_of(url: str) -> Place:
         except ValueError as error:
             raise typer.BadParameter(f"the URL {error}") from None
         return url
-    raise typer.BadParameter(
-        "the URL is neither postgresql://HOST/NAME nor sqlite:///PATH"
-    )
+    raise typer.BadParameter("the URL must be postgresql://HOST/NAME or sqlite:///PATH")
 
 
 def move_live(
@@ -56,15 +54,19 @@ def move_live(
     Says when to move the address of the webhooks, and when to stop the old daemon.
     """
     if isinstance(source, str) or isinstance(target, Path):
-        raise typer.BadParameter("--live moves from a file to PostgreSQL only")
+        raise typer.BadParameter(
+            "--live works only for a move from a SQLite file to PostgreSQL; leave"
+            " out --live"
+        )
     if prepare_live_move(source, target, SystemClock()):
         _say(
-            "1. Start daemons with the new database.url on other machines, or on this"
-            " one with another state_dir and other ports. They stand by."
+            "1. Start daemons with the new database.url on other machines, or on"
+            " this machine with another state_dir and other ports. Until the data"
+            " has moved, these daemons only receive webhooks."
         )
         _await(lambda: any(each.is_alive for each in database_at(target).members()))
         _say(
-            "   A new daemon is there.\n"
+            "   A new daemon runs.\n"
             "2. Send the webhooks to the new daemons: change the load balancer, or the"
             " address of the subscription.\n"
             "3. When webhooks arrive at a new daemon, stop the old one: systemctl stop"

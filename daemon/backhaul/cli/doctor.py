@@ -119,7 +119,9 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
     known = load_settings(config).connectors
     if name not in known:
         there = ", ".join(known) or "none"
-        raise BackhaulError(f"no connection is called {name!r}; there are: {there}")
+        raise BackhaulError(
+            f"no connection is called {name!r}; the connections are: {there}"
+        )
     key = await shown_by(name, known[name].options)
     if as_json:
         output.json(

@@ -42,7 +42,7 @@ def chosen(as_csv: bool, as_json: bool, as_jsonl: bool) -> Format | None:
     flags = {Format.CSV: as_csv, Format.JSON: as_json, Format.JSONL: as_jsonl}
     formats = [form for form, is_set in flags.items() if is_set]
     if len(formats) > 1:
-        raise BackhaulError("choose one of --csv, --json and --jsonl")
+        raise BackhaulError("--csv, --json and --jsonl cannot be combined; choose one")
     return formats[0] if formats else None
 
 
@@ -63,8 +63,9 @@ def _check_names(columns: Sequence[str]) -> None:
     repeated = [name for name, times in Counter(columns).items() if times > 1]
     if repeated:
         raise BackhaulError(
-            f"several columns have the same name ({', '.join(repeated)}), which JSON"
-            " does not allow; rename the columns with AS, or use --csv"
+            "several columns of the result have the same name"
+            f" ({', '.join(repeated)}), and JSON needs different names; rename the"
+            " columns with AS, or use --csv"
         )
 
 

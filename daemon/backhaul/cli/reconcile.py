@@ -71,9 +71,13 @@ def reconcile(
 def _check(settings: Settings, store: str | None, kind: str | None) -> None:
     if store is not None and store not in settings.stores:
         known = ", ".join(settings.stores)
-        raise BackhaulError(f"--store {store}: must be one of {known}")
+        raise BackhaulError(
+            f"no store is called {store!r}; --store must be one of: {known}"
+        )
     if kind is not None and kind not in KINDS:
-        raise BackhaulError(f"--kind {kind}: must be one of {', '.join(KINDS)}")
+        raise BackhaulError(
+            f"there is no list {kind!r}; --kind must be one of: {', '.join(KINDS)}"
+        )
 
 
 async def _differences(
@@ -103,7 +107,7 @@ def _full_sync(
     if failures:
         said = "; ".join(f"{f['store']}: {f['kind']}: {f['trouble']}" for f in failures)
         raise PlatformUnavailable(
-            f"{said}; Backhaul keeps the rows that it has read: run the command"
+            f"{said}. Backhaul keeps the rows that it has read. Run the command"
             " again later"
         )
 
@@ -131,8 +135,8 @@ def _follow(
             asyncio.run(_offline(settings, request, add))
         except ConnectionLost as error:
             raise Busy(
-                f"{error}; Backhaul keeps the rows that it has read: run the command"
-                " again later"
+                f"{error}. Backhaul keeps the rows that it has read. Run the"
+                " command again later"
             ) from None
     return ended, failures
 

@@ -92,7 +92,10 @@ async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> N
     try:
         await daemon.run()
     except asyncio.CancelledError:
-        raise Fatal("stopped at once, without waiting for work in progress") from None
+        raise Fatal(
+            "the daemon stopped at once, without waiting for the work in progress;"
+            " the next start checks the commands that were being sent"
+        ) from None
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -124,8 +127,8 @@ def demo(
         bool,
         typer.Option(
             "--once",
-            help="Stop after the last order and compare both sides. Exit code"
-            " 0: nothing differs.",
+            help="Stop after the last order, and compare the store with the mirror and"
+            " the ERP. Exit code 0: nothing differs.",
         ),
     ] = False,
     orders: Annotated[
@@ -142,16 +145,21 @@ def demo(
         bool,
         typer.Option(
             "--with-tryton",
-            help="Also run a Tryton server; needs trytond-sale and proteus.",
+            help=(
+                "Also run a Tryton server. If Tryton is not installed, the command"
+                " shows how to install it"
+            ),
         ),
     ] = False,
     cluster: Annotated[
         bool,
         typer.Option(
             "--cluster",
-            help="Run three daemons on three PostgreSQL servers, kill one daemon every"
-            " 20 seconds, and compare both sides at the end; needs the extra"
-            " demo-cluster.",
+            help=(
+                "Run three daemons on three PostgreSQL servers, kill one daemon"
+                " every 20 seconds, and compare both sides at the end. If"
+                " PostgreSQL is not installed, the command shows how to install it"
+            ),
         ),
     ] = False,
     kills: Annotated[

@@ -47,7 +47,10 @@ def search(
         return
     text = " ".join(words or ())
     if not text.strip():
-        raise BackhaulError("give words to search for, such as: backhaul search asha")
+        raise BackhaulError(
+            "the command needs at least one word to search for, such as: backhaul"
+            " search asha"
+        )
     with reader(config) as known:
         rows = known.search(text, kind, limit)
         behind = known.unindexed()
@@ -89,8 +92,8 @@ def why(
     if not timelines:
         raise BackhaulError(
             f"the mirror has no {kind} {name!r}; Backhaul searched the {searched}."
-            f" If the {kind} is new, its webhook has not arrived yet; to list the"
-            " webhooks: backhaul events list"
+            f" If the {kind} is new, perhaps its webhook has not arrived yet. To"
+            " list the webhooks: backhaul events list"
         )
     if as_json:
         output.json([{**_shown(each), "timeline": rows} for each, rows in timelines])

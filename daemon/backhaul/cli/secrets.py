@@ -95,14 +95,16 @@ def revoke_secret(
         ]
     )
     if not undo:
-        typer.echo("If the settings have this secret, remove it there too.")
+        typer.echo("If the configuration contains this secret, remove it there too.")
 
 
 SecretFileOption = Annotated[
     Path | None,
     typer.Option(
-        help=f"File with the webhook secret. Default: ${SECRET_VARIABLE}, else the"
-        " store's first secret in the settings."
+        help=(
+            f"File with the webhook secret. Default: ${SECRET_VARIABLE}, else the"
+            " store's first secret in the configuration."
+        )
     ),
 ]
 
@@ -128,8 +130,8 @@ def secret(
     kept = _of_platform(settings, name)
     if not kept:
         raise BackhaulError(
-            f"store {name} has no webhook secret yet; give --secret-file, or see:"
-            " backhaul status"
+            f"Backhaul has no webhook secret of store {name} to sign with; give"
+            " --secret-file, or see: backhaul status"
         )
     return kept[0]
 

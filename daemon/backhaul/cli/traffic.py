@@ -68,7 +68,8 @@ def capture(
 
     if as_json and str(out) == "-":
         raise BackhaulError(
-            "--json has no effect with -: a capture is JSON lines already"
+            "--json has no effect if the output is standard output (-), because the"
+            " capture itself goes there, as JSON lines; leave out --json"
         )
     selected = EventFilter(store, kind, topic, since, until, about)
     capture_and_replay.capture(out, context.settings(config), selected, as_json=as_json)
@@ -93,7 +94,9 @@ def replay(
     against: Annotated[
         Path | None,
         typer.Option(
-            help="Database to compare with. Default: the database in the settings."
+            help=(
+                "Database to compare with. Default: the database of the configuration."
+            )
         ),
     ] = None,
     secret_file: SecretFileOption = None,
@@ -154,8 +157,10 @@ def trigger(
     store: Annotated[
         str | None,
         typer.Option(
-            help="The store to which the event belongs. Required if the settings have"
-            " several stores."
+            help=(
+                "The store to which the event belongs. Required if the"
+                " configuration has several stores."
+            )
         ),
     ] = None,
     to: Annotated[
