@@ -202,8 +202,8 @@ class Guard(AbstractResolver):
         if url.port not in self._network.ports:
             allowed = ", ".join(map(str, self._network.ports))
             raise AddressRefused(
-                f"port {url.port} of {host} is not among those allowed ({allowed}): "
-                "add it to network.ports"
+                f"port {url.port} of {host} is not allowed; the allowed ports are"
+                f" {allowed}. To allow it, add it to network.ports"
             )
         if address := _address_of(host):
             self._judge(address, host)
@@ -290,7 +290,9 @@ class Guard(AbstractResolver):
             context.load_verify_locations(self._ca_file)
         except OSError as error:
             reason = (error.strerror or "no certificates in it").lower()
-            raise AddressRefused(f"{self._ca_file} cannot be used: {reason}") from None
+            raise AddressRefused(
+                f"the file of certificates {self._ca_file} cannot be used: {reason}"
+            ) from None
         return context
 
 

@@ -173,13 +173,13 @@ class Caller:
         except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
             raise NeverSent(f"{_where(url)} cannot be reached: {_why(error)}") from None
         except (ClientError, TimeoutError, OSError) as error:
-            raise NoAnswer(f"no answer from {_where(url)}: {_why(error)}") from None
+            raise NoAnswer(f"no response from {_where(url)}: {_why(error)}") from None
 
     async def _ask(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None
     ) -> Answer:
         if self._session is None:
-            raise NeverSent("the connector is closed")
+            raise NeverSent("the connector is closed, because the daemon is stopping")
         async with self._session.request(
             method, url, headers=headers, data=body, allow_redirects=False
         ) as response:
@@ -199,7 +199,7 @@ class Caller:
                 response.close()
                 host = response.url.host
                 limit = f"{self._most_bytes} bytes"
-                raise NoAnswer(f"the answer of {host} is longer than {limit}")
+                raise NoAnswer(f"the response of {host} is longer than {limit}")
         return bytes(content)
 
 
@@ -216,13 +216,15 @@ def read_json(body: bytes) -> Any:
     try:
         document = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise NotJson("the answer is not JSON") from None
+        raise NotJson("the response is not JSON") from None
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH + 1):
         level = [child for node in level for child in _children(node)]
         if not level:
             return document
-    raise NotJson(f"the answer is nested more than {MAX_DEPTH} deep")
+    raise NotJson(
+        f"the JSON of the response is nested more than {MAX_DEPTH} levels deep"
+    )
 
 
 def outcome_of(answer: Answer) -> Pushed:
@@ -231,14 +233,22 @@ def outcome_of(answer: Answer) -> Pushed:
         return Applied()
     if answer.status == 429 or (answer.status == 503 and _asks_to_wait(answer)):
         return NotSent(
-            f"asked to retry later, {answer.words()}", answer.retry_after_seconds
+            f"the server asks to retry later: {answer.words()}",
+            answer.retry_after_seconds,
         )
     if 300 <= answer.status < 400:
-        return NotSent("redirected, and redirects are not followed: set the final URL")
+        return NotSent(
+            "the server answered with a redirect, and Backhaul does not follow"
+            " redirects; set the final URL"
+        )
     if answer.status in (401, 403, 407):
-        return NotSent(f"access denied, check key and rights: {answer.words()}")
+        return NotSent(
+            f"the server denied access; check the key and its rights: {answer.words()}"
+        )
     if answer.status in (404, 405):
-        return NotSent(f"not found, check the URL: {answer.words()}")
+        return NotSent(
+            f"the server did not find the URL; check the URL: {answer.words()}"
+        )
     if answer.status in (400, 409, 410, 413, 414, 415, 422):
         return Rejected(f"refused: {answer.words()}")
     return Uncertain(f"answered {answer.words()}")

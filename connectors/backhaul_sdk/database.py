@@ -131,7 +131,7 @@ async def no_sqlite(file: Path, query: str, values: Sequence[Any]) -> Sequence[A
 def require_key(key: str) -> None:
     """Raise ValueError if a text cannot be a key."""
     if not 0 < len(key.encode()) <= MOST_KEY_BYTES or "\0" in key:
-        raise ValueError(f"{key[:40]!r} cannot be the key of a document")
+        raise ValueError(f"{key[:40]!r} cannot be the key of a connector document")
 
 
 def end_of_prefix(prefix: str) -> str:

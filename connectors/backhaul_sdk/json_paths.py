@@ -37,7 +37,7 @@ def find(expression: str, document: Any) -> Any:
         return _follow(names, document) if names else _compiled(expression)(document)
     except (JMESPathError, ArithmeticError, ValueError, TypeError) as error:
         raise Unusable(
-            f"the expression {expression} cannot be applied: {error}"
+            f"the JMESPath expression {expression} cannot be applied: {error}"
         ) from None
 
 

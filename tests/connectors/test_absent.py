@@ -64,10 +64,10 @@ async def test_a_list_with_an_unusable_row_has_no_end(drop: Drop, bad: str) -> N
 @pytest.mark.parametrize(
     ("rows", "end"),
     [
-        ("A,1,MAIN\nB,2,SHOP\n", (1, 0, " without 1 articles that stock_level_rows")),
+        ("A,1,MAIN\nB,2,SHOP\n", (1, 0, " without 1 SKUs that stock_level_rows")),
         ("A,1,MAIN\nA,2,SHOP\n", (1, 0.25, "")),
         ("A,1,MAIN\n,2,SHOP\n", (1, 0.25, "")),
-        ("A,1,SHOP\nB,2,SHOP\n", (0, 0, " without 2 articles")),
+        ("A,1,SHOP\nB,2,SHOP\n", (0, 0, " without 2 SKUs")),
         ("A,1,MAIN\nB,2,MAIN\n", (2, 0.25, "")),
     ],
 )
@@ -146,5 +146,5 @@ async def test_a_read_that_goes_on_after_a_kill_has_no_end(
 
 def test_only_a_whole_table_has_an_end(tables: SqliteTables) -> None:
     source = {"table": "stock", "changed_at": "at"}
-    with pytest.raises(ValueError, match="absent = zero needs the whole list"):
+    with pytest.raises(ValueError, match='absent = "zero" needs the whole list'):
         tables.connector(stock_levels=source, absent="zero")

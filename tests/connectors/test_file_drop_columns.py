@@ -414,9 +414,9 @@ def test_usual_settings_need_no_words() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"fulfillment_columns": {"order": ""}}, "order needs a column"),
-        ({"fulfillment_columns": {"order": []}}, "order needs a column"),
-        ({"stock_level_columns": {"quantity": " "}}, "quantity needs a column"),
+        ({"fulfillment_columns": {"order": ""}}, "order has no column"),
+        ({"fulfillment_columns": {"order": []}}, "order has no column"),
+        ({"stock_level_columns": {"quantity": " "}}, "quantity has no column"),
         ({"fulfillment_columns": {"sku": ["A", ""]}}, "sku has an empty name"),
         (
             {"fulfillment_columns": {"order": "X", "sku": "x"}},
@@ -425,14 +425,20 @@ def test_usual_settings_need_no_words() -> None:
         ({"cancellation_values": {"restock": "maybe"}}, "restock must be yes or no"),
         ({"stock_delta_values": {"reason": "ROT"}}, "reason 'ROT' is unknown"),
         ({"fulfillment_values": {"order": "1"}}, "order"),
-        ({"fulfillment_rows": {"only": {"Status": []}}}, "Status has no values"),
-        ({"fulfillment_rows": {"only": {"": "N"}}}, "a column has no name"),
+        (
+            {"fulfillment_rows": {"only": {"Status": []}}},
+            "column Status has an empty list of values",
+        ),
+        (
+            {"fulfillment_rows": {"only": {"": "N"}}},
+            "a column in this table has an empty name",
+        ),
         ({"fulfillment_rows": {"exept": {"a": "b"}}}, "exept"),
         ({"encoding": "shift-jiss"}, "is not a text encoding"),
         ({"encoding": "base64"}, "is not a text encoding"),
-        ({"done_file": "ok"}, "must hold {name} or {stem}"),
-        ({"done_file": "{nam}.ok"}, "must hold {name} or {stem}"),
-        ({"done_file": "{stem}.csv"}, "must hold {name} or {stem}"),
+        ({"done_file": "ok"}, "must contain {name} or {stem}"),
+        ({"done_file": "{nam}.ok"}, "must contain {name} or {stem}"),
+        ({"done_file": "{stem}.csv"}, "must contain {name} or {stem}"),
         ({"header_row": -1}, "header_row"),
         ({"same_content": "keep"}, "same_content"),
         ({"quote": "x"}, "quote"),

@@ -55,7 +55,7 @@ async def test_json_lines_are_rows(drop: Drop) -> None:
     ("line", "said"),
     [
         ("{", "not valid JSON, at character"),
-        ("[1]", "must be an object"),
+        ("[1]", "must be a JSON object"),
         ('{"order": "1", "order": "2"}', "more than once"),
         ('{"order": {"id": 1}, "restock": true, "reason": ""}', "order must be a text"),
         ('{"order": NaN}', "NaN is not a number"),

@@ -56,11 +56,11 @@ KINDS = [
     ("x.xls", OLD, "is an old or locked spreadsheet (.xls)", "save it as .xlsx"),
     ("x.xlsx", OLD, "is an old or locked spreadsheet (.xls)", "without a password"),
     ("x.xls", b"\x09\x08\x10\x00\x00\x06", "a very old spreadsheet", "save it as"),
-    ("x.zip", zipped("orders.csv"), "with orders.csv inside", "unpack it"),
-    ("x.csv", zipped("a", "b", "c", "d"), "archive with a, b, c inside", "unpack it"),
-    ("x.csv", SHEET, "is a spreadsheet, not CSV", "name it .xlsx"),
-    ("x.xls", SHEET, "is a spreadsheet, not CSV", "name it .xlsx"),
-    ("x.xlsx", zipped("orders.csv"), "is a ZIP archive with orders.csv", "unpack it"),
+    ("x.zip", zipped("orders.csv"), "that contains orders.csv", "unpack the"),
+    ("x.csv", zipped("a", "b", "c", "d"), "that contains a, b, c", "unpack the"),
+    ("x.csv", SHEET, "is a spreadsheet, not CSV", "a name that ends in .xlsx"),
+    ("x.xls", SHEET, "is a spreadsheet, not CSV", "a name that ends in .xlsx"),
+    ("x.xlsx", zipped("orders.csv"), "archive that contains orders.csv", "unpack the"),
     ("x.xlsx", zipped("mimetype", "content.xml"), "file (.ods)", "save it as"),
     ("x.xlsx", zipped("[Content_Types].xml", "xl/workbook.bin"), "(.xlsb)", "save it"),
     ("x.xlsx", CSV, "is text, not a spreadsheet", "ends in .csv"),
@@ -206,7 +206,7 @@ async def test_an_object_around_the_list_says_what_to_do(
     drop.put("fulfillments.json", content)
     await drop.pull()
     (reason,) = drop.reasons()
-    assert "it is one object with a list in 'orders'; write the array alone" in reason
+    assert "the file is one JSON object with a list in 'orders'" in reason
 
 
 async def test_a_header_setting_that_lacks_a_column_is_said(drop: Drop) -> None:
@@ -249,10 +249,10 @@ async def test_arrays_and_objects_are_read_as_they_come(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('[{"order": "1"},', "its end is missing"),
+        ('[{"order": "1"},', "the end of the object is missing"),
         ('[{"order": "1"}, {"order', "after its first 1 objects"),
         ('[{"order": "1"} {"order": "2"}]', "a comma is missing"),
-        ('[{"order": "1"}] x', "there is text after the array's ]"),
+        ('[{"order": "1"}] x', "there is text after the end of the array"),
         ('[{"order": "1"}, oops]', "after its first 1 objects"),
         ('[{"order": "' + "x" * 200_000, "letters"),
         ("[" * 3_000, "write an array of objects"),

@@ -40,7 +40,7 @@ async def test_two_places_of_one_article_are_refused(drop: Drop) -> None:
     assert await taken(drop, (CASES / "05-two-locations.csv").read_bytes()) == {}
     assert len(drop.reasons()) == 2
     for reason in drop.reasons():
-        assert reason.startswith("lines 2 and 3 count the same article")
+        assert reason.startswith("lines 2 and 3 count the same SKU")
         assert 'set same_sku = "sum"' in reason
 
 
@@ -101,7 +101,7 @@ async def test_a_list_that_contradicts_itself_throughout_is_held(drop: Drop) -> 
     assert await taken(drop, LEVELS + rows) == {}
     (reason,) = drop.reasons()
     assert "6 of 6 rows cannot be used" in reason
-    assert "lines 2 and 3 count the same article" in reason
+    assert "lines 2 and 3 count the same SKU" in reason
 
 
 @pytest.mark.parametrize(("below", "is_held"), [(1, False), (5, False), (6, True)])

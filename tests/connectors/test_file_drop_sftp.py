@@ -102,7 +102,9 @@ async def test_an_unknown_host_key_is_refused_with_its_fingerprint(
     fingerprint = asyncssh.import_public_key(server.host_key).get_fingerprint()
     for trusted in ("", other, "SHA256:nonsense"):
         drop = Drop(tmp_path, {**options, "sftp_host_key": trusted})
-        with pytest.raises(CheckFailed, match="host key that is not trusted") as found:
+        with pytest.raises(
+            CheckFailed, match="host key that the configuration does not trust"
+        ) as found:
             await drop.connector().check()
         assert fingerprint in str(found.value)
         assert f'sftp_host_key = "{server.host_key}"' in str(found.value)
@@ -238,7 +240,7 @@ async def test_names_that_lead_elsewhere_are_passed_over(
 async def test_a_wrong_password_is_told_without_it(harmful: dict[str, Any]) -> None:
     wrong = {**harmful, "sftp_password": "not-the-password"}
     connector = FileDrop("drop", Settings.model_validate(wrong))
-    with pytest.raises(CheckFailed, match="refuses anybody") as found:
+    with pytest.raises(CheckFailed, match="refuses the login of anybody") as found:
         await connector.check()
     await connector.close()
     assert "not-the-password" not in str(found.value)
@@ -255,11 +257,17 @@ async def test_nobody_there_is_told_in_a_sentence(harmful: dict[str, Any]) -> No
     ("options", "said"),
     [
         ({"sftp_host": "h", "sftp_password": "x"}, "sftp_user is missing"),
-        ({"sftp_host": "h", "sftp_user": "u"}, "sftp_password or sftp_key is missing"),
+        (
+            {"sftp_host": "h", "sftp_user": "u"},
+            "sftp_password and sftp_key are both missing",
+        ),
         ({"sftp_user": "u"}, "sftp_host is missing"),
         ({"sftp_host_key": "ssh-rsa nonsense"}, "is not a public key"),
         ({"exports": "../out"}, "the name of one folder"),
-        ({"exports": "archive"}, "archive, held, rejected, exported are reserved"),
+        (
+            {"exports": "archive"},
+            "Backhaul itself uses archive, held, rejected, exported",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(

@@ -273,14 +273,17 @@ async def test_a_strange_answer_stops_the_pull_and_says_why(
         ({"lists": {"x": {**SHIPMENTS, "key": "a b"}}}, "not a JMESPath"),
         ({"lists": {"x": {**SHIPMENTS, "path": "https://x"}}}, "must be a path"),
         ({"lists": {"x": {**SHIPMENTS, "path": "//evil/x"}}}, "must be a path"),
-        ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "lacks order"),
-        ({"lists": {"x": {**SHIPMENTS, "fields": {"order": "a", "b": "c"}}}}, "no b"),
-        ({"lists": {"x": {**SHIPMENTS, "since": None}}}, "belong together"),
+        ({"lists": {"x": {**SHIPMENTS, "fields": {}}}}, "lacks the entries order"),
+        (
+            {"lists": {"x": {**SHIPMENTS, "fields": {"order": "a", "b": "c"}}}},
+            "no field b",
+        ),
+        ({"lists": {"x": {**SHIPMENTS, "since": None}}}, "set both or neither"),
         ({"lists": {"x": {**SHIPMENTS, "next": None}}}, "needs next"),
         ({"lists": {"x": {**SHIPMENTS, "keep_cursor": True}}}, "keep_cursor needs"),
         (
             {"pushes": {"order.placed": {**ORDERS, "lookup_path": "/orders"}}},
-            "lookup_path needs",
+            "lookup_path must contain",
         ),
     ],
 )

@@ -91,5 +91,5 @@ def test_below_zero_is_added_up_before_it_is_zero() -> None:
 
 def test_only_a_whole_list_can_be_added_up() -> None:
     options = {"since": "at", "since_parameter": "since", "same_sku": "sum"}
-    with pytest.raises(ValueError, match="same_sku = sum needs the whole list"):
+    with pytest.raises(ValueError, match='same_sku = "sum" needs the whole list'):
         List.model_validate({**LEVELS, **options})

@@ -112,7 +112,7 @@ async def test_an_object_that_lists_its_articles_in_a_member_ships_nothing(
     drop.put("fulfillments.jsonl", json.dumps({"order": "1001", **members}) + "\n")
     await drop.pull()
     assert drop.records() == []
-    assert "write one object for each article" in drop.reasons()[0]
+    assert "rite one object for each SKU" in drop.reasons()[0]
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ async def test_a_row_without_article_beside_a_refused_one_with_is_a_question(
     drop.put("fulfillments.csv", header + "\n".join(rows) + "\n")
     await drop.pull()
     asked = {r.order: r.question for r in drop.records() if isinstance(r, Fulfillment)}
-    assert "other rows of this file name articles" in asked["1001"]
+    assert "other rows of this file have SKUs" in asked["1001"]
     assert asked["1002"] == ""

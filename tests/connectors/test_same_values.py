@@ -39,7 +39,7 @@ CODES: list[Case] = [
     ("9400111899223810000000", LOST),
     (9.40011189922381e21, LOST),
     ("#N/A", Refused("a formula without a result")),
-    ("=A1", Refused("is a formula, not its result")),
+    ("=A1", Refused("is a formula, not a value")),
     ("JD1\nJD2", Refused("line break or another control character")),
     ("1" * 501, Refused("more than 500 characters")),
 ]

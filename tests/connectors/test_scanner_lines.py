@@ -274,7 +274,7 @@ async def test_orders_are_picked_with_bare_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tcp_port": 0}, "lines need tcp_certificate"),
+        ({"tcp_port": 0}, "need tcp_certificate"),
         ({"tcp_port": 0, "tcp_host": "::", **LINES}, "address of one network"),
         ({"tcp_port": 0, "tcp_host": "0.0.0.0", **LINES}, "address of one network"),  # noqa: S104 - refused
         ({**LINES, "tcp_host": "localhost"}, "must be an address"),

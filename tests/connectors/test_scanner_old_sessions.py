@@ -82,7 +82,7 @@ async def contents(documents: DocumentStore) -> list[tuple[str, bytes]]:
 
 async def test_an_open_order_goes_on(dock: Dock) -> None:
     refused = await dock.scan(code="C", sequence=11)
-    assert "order 1001 has no article C" in str(refused.body["what"]), refused.body
+    assert "order 1001 has no SKU C" in str(refused.body["what"]), refused.body
     answer = await dock.scan(code="BH-CLOSE")
     assert answer.body["what"] == "order 1001 finished with 3 units"
     (record,) = dock.records()

@@ -70,7 +70,7 @@ async def test_devices_are_read_from_the_file_at_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "names no device"),
+        (b"", "contains no device"),
         (b"dock\n", "line 1 must be name=token"),
         (f"dock={TOKEN}\nbelt={TOKEN}".encode(), "the same token"),
         (f"dock={TOKEN}\ndock={OTHER_TOKEN}".encode(), "line 2"),

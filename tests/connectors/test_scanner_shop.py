@@ -38,7 +38,7 @@ RIGHT = [
     ("OK 1 x 036000291452 received", ""),
     ("OK dock is set to pack", ""),
     ("NO 00340434161094042557 is a parcel's label (SSCC)", "scan the order's number"),
-    ("NO 036000291452 is the article LS-XL", "scan the order's number"),
+    ("NO 036000291452 is the SKU LS-XL", "scan the order's number"),
     ("OK order 1001 packed", ""),
     # The link has packed it already, without a number.
     ('{"status": 422', "00340434161094042557 (DHL)"),
@@ -214,9 +214,9 @@ async def test_a_tracking_number_loses_the_symbology_on_every_way(
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        ("LS-S", "order 1003 has no article LS-S: put it back"),
-        ("042100005264", "order 1003 has no article 042100005264"),
-        ("NEW-1", "order 1003 has no article NEW-1"),
+        ("LS-S", "order 1003 has no SKU LS-S: put the unit back"),
+        ("042100005264", "order 1003 has no SKU 042100005264"),
+        ("NEW-1", "order 1003 has no SKU NEW-1"),
         ("1001", "1001 is an order's number: finish order 1003 first"),
         ("LSßXL", "'LSßXL' looks like 'LS-XL' sent through another keyboard layout"),
         ("LS)XL", "looks like 'LS-XL'"),

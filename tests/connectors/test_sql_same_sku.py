@@ -52,7 +52,7 @@ async def test_rows_of_one_article_are_refused(
     assert found == {"B1": 7}
     reasons = sorted(each.reason for each in host.bad.values())
     assert len(reasons) == 5
-    assert reasons[1].startswith("rows 0, 2 count the same article 'A3'")
+    assert reasons[1].startswith("rows 0, 2 count the same SKU 'A3'")
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -83,7 +83,7 @@ async def test_every_row_of_a_read_is_of_one_moment(tables: SqliteTables) -> Non
 
 def test_only_a_whole_list_can_be_added_up(tables: SqliteTables) -> None:
     source = {"table": "stock", "changed_at": "at"}
-    with pytest.raises(ValueError, match="same_sku = sum needs the whole list"):
+    with pytest.raises(ValueError, match='same_sku = "sum" needs the whole list'):
         tables.connector(stock_levels=source, same_sku="sum")
 
 

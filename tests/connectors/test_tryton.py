@@ -205,7 +205,7 @@ async def test_an_article_that_tryton_lacks_is_named(
     item = {**change.document["items"][0], "sku": "NOPE"}
     odd = replace(change, document={**change.document, "items": [item]})
     said = await connect().push(odd)
-    assert said == Rejected("there is no product 'NOPE' in Tryton")
+    assert said == Rejected("Tryton has no product with the code 'NOPE'")
     assert server.rows("SELECT * FROM sale_sale") == []
 
 
@@ -289,7 +289,7 @@ async def test_what_it_raises_is_told_apart(
         ({"database": "nope"}, f"is not served at .*; it has: {DATABASE}"),
         (
             {"password": "wrong"},
-            f"refuses the login of {USER}: check user and password",
+            f"refuses the login of {USER}; check user and password",
         ),
     ],
 )

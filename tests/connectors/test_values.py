@@ -197,7 +197,9 @@ async def test_a_reason_is_mapped_for_its_kind(drop: Drop) -> None:
 
 def test_a_reason_map_names_reasons_of_the_platform(drop: Drop) -> None:
     drop.options["reason_map"] = {"Bruch": "BROKEN"}
-    with pytest.raises(ValueError, match="BROKEN are not reasons; use CORRECTION"):
+    with pytest.raises(
+        ValueError, match=r"unknown reasons: BROKEN. The reasons are CORRECTION"
+    ):
         drop.connector()
 
 

@@ -164,7 +164,7 @@ def test_what_only_resembles_an_error_is_kept(text: str) -> None:
 
 
 def test_a_column_that_was_too_narrow_is_refused() -> None:
-    with pytest.raises(Unusable, match="where a column is too narrow"):
+    with pytest.raises(Unusable, match="if a column is too narrow"):
         identifier("########", "tracking number")
 
 
@@ -201,14 +201,14 @@ def test_lost_digits_are_named_for_what_they_are(
         ("9400111899223810000000.0", "digits are lost"),
         ("1234567890123450", "write '1234567890123450 if it ends so"),
         (9.40011189922381e21, "digits are lost"),
-        ('=HYPERLINK("https://t.example/?n=JD0100")', "a formula, not its result"),
-        ('=HYPERLINK("https://t.example/a,b")', "a formula, not its result"),
-        ("=HYPERLINK(A1,B1)", "a formula, not its result"),
-        ('=HYPERLINK("a","b"&"c")', "a formula, not its result"),
-        ('=HYPERLINK("a","b","c")', "a formula, not its result"),
-        ('="a"&"b"', "a formula, not its result"),
-        ("=A1", "a formula, not its result"),
-        ("+SUM(A1:A2)", "a formula, not its result"),
+        ('=HYPERLINK("https://t.example/?n=JD0100")', "a formula, not a value"),
+        ('=HYPERLINK("https://t.example/a,b")', "a formula, not a value"),
+        ("=HYPERLINK(A1,B1)", "a formula, not a value"),
+        ('=HYPERLINK("a","b"&"c")', "a formula, not a value"),
+        ('=HYPERLINK("a","b","c")', "a formula, not a value"),
+        ('="a"&"b"', "a formula, not a value"),
+        ("=A1", "a formula, not a value"),
+        ("+SUM(A1:A2)", "a formula, not a value"),
         ("#N/A", "a formula without a result"),
         ('="#REF!"', "a formula without a result"),
         ("JD005\nJD006", "write one value in each row"),

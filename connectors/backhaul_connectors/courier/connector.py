@@ -249,7 +249,10 @@ class Courier(Connector["Settings"]):
             return message
         url = find(self.settings.fetch_path, message)
         if not isinstance(url, str):
-            raise Unusable(f"the message has no URL at {self.settings.fetch_path!r}")
+            raise Unusable(
+                f"the message has no URL at {self.settings.fetch_path!r}, which"
+                " fetch_path names"
+            )
         return await read(self._caller, self.settings, url)
 
     def _row(self, seen: SeenStatuses, row: Any) -> list[Record | Bad]:

@@ -145,7 +145,8 @@ def _generic(settings: Settings, message: Any) -> list[TrackingEvent | Unreadabl
     rows = find(settings.events.items, message)
     if not isinstance(rows, list):
         raise Unusable(
-            f"the message has no list of events at {settings.events.items!r}"
+            f"the message has no list of events at {settings.events.items!r}, which"
+            " events.items names"
         )
     return [event_of(settings, row) for row in rows]
 
@@ -392,7 +393,7 @@ def _lines(found: Any) -> tuple[Line, ...]:
     """Return the lines of a parcel. Raises Unusable: a missing article is not all."""
     if not isinstance(found, list) or not found:
         raise Unusable(
-            "the parcel's lines are empty, so Backhaul does not know what was shipped"
+            "the parcel has no lines, so Backhaul does not know what was shipped"
         )
     return tuple(map(_line, found))
 
@@ -402,7 +403,7 @@ def _line(found: Any) -> Line:
     sku = article(line.get("sku"), is_text=True)
     if not sku:
         raise Unusable(
-            "a line of the parcel has no sku, so Backhaul does not know what was"
+            "a line of the parcel has no SKU, so Backhaul does not know what was"
             " shipped"
         )
     quantity = shipped_units(line.get("quantity", 1), decimal="system")

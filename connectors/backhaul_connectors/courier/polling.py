@@ -112,7 +112,10 @@ async def pages(
         document = await read(caller, settings, url)
         rows = find(listing.items, document)
         if not isinstance(rows, list):
-            raise CheckFailed(f"{url.host} answered without {listing.items}")
+            raise CheckFailed(
+                f"the response of {url.host} has no list at {listing.items}"
+                " (setting items)"
+            )
         yield rows
         url = _next(listing, url, document) if rows and listing.next else None
 
@@ -123,12 +126,13 @@ async def read(caller: Caller, settings: Settings, url: URL | str) -> Any:
     own = URL(settings.base_url)
     if target.origin() != own.origin():
         raise CheckFailed(
-            f"the message links to {target.host}, which is not the courier's host"
-            f" {own.host}; Backhaul fetched nothing"
+            f"the message contains a link to {target.host}, which is not the"
+            f" courier's host {own.host}. For safety, Backhaul did not follow the"
+            " link"
         )
     answer = await caller.call("GET", target, headers=authorization(settings))
     if not answer.is_success:
-        raise CallFailed(f"{target.host} answered {answer.words()}")
+        raise CallFailed(f"the courier's host {target.host} answered {answer.words()}")
     return answer.json()
 
 
@@ -156,11 +160,11 @@ def _next(listing: ParcelList, url: URL, document: Any) -> URL | None:
             following = url.join(URL(found))
     except ValueError:
         raise CheckFailed(
-            f"{url.host} returned an invalid URL of the next page"
+            f"the courier's host {url.host} returned an invalid URL of the next page"
         ) from None
     if following == url:
         raise CheckFailed(
-            f"{url.host} named the page that was just read as the next page, so the"
-            " list cannot be read to its end"
+            f"the courier's host {url.host} returned the page that was just read as"
+            " the next page, so Backhaul cannot read the whole list"
         )
     return following

@@ -155,23 +155,28 @@ class Settings(BaseModel):
     @classmethod
     def _are_long(cls, secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
         if any(len(each.get_secret_value()) < FEWEST_CHARACTERS for each in secrets):
-            raise ValueError(f"a secret needs {FEWEST_CHARACTERS} or more characters")
+            raise ValueError(
+                f"each secret must have at least {FEWEST_CHARACTERS} characters"
+            )
         return secrets
 
     @model_validator(mode="after")
     def _can_work(self) -> Settings:
         if not self.secrets and not self.asks:
             raise ValueError(
-                "the connection has nothing to do: set secrets to receive messages, or"
-                " api_key to poll"
+                "the connection has neither secrets nor api_key. To receive"
+                " messages, set secrets. To poll the courier, set api_key"
             )
         if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:
             known = ", ".join(TRACKING_STATUSES)
-            raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
+            raise ValueError(
+                f"statuses has the unknown values {', '.join(sorted(wrong))}; use"
+                f" {known}"
+            )
         if self.fetch_path and not self.base_url:
             raise ValueError(
-                "fetch_path needs api_url, because Backhaul fetches messages only"
-                " from that host"
+                "fetch_path also needs api_url, because Backhaul fetches messages"
+                " only from the host in api_url"
             )
         if self.base_url:
             reachable(self.base_url, self.network)

@@ -111,8 +111,8 @@ def _take(
     if len(found) > 1:
         names = ", ".join(header[place].strip() for place in found)
         raise Ambiguous(
-            f"more than one column could be the {meaning.replace('_', ' ')}: {names}; "
-            "name the right one in the settings"
+            f"more than one column could be the {meaning.replace('_', ' ')}:"
+            f" {names}; name the right column in the configuration"
         )
     if found:
         places[meaning] = found[0]
@@ -286,15 +286,20 @@ class Columns(BaseModel):
         for meaning, name in self._written():
             if not name.strip():
                 if meaning in self.needed:
-                    raise ValueError(f"{meaning} needs a column; name it")
+                    raise ValueError(
+                        f"{meaning} has no column; write the column's name"
+                    )
                 if isinstance(getattr(self, meaning), tuple):
-                    raise ValueError(f"{meaning} has an empty name in its list")
+                    raise ValueError(
+                        f"{meaning} has an empty name in its list of columns;"
+                        " remove the empty name"
+                    )
                 continue
             other = taken.setdefault(column_name(name), meaning)
             if other != meaning:
                 raise ValueError(
-                    f"{other} and {meaning} have the same column {name!r}; each needs "
-                    "a column of its own"
+                    f"{other} and {meaning} have the same column {name!r}; give"
+                    " each a column of its own"
                 )
         return self
 
@@ -321,11 +326,11 @@ class FulfillmentColumns(Columns):
     )
     sku: Names = Field(
         default="sku",
-        description="Column of the article, for a part of an order; may be absent.",
+        description="Column of the SKU, for a part of an order; may be absent.",
     )
     quantity: Names = Field(
         default="quantity",
-        description="Column of how many units of the article left; may be absent.",
+        description="Column of how many units of the SKU left; may be absent.",
     )
     shipped_at: Names = Field(
         default="shipped_at",
@@ -355,7 +360,7 @@ class StockDeltaColumns(Columns):
 
     needed = frozenset({"sku", "adjustment"})
 
-    sku: Names = Field(default="sku", description="Column of the article.")
+    sku: Names = Field(default="sku", description="Column of the SKU.")
     adjustment: Names = Field(
         default="adjustment",
         description="Column of the signed change, in units: 5 came, -5 went.",
@@ -372,7 +377,7 @@ class StockLevelColumns(Columns):
 
     needed = frozenset({"sku", "quantity"})
 
-    sku: Names = Field(default="sku", description="Column of the article.")
+    sku: Names = Field(default="sku", description="Column of the SKU.")
     quantity: Names = Field(
         default="quantity", description="Column of how many units there are."
     )
@@ -461,7 +466,12 @@ class RowFilter(BaseModel):
     def _are_filled(self) -> RowFilter:
         for name, values in (*self.only.items(), *self.skip.items()):
             if not name.strip():
-                raise ValueError("a column has no name")
+                raise ValueError(
+                    "a column in this table has an empty name; write the column's name"
+                )
             if not values:
-                raise ValueError(f"{name} has no values; name at least one")
+                raise ValueError(
+                    f"column {name} has an empty list of values; write at least one"
+                    " value"
+                )
         return self

@@ -151,7 +151,7 @@ class FileImporter:
             return []
         articles = sound.table.articles
         hidden = 0 if articles is None else articles.hidden
-        left = f" without {hidden} articles that stock_level_rows leaves out"
+        left = f" without {hidden} SKUs that stock_level_rows leaves out"
         end = FullList(
             key=key_of("full list", [sound.table.sha256]),
             listed_at=sound.table.dated,

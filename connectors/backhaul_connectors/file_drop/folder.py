@@ -437,7 +437,10 @@ class LocalFolder:
             return None
         with os.fdopen(descriptor, "rb") as stream:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise FolderUnreachable(f"{path} is not a regular file; remove it")
+                raise FolderUnreachable(
+                    f"{path} is not a regular file, but a folder, link or device;"
+                    " remove it"
+                )
             return stream.read()
 
     def _is_still_there(self, file: FoundFile, path: Path) -> bool:

@@ -340,7 +340,7 @@ def check_format(stream: BinaryIO, *, is_sheet: bool) -> None:
     plain = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if plain.startswith(b"<"):
         raise FileUnreadable(
-            f"the file is {_markup(plain.lower())}; open it and {SAVE_AS}"
+            f"the file is {_markup(plain.lower())}; open the file and {SAVE_AS}"
         )
     if head.startswith(ZIP):
         _check_archive(stream, is_sheet=is_sheet)
@@ -377,10 +377,11 @@ def _check_archive(stream: BinaryIO, *, is_sheet: bool) -> None:
     if not any(name.startswith(SHEET_PARTS) for name in names):
         inside = ", ".join(map(shown, names[:MOST_PARTS])) or "nothing"
         raise FileUnreadable(
-            f"the file is a ZIP archive with {inside} inside; unpack it, and drop the "
-            "files that are inside"
+            f"the file is a ZIP archive that contains {inside}; unpack the archive,"
+            " and put its files into the folder"
         )
     if not is_sheet:
         raise FileUnreadable(
-            "the file is a spreadsheet, not CSV; name it .xlsx or save it as CSV UTF-8"
+            "the file is a spreadsheet, not CSV; give the file a name that ends in"
+            " .xlsx, or save the file as CSV UTF-8"
         )

@@ -238,8 +238,9 @@ class Table(Struct, frozen=True):
             len(cells) < width or any(map(str.strip, cells[width:]))
         ):
             raise Unusable(
-                f"the row has {len(cells)} cells where the header has {width}; "
-                f"a text that contains {self.layout.delimiter!r} needs quotation marks"
+                f"the row has {len(cells)} cells, but the header has {width}."
+                " Perhaps quotation marks are missing: a text that contains"
+                f" {self.layout.delimiter!r} needs quotation marks"
             )
         if is_filtered and not self.layout.takes(cells):
             raise RowLeftOut
@@ -455,7 +456,9 @@ def _judge_articles(
 def _check_rows(tally: RowCounts, rows: int) -> None:
     """Raise FileIncomplete if the writer may have stopped within the rows."""
     if tally.ends_open:
-        raise FileIncomplete("a quotation mark is open where the file ends")
+        raise FileIncomplete(
+            "the file ends inside a quoted text: a closing quotation mark is missing"
+        )
     if rows == 0:
         raise FileIncomplete("the file has no rows yet")
 

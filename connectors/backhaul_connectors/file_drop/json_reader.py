@@ -85,7 +85,7 @@ class JsonRowReader(RowReader):
             parse_constant=_refuse,
         )
         if not isinstance(found, dict):
-            raise ValueError('it must be an object such as {"order": "1001"}')
+            raise ValueError('the row must be a JSON object such as {"order": "1001"}')
         names = self._names_of(tuple(found))
         if not any(names):
             _refuse_a_wrapper(found)
@@ -109,8 +109,8 @@ class JsonRowReader(RowReader):
         for name, value in found.items():
             if name not in names and _is_lines(name, value, articles):
                 raise ValueError(
-                    f"{name!r} lists its articles, and lists are not read: write one "
-                    "object for each article, with sku and quantity"
+                    f"{name!r} is a list, and Backhaul reads no lists inside an"
+                    " object. Write one object for each SKU, with sku and quantity"
                 )
 
     def _names_of(self, written: tuple[str, ...]) -> list[str | None]:
@@ -145,8 +145,8 @@ def _refuse_a_wrapper(found: dict[str, Any]) -> None:
     for name, value in found.items():
         if isinstance(value, list):
             raise ValueError(
-                f"it is one object with a list in {name!r}; write the array alone, or "
-                "one object a line"
+                f"the file is one JSON object with a list in {name!r}. Write only"
+                " this list (a JSON array), or one object on each line"
             )
 
 
@@ -163,7 +163,7 @@ def csv_line(cells: Sequence[str]) -> str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a name occurs more than once")
+        raise ValueError("a name occurs more than once in a JSON object")
     return members
 
 
@@ -175,7 +175,7 @@ def _text(name: str | None, value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):
-        raise ValueError(f"{name} must be a text or a number")
+        raise ValueError(f"the value of {name} must be a text or a number")
     return "" if value is None else str(value).lower()
 
 
@@ -186,9 +186,9 @@ def _number(raw: str) -> str:
 
 def _words(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return "the JSON is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
-        return f"it is not valid JSON, at character {error.pos + 1}: {error.msg}"
+        return f"the text is not valid JSON, at character {error.pos + 1}: {error.msg}"
     return str(error)
 
 
@@ -262,7 +262,9 @@ def _next(text: _Text, number: int, in_brackets: bool) -> str | None:
         text.at += 1
         text.skip(_BLANKS)
         if text.at < len(text.text):
-            raise FileUnreadable(f"{_where(number)}: there is text after the array's ]")
+            raise FileUnreadable(
+                f"{_where(number)}: there is text after the end of the array (])"
+            )
         return None
     if in_brackets and number and "," not in between:
         raise FileUnreadable(f"{_where(number)}: a comma is missing")
@@ -293,7 +295,10 @@ def _where(number: int) -> str:
 
 
 def _cut(number: int) -> str:
-    return f"{_where(number)}: its end is missing; the file may be cut"
+    return (
+        f"{_where(number)}: the end of the object is missing; perhaps the file is"
+        " incomplete"
+    )
 
 
 def _array_problem(error: Exception) -> str:

@@ -270,9 +270,9 @@ def _unread_article(
         return ""
     units = cells[places["quantity"]].strip()
     return (
-        f"column {units!r} holds a quantity, and column {found!r} may name the "
-        f"article; set fulfillment_columns.sku to the article's column, such as "
-        f'{found!r}, or to "" if each row is everything that is left of its order'
+        f"column {units!r} holds a quantity, and column {found!r} may contain the"
+        " SKU; set fulfillment_columns.sku to the column of the SKU, such as"
+        f' {found!r}, or to "" if each row is everything that is left of its order'
     )
 
 

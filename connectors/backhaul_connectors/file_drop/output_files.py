@@ -189,7 +189,9 @@ class Outbox:
                 return Absent()
             is_out = await self._place.exists(EXPORTED, name)
         except self._place.failures as error:
-            raise CheckFailed(f"the folder cannot be read: {error}") from None
+            raise CheckFailed(
+                f"the folder of the output files cannot be read: {error}"
+            ) from None
         return Found(name) if is_out else Absent()
 
 

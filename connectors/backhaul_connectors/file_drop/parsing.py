@@ -187,7 +187,7 @@ class ArticleIndex:
         return self._adds_up and all(each.number != NO_NUMBER for each in rows)
 
     def _why_not(self, rows: list[_Row]) -> str:
-        where = f"{_lines(rows)} count the same article at the same time"
+        where = f"{_lines(rows)} count the same SKU at the same time"
         if self._adds_up:
             return f"{where}, but one of these lines cannot be used. Correct this line"
         return (
@@ -212,9 +212,9 @@ def _lines(rows: list[_Row]) -> str:
 
 
 NO_ARTICLE_NAMED = (
-    "the sku is {!r}, which stands for no value, so Backhaul does not know what was "
-    "shipped; "
-    "name the article, or leave the cell empty when everything was shipped"
+    "the sku is {!r}, which stands for no value, so Backhaul does not know what was"
+    " shipped; write the SKU, or leave the cell empty if the whole order was"
+    " shipped"
 )
 
 
@@ -386,8 +386,8 @@ def _line(how: Conventions, cells: Cells) -> Line | None:
         raise Unusable(NO_ARTICLE_NAMED.format(written[:60]))
     if not sku and quantity:
         raise Unusable(
-            "there is a quantity but no sku; name the article, or leave both empty "
-            "when everything was shipped"
+            "the row has a quantity but no SKU; write the SKU, or leave both empty"
+            " if the whole order was shipped"
         )
     if not sku:
         return None

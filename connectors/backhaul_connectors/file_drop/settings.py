@@ -40,7 +40,7 @@ NONE_NEEDED = {
     "tracking_company": "no carrier is read from fulfillment files",
     "tracking_number": "no tracking number is read from fulfillment files, so parcels "
     "have none",
-    "sku": "no article is read from fulfillment files, so each row is the whole order",
+    "sku": "no SKU is read from fulfillment files, so each row is the whole order",
     "quantity": "no quantity is read from fulfillment files, so each row is one unit",
     "shipped_at": "no time of shipment is read from fulfillment files",
 }
@@ -193,22 +193,28 @@ class Settings(BaseModel):
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
-        description="What several rows of one article in one stock list mean. `sum`: "
-        "each row is one part of the stock, and Backhaul adds up the rows. `refuse`: "
-        "Backhaul uses none of these rows.",
+        description=(
+            "What several rows of one SKU in one stock list mean. `sum`: each row"
+            " is one part of the stock, and Backhaul adds up the rows. `refuse`:"
+            " Backhaul uses none of these rows."
+        ),
     )
     absent: Literal["keep", "zero"] = Field(
         default="keep",
-        description="What a stock list says of an article that it leaves out and that "
-        "an earlier list named: `keep` its stock, or `zero`. Only a list of which all "
-        "rows can be used says so.",
+        description=(
+            "What a stock list says of a SKU that it leaves out and that an earlier"
+            " list named: `keep` its stock, or `zero`. Only a list of which all"
+            " rows can be used says so."
+        ),
     )
     absent_limit: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="Share of these articles, from 0 to 1, above which `absent` waits "
-        "for an operator.",
+        description=(
+            "Share of these SKUs, from 0 to 1, above which `absent` waits for an"
+            " operator."
+        ),
     )
     negative_is_zero: bool = Field(
         default=True,
@@ -315,7 +321,8 @@ class Settings(BaseModel):
         is_data = marker.lower().endswith(DATA)
         if "NAME" not in marker or is_data or "/" in marker:
             problem = (
-                "must hold {name} or {stem} and something more, such as {name}.done"
+                "must contain {name} or {stem} and some more characters, such as"
+                " {name}.done"
             )
             raise ValueError(f"{pattern!r} {problem}")
         return pattern
@@ -327,8 +334,8 @@ class Settings(BaseModel):
             reserved = ", ".join(OWN_FOLDERS)
             raise ValueError(
                 f"{name!r} is not allowed; write the name of one folder, such as"
-                f" outbox, without / and without a dot at its start; {reserved} are"
-                " reserved"
+                " outbox. The name must contain no / and must not begin with a dot."
+                f" Backhaul itself uses {reserved}"
             )
         return name
 
@@ -353,12 +360,16 @@ class Settings(BaseModel):
     def _is_whole(self) -> Settings:
         if not self.sftp_host:
             if self.sftp_user or self.sftp_password or self.sftp_key:
-                raise ValueError("sftp_host is missing")
+                raise ValueError("sftp_host is missing; set it to the server's name")
             return self
         if not self.sftp_user:
-            raise ValueError("sftp_user is missing: the name to log in with")
+            raise ValueError(
+                "sftp_user is missing; set it to the user name for the SFTP server"
+            )
         if not self.sftp_password and not self.sftp_key:
-            raise ValueError("sftp_password or sftp_key is missing")
+            raise ValueError(
+                "sftp_password and sftp_key are both missing; set one of them"
+            )
         return self
 
 

@@ -86,7 +86,7 @@ class SftpConnection:
         except LOST as error:
             self._drop()
             raise FolderUnreachable(
-                f"the connection to {self._where} broke: {error}"
+                f"the connection to the SFTP server {self._where} broke: {error}"
             ) from None
         except asyncio.CancelledError:
             # A late answer would be taken for the next request's answer.
@@ -117,7 +117,9 @@ class SftpConnection:
                 )
             except (asyncssh.Error, OSError) as error:
                 self._drop()
-                raise FolderUnreachable(f"{self._where} has no SFTP: {error}") from None
+                raise FolderUnreachable(
+                    f"the server {self._where} offers no SFTP: {error}"
+                ) from None
         return self._sftp
 
     async def _connect(self) -> Any:
@@ -130,13 +132,14 @@ class SftpConnection:
             raise FolderUnreachable(self._unknown(server.refused, error)) from None
         except asyncssh.PermissionDenied:
             raise FolderUnreachable(
-                f"{self._where} refuses {self._settings.sftp_user}: check the name and "
-                "the password or key"
+                f"the SFTP server {self._where} refuses the login of"
+                f" {self._settings.sftp_user}; check sftp_user, and sftp_password"
+                " or sftp_key"
             ) from None
         except (asyncssh.Error, OSError, TimeoutError) as error:
             words = str(error) or type(error).__name__
             raise FolderUnreachable(
-                f"{self._where} cannot be reached: {words}"
+                f"the SFTP server {self._where} cannot be reached: {words}"
             ) from None
         return connection
 
@@ -179,11 +182,12 @@ class SftpConnection:
 
     def _unknown(self, key: Any, error: Exception) -> str:
         if key is None:
-            return f"{self._where} cannot be trusted: {error}"
+            return f"the SFTP server {self._where} cannot be trusted: {error}"
         return (
-            f"{self._where} shows a host key that is not trusted: "
-            f"{key.get_fingerprint()}; if its administrator confirms that, set "
-            f'sftp_host_key = "{key.export_public_key().decode().strip()}"'
+            f"the SFTP server {self._where} has a host key that the configuration"
+            f" does not trust: {key.get_fingerprint()}; if the server's"
+            " administrator confirms this key, set sftp_host_key ="
+            f' "{key.export_public_key().decode().strip()}"'
         )
 
 
@@ -221,8 +225,8 @@ class RemoteFolder:
         async with self._line.session() as sftp:
             if not await sftp.isdir(self._path):
                 raise FolderUnreachable(
-                    f"{self._path} is not a folder on the server; create it, or "
-                    "correct the path"
+                    f"the path {self._path} is not a folder on the SFTP server;"
+                    " create the folder, or correct path"
                 )
 
     async def open(self) -> None:

@@ -55,15 +55,16 @@ DIGEST_BYTES = 12
 _PACKING = Packing(f">{DIGEST_BYTES}sIQI{DIGEST_BYTES}s??20s20s")
 """The fields of IndexedRow. Its bytes sort by order, then by row number."""
 NO_ARTICLE = (
-    "the row names no article, but other rows of this file name articles of order"
-    " {order}. So it is unknown whether this row means all other articles. If yes,"
-    " retry ships everything that is left of the order. If not, drop ships nothing"
+    "the row has no SKU, but other rows of this file have SKUs of order {order}. So"
+    " Backhaul does not know whether this row means all other lines of the order."
+    " If yes, retry the row: this ships everything that is left of the order. If"
+    " not, drop the row: this ships nothing"
 )
 SEVERAL_PARCELS = (
-    "{count} parcels of this file each hold the whole order {order}, so it is"
-    " unknown which articles are in which parcel. Name sku and quantity in each row"
-    " and send the file again. Or retry one row to ship everything in that parcel,"
-    " and discard the other rows"
+    "{count} parcels of this file each contain the whole order {order}, so Backhaul"
+    " does not know which SKUs are in which parcel. Write sku and quantity into"
+    " each row, and send the file again. Or retry one row to ship everything in its"
+    " parcel, and discard the other rows"
 )
 CROWDED = (
     f"the file has more than {MOST_ROWS:,} rows of order {{order}}, which are too"

@@ -83,8 +83,9 @@ def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
     unpacked = sum(part.file_size for part in archive.infolist())
     if unpacked > max_bytes:
         raise FileUnreadable(
-            f"the spreadsheet unpacks to {unpacked / 1e6:,.0f} MB, more than "
-            f"max_unzipped_mb allows ({max_bytes // 10**6}); raise it, or save as CSV"
+            f"the spreadsheet unpacks to {unpacked / 1e6:,.0f} MB, more than"
+            f" max_unzipped_mb allows ({max_bytes // 10**6}); set a higher"
+            " max_unzipped_mb, or save the spreadsheet as CSV"
         )
     return archive
 
@@ -102,7 +103,9 @@ def check_directory(stream: BinaryIO) -> None:
         # The ZIP64 end record before this one counts.
         directory_bytes = _LARGE.unpack_from(tail, at - _LARGE.size)[0]
     if directory_bytes > MAX_DIRECTORY_BYTES:
-        raise FileUnreadable("the file lists too many internal parts; save it again")
+        raise FileUnreadable(
+            "the spreadsheet has too many internal parts; open it and save it again"
+        )
 
 
 def _check_part(part: ZipInfo) -> None:
@@ -116,7 +119,8 @@ def _check_part(part: ZipInfo) -> None:
     if too_dense and part.file_size > FREE_OF_RATIO_BYTES:
         raise FileUnreadable(
             f"the spreadsheet unpacks to more than {MAX_RATIO} times its size, as"
-            " malicious files do. If the file is yours, save it as CSV"
+            " only malicious files usually do. If you trust the file, save it as"
+            " CSV"
         )
 
 

@@ -91,11 +91,13 @@ class JsonApi:
             self._wait(answer)
         if 300 <= answer.status < 400:
             raise CheckFailed(
-                "the server redirects, and Backhaul does not follow redirects:"
-                " correct base_url"
+                "the server answered with a redirect, and Backhaul does not follow"
+                " redirects; set base_url to the final address"
             )
         if answer.status in (401, 403):
-            raise CheckFailed(f"access denied, check token: {answer.words()}")
+            raise CheckFailed(
+                f"the server denied access; check token: {answer.words()}"
+            )
         raise CheckFailed(f"the server answered {answer.words()}")
 
     async def write(
@@ -115,7 +117,9 @@ class JsonApi:
     def _require_leave(self) -> None:
         left = self._quiet_until - self._clock()
         if left > 0:
-            raise CheckFailed(f"the server asks Backhaul to wait another {left:.0f} s")
+            raise CheckFailed(
+                f"the server asked Backhaul to wait, and {left:.0f} s are left"
+            )
 
 
 async def push(system: JsonApi, base: str, settings: Push, change: Change) -> Pushed:
@@ -145,9 +149,12 @@ def _applied(settings: Push, answer: Answer) -> Pushed:
     try:
         reference = _reference(find(settings.reference, answer.json()))
     except (NotJson, Unusable) as error:
-        return Uncertain(f"it answered {answer.status}, but {error}")
+        return Uncertain(f"the server answered {answer.status}, but {error}")
     if reference is None:
-        return Uncertain(f"it answered {answer.status} without its own id")
+        return Uncertain(
+            f"the server answered {answer.status}, but its response contains no id"
+            " of the new object"
+        )
     return Applied(reference)
 
 
@@ -174,7 +181,7 @@ def _absent(answer: Answer) -> LookedUp:
     try:
         answer.json()
     except NotJson:
-        return Unknown("it answered 404, but not in JSON: is lookup_path right?")
+        return Unknown("the server answered 404, but not in JSON; check lookup_path")
     return Absent()
 
 
@@ -290,7 +297,9 @@ class PageTrail:
         number = len(self._numbers) + 1
         known = self._numbers.setdefault(digest_of(str(url)), number)
         if known < number:
-            raise ListFailed(f"page {number} has the same URL as page {known}{_ADVICE}")
+            raise ListFailed(
+                f"page {number} of the list has the same URL as page {known}{_ADVICE}"
+            )
 
     def onward(self, url: URL | None) -> URL | None:
         """Return the next page; None if an empty page leads back to an earlier one."""
@@ -303,7 +312,9 @@ class PageTrail:
         number = len(self._numbers)
         self._empty = 0 if texts else self._empty + 1
         if self._empty > MOST_EMPTY:
-            raise ListFailed(f"{self._empty} pages in a row are empty{_ADVICE}")
+            raise ListFailed(
+                f"{self._empty} pages of the list in a row are empty{_ADVICE}"
+            )
         brought = digest_of("\n".join(texts)) if texts else ""
         if brought and brought == self._brought:
             told = f"page {number} has the same items as page {number - 1}"
@@ -355,7 +366,7 @@ def _joined(url: URL, link: str) -> URL:
         following.origin()  # which a URL without a host does not have
     except ValueError:
         raise ListFailed(
-            f"{url.host} returned an invalid URL of the next page"
+            f"the server {url.host} returned an invalid URL of the next page"
         ) from None
     return following
 
@@ -379,7 +390,10 @@ def _counted(settings: List, url: URL, items: int) -> URL | None:
 
 def _onward(url: URL, following: URL) -> URL:
     if following.origin() != url.origin():
-        raise ListFailed(f"{url.host} links to {following.host}, which is another host")
+        raise ListFailed(
+            f"the next page of the list on {url.host} is on another host,"
+            f" {following.host}, which Backhaul does not trust"
+        )
     return following
 
 

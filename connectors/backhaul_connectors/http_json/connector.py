@@ -113,7 +113,7 @@ class StockListItems:
             return record
         places = self._places[record.sku, record.as_of]
         if record.sku in self._unusable:
-            return _refused(record, "another item of the article cannot be used")
+            return _refused(record, "another item of the same SKU cannot be used")
         if len(places) == 1:
             return record
         if not self._adds_up:
@@ -136,8 +136,10 @@ def _refused(record: StockLevel, why: str) -> Bad:
     return Bad(
         key=f"{record.key}:several",
         raw=record.raw,
-        reason=f"several items count the article {record.sku!r}, so Backhaul uses none "
-        f"of these items: {why}",
+        reason=(
+            f"several items count the SKU {record.sku!r}, so Backhaul uses none of"
+            f" these items: {why}"
+        ),
         locator=record.locator,
     )
 
@@ -302,7 +304,10 @@ class HttpJson(Connector["Settings"]):
     async def push(self, change: Change) -> Pushed:
         settings = self.settings.pushes.get(change.topic)
         if settings is None:
-            return Rejected(f"pushes has no entry for {change.topic}")
+            return Rejected(
+                "the configuration of the connection has no entry in pushes for the"
+                f" topic {change.topic}"
+            )
         said: Pushed = Uncertain("the request was cancelled")
         try:
             said = await push(self._system, self.settings.base_url, settings, change)
@@ -314,7 +319,10 @@ class HttpJson(Connector["Settings"]):
     async def lookup(self, change: Change) -> LookedUp:
         settings = self.settings.pushes.get(change.topic)
         if settings is None:
-            return Unknown(f"pushes has no entry for {change.topic}")
+            return Unknown(
+                "the configuration of the connection has no entry in pushes for the"
+                f" topic {change.topic}"
+            )
         base = self.settings.base_url
         return await self._late_arrivals.lookup(
             partial(lookup, self._system, base, settings, change)
@@ -364,7 +372,10 @@ class HttpJson(Connector["Settings"]):
         known = place.etag if place.etag and place.url == str(url) else ""
         answer = await self._system.read(url, {"If-None-Match": known} if known else {})
         if answer.status == 404 or (answer.status == 304 and not known):
-            raise ListFailed(f"{url.path} answered {answer.status}: check path")
+            raise ListFailed(
+                f"the server answered the path {url.path} with {answer.status};"
+                " check path"
+            )
         return answer
 
 
@@ -381,5 +392,7 @@ def _items(list_pass: ListPass, document: Any) -> list[Any]:
         raise ListFailed(str(error)) from None
     if not isinstance(items, list):
         place = list_pass.settings.items
-        raise ListFailed(f"the response has no list at {place!r}")
+        raise ListFailed(
+            f"the response of the server has no list at {place!r}, which items names"
+        )
     return items

@@ -154,7 +154,8 @@ class ItemParser:
         sku = fields.article(find(self._settings.line_sku, line), is_text=True)
         if not sku:
             raise Unusable(
-                "a line has no article, so Backhaul does not know what was shipped"
+                "a line of the item has no SKU, so Backhaul does not know what was"
+                " shipped"
             )
         units = find(self._settings.line_quantity, line)
         return Line(sku=sku, quantity=fields.shipped_units(units, decimal="system"))
@@ -200,7 +201,9 @@ class ItemParser:
         word = fields.word(self._field(item, "status"), "status")
         status = self._settings.statuses.get(word, word)
         if status not in TRACKING_STATUSES:
-            raise Unusable(f"the status {word!r} is unknown: add it to statuses")
+            raise Unusable(
+                f"the status {word!r} of the parcel is unknown; add it to statuses"
+            )
         return Tracking(
             tracking_number=self._code(item, "tracking_number", required=True),
             status=status,

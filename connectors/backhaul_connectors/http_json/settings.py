@@ -35,8 +35,8 @@ FIELDS = {
 def _path(text: str) -> str:
     if not text.startswith("/") or text.startswith("//") or "#" in text:
         raise ValueError(
-            f"{text!r} must be a path: the part of the URL after base_url, such as"
-            " /orders"
+            f"{text!r} must be a path such as /orders, the part of the URL after"
+            " base_url"
         )
     return text
 
@@ -63,7 +63,7 @@ class List(BaseModel):
         default=None,
         description="Where an item has its lines; without it the whole order left.",
     )
-    line_sku: Expression = Field(default="sku", description="A line's article.")
+    line_sku: Expression = Field(default="sku", description="The SKU of a line.")
     line_quantity: Expression = Field(default="quantity", description="A line's units.")
     statuses: dict[str, str] = Field(
         default_factory=dict, description="What the system's words for a status mean."
@@ -74,9 +74,11 @@ class List(BaseModel):
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
-        description="What several items of one article in one list mean. `sum`: each "
-        "item is one part of the stock, and Backhaul adds up the items. `refuse`: "
-        "Backhaul uses none of these items.",
+        description=(
+            "What several items of one SKU in one list mean. `sum`: each item is"
+            " one part of the stock, and Backhaul adds up the items. `refuse`:"
+            " Backhaul uses none of these items."
+        ),
     )
     negative_is_zero: bool = Field(
         default=True,
@@ -123,23 +125,35 @@ class List(BaseModel):
     def _is_whole(self) -> List:
         required, optional = FIELDS[self.kind]
         if missing := required - self.fields.keys():
-            raise ValueError(f"the setting fields lacks {', '.join(sorted(missing))}")
+            raise ValueError(
+                f"the table fields lacks the entries {', '.join(sorted(missing))}"
+            )
         if unknown := self.fields.keys() - required - optional:
-            raise ValueError(f"a {self.kind} has no {', '.join(sorted(unknown))}")
+            raise ValueError(
+                f"a record of the kind {self.kind} has no field"
+                f" {', '.join(sorted(unknown))}"
+            )
         if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:
             known = ", ".join(TRACKING_STATUSES)
-            raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
+            raise ValueError(
+                f"statuses has the unknown values {', '.join(sorted(wrong))}; use"
+                f" {known}"
+            )
         if bool(self.since_parameter) != (self.since is not None):
-            raise ValueError("since_parameter and since belong together")
+            raise ValueError(
+                "only one of since_parameter and since is set; set both or neither"
+            )
         if self.same_sku == "sum" and (self.since or self.keep_cursor):
             raise ValueError(
-                "same_sku = sum needs the whole list each time: leave out since and "
-                "keep_cursor"
+                'same_sku = "sum" needs the whole list at each poll; leave out'
+                " since and keep_cursor"
             )
         if self.keep_cursor and (self.since or self.paging != "cursor"):
-            raise ValueError("keep_cursor needs paging = cursor, and no since")
+            raise ValueError(
+                'keep_cursor needs paging = "cursor", and cannot be combined with since'
+            )
         if self.paging == "cursor" and self.next is None:
-            raise ValueError("paging = cursor needs next")
+            raise ValueError('paging = "cursor" also needs next')
         return self
 
 
@@ -172,7 +186,9 @@ class Push(BaseModel):
     @model_validator(mode="after")
     def _names_the_change(self) -> Push:
         if self.lookup_path and not any(p in self.lookup_path for p in PLACES):
-            raise ValueError("lookup_path needs {id} or {object_id}")
+            raise ValueError(
+                "lookup_path must contain {id} or {object_id}, such as /orders/{id}"
+            )
         return self
 
 
@@ -225,15 +241,17 @@ class Settings(BaseModel):
         if url.query_string or url.fragment:
             raise ValueError("base_url must end with its path")
         if (self.auth == "none") == bool(self.token.get_secret_value()):
-            raise ValueError("auth and token belong together")
+            raise ValueError("only one of auth and token is set; set both or neither")
         if unknown := self.pushes.keys() - set(TOPICS):
             raise ValueError(f"no topic is called {', '.join(sorted(unknown))}")
         if not self.lists and not self.pushes:
-            raise ValueError("nothing to do: name lists or pushes")
+            raise ValueError(
+                "the connection has neither lists nor pushes; set at least one of them"
+            )
         if self.late_request_seconds < self.answer_seconds:
             least = f"{self.answer_seconds:g}"
             raise ValueError(
-                f"set in_flight_seconds to {least} or more, because a response can"
+                f"in_flight_seconds must be {least} or more, because a response can"
                 " take that long"
             )
         return self

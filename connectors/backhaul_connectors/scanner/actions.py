@@ -127,8 +127,8 @@ def refuse_quantity(scan: Scan) -> None:
     if scan.quantity is not None:
         raise ScanRefused(
             422,
-            "a quantity needs an article: put its SKU into code and the order's "
-            "number into order",
+            "a quantity needs a SKU: put the SKU into code, and the order's number"
+            " into order",
         )
 
 
@@ -146,7 +146,7 @@ def refuse_label(code: str, shop: StoreLookup) -> None:
     """Refuse a parcel's label in place of an article. Raises ScanRefused."""
     if not shop.is_article(code) and parcel_of(code) is not None:
         shown = plain(code).replace(SEPARATOR, "")
-        raise ScanRefused(422, f"{shown} is the number of a parcel, not of an article")
+        raise ScanRefused(422, f"{shown} is the number of a parcel, not a SKU")
 
 
 def _receive(scan: Scan, shop: StoreLookup, numeric_skus: bool) -> ScanAction:

@@ -54,7 +54,7 @@ class ScannedArticle(Struct, frozen=True):
         """Return the units of one scan. Raises ScanRefused."""
         if self.several and quantity is None:
             what = f"this code holds several units of {self.name} and states no number"
-            raise ScanRefused(422, f"{what}: scan a single article, or send quantity")
+            raise ScanRefused(422, f"{what}: scan a single unit, or send quantity")
         if self.units and quantity not in (None, self.units):
             what = f"the code itself says {self.units} units, quantity says {quantity}"
             raise ScanRefused(422, f"{what}: leave quantity out")
@@ -84,7 +84,7 @@ def why_no_order(code: str) -> str | None:
     if is_link(text):
         return "this link names no order: it has no /orders/NUMBER in it"
     if code.startswith(_RETAIL_SYMBOLOGIES) or _is_long_gtin(text):
-        return f"{text} is an article number (EAN, UPC or GTIN), not an order"
+        return f"{text} is the EAN, UPC or GTIN of a variant, not an order"
     if _NO_ORDER.match(text) or not any(c.isdigit() for c in text):
         return f"{text!r} is not an order's number"
     return None
@@ -95,7 +95,7 @@ def _label_or_article(code: str, text: str) -> str | None:
         if label := label_of(code):
             return f"{text} is a parcel's label ({label.kind}), not an order"
         if (content := content_of(code)) and content.gtin:
-            return f"{text} is an article ({content.gtin}), not an order"
+            return f"{text} is a variant ({content.gtin}), not an order"
     except ScanRefused as refused:
         # Some marketplaces have order numbers as long as a label's number.
         return None if text.isdigit() else f"this is not an order: {refused}"
@@ -111,7 +111,7 @@ def article_of(code: str, *, numeric_skus: bool = False) -> ScannedArticle:
     if content := content_of(code):
         return _article_in(content)
     if is_link(code):
-        raise ScanRefused(422, "this link names no article: it has no GTIN")
+        raise ScanRefused(422, "this link contains no GTIN, so it names no variant")
     text = _printing(plain(code))
     if not (text.isascii() and text.isdigit()) or numeric_skus:
         return ScannedArticle(text)
@@ -120,7 +120,7 @@ def article_of(code: str, *, numeric_skus: bool = False) -> ScannedArticle:
     if len(text) in GTIN_LENGTHS:
         _verify(text)
     if label_of(text) is not None:
-        raise ScanRefused(422, f"{text} is the number of a parcel, not of an article")
+        raise ScanRefused(422, f"{text} is the number of a parcel, not a SKU")
     return ScannedArticle(text)
 
 
@@ -140,7 +140,7 @@ def warm() -> None:
 
 def _article_in(content: Gs1Content) -> ScannedArticle:
     if content.gtin is None:
-        raise ScanRefused(422, "this GS1 code names no article: it has no GTIN")
+        raise ScanRefused(422, "this GS1 code contains no GTIN, so it names no variant")
     return ScannedArticle(content.gtin, units=content.units, several=content.several)
 
 
@@ -209,5 +209,5 @@ def _linked_order(text: str) -> str | None:
 
 def _printing(text: str) -> str:
     if not text.isprintable():
-        raise ScanRefused(422, "code has characters that do not print")
+        raise ScanRefused(422, "code contains characters that cannot be printed")
     return text

@@ -210,7 +210,7 @@ class ScanIntake:
         if folder is None:
             raise OSError("the folder is not set")
         file = await asyncio.to_thread(write_count, folder, session, lines)
-        return f"the count of {len(lines)} articles is in {file}; stock is unchanged"
+        return f"the count of {len(lines)} SKUs is in {file}; stock is unchanged"
 
     async def submit_pending(self) -> None:
         """Submit complete sessions after a restart or a failure of the host."""

@@ -78,7 +78,7 @@ def order_named(code: str, shop: StoreLookup) -> str:
         return text
     if named := shop.named(text).skus:
         sku = min(named)
-        raise ScanRefused(422, f"{text} is the article {sku}: scan the order's number")
+        raise ScanRefused(422, f"{text} is the SKU {sku}: scan the order's number")
     if reason := why_no_order(code):
         raise ScanRefused(422, f"{reason}: scan the order's number")
     name = order_of(code)
@@ -119,11 +119,11 @@ def fitting(
     _refuse_garbled(name, shop)
     if lines is not None:
         raise ScanRefused(
-            422, f"order {order} has no article {name}: put it back and go on"
+            422, f"order {order} has no SKU {name}: put the unit back and continue"
         )
     if not named.variant_ids:
         raise ScanRefused(
-            422, f"the store has no article {name}: put it back and go on"
+            422, f"the store has no SKU {name}: put the unit back and continue"
         )
     return ()
 

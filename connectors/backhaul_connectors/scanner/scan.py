@@ -167,7 +167,7 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
     shown = text.replace(SEPARATOR, "") if name in _SCANNED else text
     if len(text) > MAX_TEXT or not shown.isprintable():
         raise ScanRefused(
-            422, f"{name} is too long or has characters that do not print"
+            422, f"{name} is too long, or contains characters that cannot be printed"
         )
     return text or None
 

@@ -186,7 +186,11 @@ class ScanCollector:
     def take_alone(self, scan: Scan) -> StandaloneScan:
         """Take a scan where no folder is set for sessions. Raises ScanRefused."""
         if scan.mode in ("count", "pick") or scan.code in COMMANDS:
-            raise ScanRefused(422, "picking and counting are off: folder is not set")
+            raise ScanRefused(
+                422,
+                "picking and counting are off, because folder is not set in the"
+                " configuration",
+            )
         scan = scan._replace(mode=scan.mode or self._rules.first_mode)
         self._key = scan.key
         return self._alone(scan)
@@ -282,7 +286,7 @@ class ScanCollector:
         found = self._order_session(scan.device, order, "pick")
         units = sum(each.units for _, each in self._sessions.articles(found))
         state = f"resumed, {units} units so far" if units else "begun"
-        what = f"order {found.order} {state}: scan its articles, then {CLOSE}"
+        what = f"order {found.order} {state}: scan its units, then {CLOSE}"
         return self._remember(found, what)
 
     def _order_session(self, device: str, name: str, mode: str) -> Session:

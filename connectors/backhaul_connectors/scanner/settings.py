@@ -131,7 +131,9 @@ class Settings(BaseModel):
     def _are_addresses(cls, addresses: dict[str, str]) -> dict[str, str]:
         plain = {name: str(ip_address(text)) for name, text in addresses.items()}
         if len(set(plain.values())) < len(plain):
-            raise ValueError("two devices have the same address")
+            raise ValueError(
+                "two devices have the same address; give each device its own address"
+            )
         return plain
 
     @field_validator("mqtt_topic")
@@ -140,8 +142,8 @@ class Settings(BaseModel):
         levels = topic.split("/")
         if levels.count("+") != 1 or levels[-1] in ("+", "reply") or "#" in topic:
             raise ValueError(
-                "must contain one level `+`, which is not the last level, such as"
-                " a/+/scan"
+                "must contain the level `+` once, and not as the last level, such"
+                " as a/+/scan"
             )
         return topic
 
@@ -170,17 +172,27 @@ def _problem_of_lines(settings: Settings) -> str:
     """Return what is wrong with lines: without TLS only known addresses are safe."""
     if settings.tcp_port is None:
         unused = settings.tcp_addresses or settings.tcp_certificate
-        return "tcp_port is missing: the port for lines" if unused else ""
+        return (
+            "tcp_port is missing; set it to the port on which scanners connect"
+            if unused
+            else ""
+        )
     if settings.tcp_certificate is not None:
         return ""
     if not settings.tcp_addresses:
-        return "lines need tcp_certificate (tokens over TLS) or tcp_addresses"
+        return (
+            "scanners that connect by TCP need tcp_certificate (tokens over TLS) or"
+            " tcp_addresses"
+        )
     try:
         everywhere = ip_address(settings.tcp_host).is_unspecified
     except ValueError:
-        return "tcp_host must be an address of this machine where there is no TLS"
+        return "tcp_host must be an address of this machine, because TLS is off"
     if everywhere:
-        return "without TLS, tcp_host must be the address of one network, not of all"
+        return (
+            "tcp_host must be the address of one network and not of all, because"
+            " TLS is off"
+        )
     return ""
 
 
@@ -188,9 +200,9 @@ def _problem_of_broker(settings: Settings) -> str:
     if not settings.mqtt_host:
         return "mqtt_host is missing" if settings.mqtt_devices else ""
     if not settings.mqtt_devices:
-        return "mqtt_devices is empty: name the devices whose scans are taken"
+        return "mqtt_devices is empty; name the devices whose scans Backhaul accepts"
     if settings.mqtt_password.get_secret_value() and not settings.mqtt_tls:
-        return "mqtt_password would be sent without TLS: set mqtt_tls"
+        return "mqtt_password would be sent without encryption; set mqtt_tls"
     return ""
 
 
@@ -205,7 +217,9 @@ def parse_tokens(text: str) -> dict[str, SecretStr]:
             continue
         name, found, token = (part.strip() for part in line.partition("="))
         if not found or not name or name in devices:
-            raise ValueError(f"line {number} must be name=token, each name once")
+            raise ValueError(
+                f"line {number} must be name=token, and each name must occur only once"
+            )
         devices[name] = SecretStr(token)
     return devices
 
@@ -216,7 +230,10 @@ def problem_of(devices: dict[str, SecretStr]) -> str:
     for name, secret in devices.items():
         token = secret.get_secret_value()
         if not re.fullmatch(_DEVICE, name):
-            return f"device name {name!r} may hold letters, digits, dot, dash, _ only"
+            return (
+                f"the device name {name!r} must contain only letters, digits, dots,"
+                " dashes and _"
+            )
         if len(token) < MIN_TOKEN_CHARACTERS or not token.isprintable():
             return (
                 f"the token of {name} must have {MIN_TOKEN_CHARACTERS} or more "
@@ -283,6 +300,6 @@ def _read(file: Path) -> dict[str, SecretStr]:
         raise CheckFailed(f"{file}: {error}") from None
     if not tokens:
         raise CheckFailed(
-            f"{file} names no device; write one line for each device: name=token"
+            f"{file} contains no device; write one line name=token for each device"
         )
     return tokens

@@ -32,9 +32,8 @@ Values: TypeAlias = "Mapping[str, Any]"
 
 LONGEST_KEY = 120
 _NO_ARTICLE = (
-    "the row has no article ({} is empty), so Backhaul does not know what was "
-    "shipped; name the "
-    "articles, or read shipments of whole orders without a column of articles"
+    "the row has no SKU ({} is empty), so Backhaul does not know what was shipped;"
+    " write the SKU, or, for shipments of whole orders, set no column for the SKU"
 )
 
 
@@ -198,7 +197,7 @@ def _counted_at(values: Values, origin: RowOrigin) -> str:
     if counted is None and not origin.in_order:
         counted = fields.moment(origin.changed_at, "as of", origin.zone)
     if counted is None:
-        raise Unusable("'as of' is empty; enter the time when this was counted")
+        raise Unusable("'as of' is empty; enter the time of the count")
     return counted
 
 

@@ -56,7 +56,7 @@ def table_named(name: str) -> str:
         column_named(part)
     if name.count(".") > 1:
         raise ValueError(
-            f"{name!r} is not a table name; write it as table or schema.table"
+            f"{name!r} is not the name of a table; write table or schema.table"
         )
     return name
 
@@ -65,7 +65,7 @@ def checked_query(query: str) -> str:
     """Return a query without the semicolon at its end. Raises ValueError."""
     text = query.strip().rstrip(";").rstrip()
     if text.partition(" ")[0].split("\n")[0].lower() not in ("select", "with"):
-        raise ValueError("a query begins with SELECT or WITH")
+        raise ValueError("query must begin with SELECT or WITH")
     return text
 
 
@@ -91,15 +91,17 @@ class FulfillmentColumns(BaseModel):
         default="tracking_number", description="Column of the tracking number."
     )
     sku: Optional = Field(
-        default="", description="Column of the article, for a part of an order."
+        default="", description="Column of the SKU, for a part of an order."
     )
     quantity: Optional = Field(
-        default="", description="Column of how many units of the article left."
+        default="", description="Column of how many units of the SKU left."
     )
     lines: Optional = Field(
         default="",
-        description="Column of a JSON list of sku and quantity, for shipments of "
-        "several articles; instead of `sku` and `quantity`.",
+        description=(
+            "Column of a JSON list of sku and quantity, for shipments of several"
+            " SKUs; instead of `sku` and `quantity`."
+        ),
     )
     shipped_at: Optional = Field(
         default="", description="Column of when the parcel left."
@@ -125,7 +127,7 @@ class StockDeltaColumns(BaseModel):
 
     model_config = STRICT
 
-    sku: Column = Field(default="sku", description="Column of the article.")
+    sku: Column = Field(default="sku", description="Column of the SKU.")
     adjustment: Column = Field(
         default="adjustment", description="Column of the signed change, in units."
     )
@@ -137,7 +139,7 @@ class StockLevelColumns(BaseModel):
 
     model_config = STRICT
 
-    sku: Column = Field(default="sku", description="Column of the article.")
+    sku: Column = Field(default="sku", description="Column of the SKU.")
     quantity: Column = Field(
         default="quantity", description="Column of how many units there are."
     )
@@ -176,12 +178,15 @@ class Source(BaseModel):
     @model_validator(mode="after")
     def _is_one_place(self) -> Source:
         if bool(self.table) == bool(self.query):
-            raise ValueError("set table, or query, and not both")
+            raise ValueError("exactly one of table and query must be set")
         if self.changed_at and self.processed_at:
-            raise ValueError("set changed_at, or processed_at, and not both")
+            raise ValueError(
+                "changed_at and processed_at are both set; set only one of them"
+            )
         if self.query and self.processed_at:
             raise ValueError(
-                "Backhaul writes processed_at, so it needs table, not query"
+                "processed_at needs table instead of query, because Backhaul writes"
+                " to this column"
             )
         return self
 
@@ -190,7 +195,10 @@ class _Followed(Source):
     @model_validator(mode="after")
     def _has_order(self) -> _Followed:
         if not self.changed_at and not self.processed_at:
-            raise ValueError("set changed_at or processed_at, which identify new rows")
+            raise ValueError(
+                "changed_at and processed_at are both missing; set one of them,"
+                " because Backhaul identifies new rows by this column"
+            )
         return self
 
 
@@ -339,21 +347,27 @@ class Settings(BaseModel):
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
-        description="What several rows of one article mean where the whole list is "
-        "read. `sum`: each row is one part of the stock, and Backhaul adds up the "
-        "rows. `refuse`: Backhaul uses none of these rows.",
+        description=(
+            "What several rows of one SKU mean where the whole list is read. `sum`:"
+            " each row is one part of the stock, and Backhaul adds up the rows."
+            " `refuse`: Backhaul uses none of these rows."
+        ),
     )
     absent: Literal["keep", "zero"] = Field(
         default="keep",
-        description="What a stock list that is read whole says of an article that it "
-        "leaves out and that an earlier read named: `keep` its stock, or `zero`.",
+        description=(
+            "What a stock list that is read whole says of a SKU that it leaves out"
+            " and that an earlier read named: `keep` its stock, or `zero`."
+        ),
     )
     absent_limit: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="Share of these articles, from 0 to 1, above which `absent` waits "
-        "for an operator.",
+        description=(
+            "Share of these SKUs, from 0 to 1, above which `absent` waits for an"
+            " operator."
+        ),
     )
     negative_is_zero: bool = Field(
         default=True,
@@ -388,21 +402,22 @@ class Settings(BaseModel):
     def _has_work(self) -> Settings:
         if not self.sources() and not self.write:
             raise ValueError(
-                "nothing is read or written: set fulfillments, cancellations, "
-                "stock_deltas, stock_levels or write"
+                "the connection reads and writes nothing; set fulfillments,"
+                " cancellations, stock_deltas, stock_levels or write"
             )
         followed = self.stock_levels is not None and (
             self.stock_levels.changed_at or self.stock_levels.processed_at
         )
         if self.absent == "zero" and followed:
             raise ValueError(
-                "absent = zero needs the whole list each time: leave out changed_at "
-                "and processed_at of stock_levels"
+                'absent = "zero" needs the whole list at each poll; leave out'
+                " changed_at and processed_at of stock_levels"
             )
         if self.same_sku == "sum" and followed:
             raise ValueError(
-                "same_sku = sum needs the whole list each time: leave out changed_at "
-                "and processed_at of stock_levels, or add the rows up in a query"
+                'same_sku = "sum" needs the whole list at each poll; leave out'
+                " changed_at and processed_at of stock_levels, or add the rows up"
+                " in a query"
             )
         return self
 

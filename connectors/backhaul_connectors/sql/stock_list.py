@@ -115,7 +115,7 @@ def _refused(record: StockLevel, rows: list[_Row], same_sku: str) -> Bad:
     return Bad(
         key=f"same-sku:{record.sku}:{record.locator}",
         raw=record.raw,
-        reason=f"{_named(rows)} count the same article {record.sku!r}, {why}",
+        reason=f"{_named(rows)} count the same SKU {record.sku!r}, {why}",
         locator=record.locator,
     )
 

@@ -56,7 +56,10 @@ class TableWriter:
         """Write the change. The database's answer determines the outcome."""
         targets = self._of(change)
         if not targets:
-            return Rejected(f"no table is set for {change.topic}")
+            return Rejected(
+                "the configuration of the connection has no table for the topic"
+                f" {change.topic}"
+            )
         try:
             connection = engine.connect()
         except SQLAlchemyError as error:

@@ -106,7 +106,8 @@ class TrytonSales:
         )
         if not found or not found[0]["addresses"]:
             raise RequestRefused(
-                f"there is no party {code!r} with an address in Tryton"
+                f"Tryton has no party {code!r} with an address; create it, or"
+                " correct customer"
             )
         return found[0]["id"], found[0]["addresses"][0]
 
@@ -115,7 +116,7 @@ class TrytonSales:
             "model.currency.currency.search", *([["code", "=", code]], 0, 1, None)
         )
         if not found:
-            raise RequestRefused(f"there is no currency {code} in Tryton")
+            raise RequestRefused(f"Tryton has no currency {code}; create it")
         currency: int = found[0]
         return currency
 
@@ -131,13 +132,18 @@ class TrytonSales:
         )
         found = {row["code"]: row for row in rows}
         if missing := sorted(wanted - found.keys()):
-            raise RequestRefused(f"there is no product {missing[0]!r} in Tryton")
+            raise RequestRefused(
+                f"Tryton has no product with the code {missing[0]!r}; create it"
+                " with this code"
+            )
         return found
 
 
 def _sku(item: Any) -> str:
     if not item.get("sku"):
-        raise RequestRefused(f"the article {item.get('title')!r} has no SKU")
+        raise RequestRefused(
+            f"the variant {item.get('title')!r} of the order has no SKU"
+        )
     return str(item["sku"])
 
 

@@ -168,8 +168,10 @@ class TrytonReader:
             number = "several warehouses have" if found else "no warehouse has"
             raise CheckFailed(f"{number} the code or the name {name!r}")
         if found:
-            raise CheckFailed("there are several warehouses; name one in `warehouse`")
-        raise CheckFailed("there is no warehouse")
+            raise CheckFailed(
+                "Tryton has several warehouses; name one of them in warehouse"
+            )
+        raise CheckFailed("Tryton has no warehouse; create one")
 
     async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:
         """Return what each shipment sent to customers, with the sale's line."""
@@ -281,7 +283,10 @@ def _fulfillment(
 def _line(goods: Mapping[str, Any]) -> Line:
     sku = article(goods["code"], is_text=True)
     if not sku:
-        raise Unusable("a product of the shipment has no code; give it the store's SKU")
+        raise Unusable(
+            "a product of the shipment has no code in Tryton; set its code to the"
+            " store's SKU"
+        )
     units = shipped_units(goods["quantity"], f"quantity of {sku}", "system")
     return Line(sku=sku, quantity=units)
 

@@ -102,12 +102,16 @@ class TrytonClient:
         )
         if answer.status == 401:
             self._session = None
-            raise SessionExpired("the session has expired")
+            raise SessionExpired("the session with Tryton has expired")
         return self._result(answer)
 
     async def _log_in(self) -> None:
         if (left := self._shut_out_until - self._clock()) > 0:
-            raise NotNow("too many logins failed; wait a while", left)
+            raise NotNow(
+                "too many logins at Tryton failed; Backhaul waits before it tries"
+                " again",
+                left,
+            )
         settings = self._settings
         secret = {"password": settings.password.get_secret_value()}
         answer = await self._post(
@@ -118,11 +122,15 @@ class TrytonClient:
         if answer.status == 429:
             rest = answer.retry_after_seconds or LOGIN_REST_SECONDS
             self._shut_out_until = self._clock() + rest
-            raise NotNow("too many logins failed; wait a while", rest)
+            raise NotNow(
+                "too many logins at Tryton failed; Backhaul waits before it tries"
+                " again",
+                rest,
+            )
         if answer.status in (401, 403):
             raise LoginRefused(
-                f"{self._base} refuses the login of {settings.user}: check user and "
-                "password"
+                f"the Tryton server {self._base} refuses the login of"
+                f" {settings.user}; check user and password"
             )
         user_id, key, *_ = self._result(answer)
         token = f"{settings.user}:{user_id}:{key}"
@@ -164,7 +172,9 @@ class TrytonClient:
         try:
             self.now = parsedate_to_datetime(answer.headers.get("date", ""))
         except (ValueError, TypeError):
-            raise ServerFailed("the server's answer has no Date header") from None
+            raise ServerFailed(
+                "the response of the Tryton server has no header Date"
+            ) from None
 
     def _result(self, answer: Answer) -> Any:
         if not answer.is_success:
@@ -174,7 +184,9 @@ class TrytonClient:
         except NotJson as error:
             raise ServerFailed(f"{self._base}: {error}") from None
         if not isinstance(document, dict) or not {"result", "error"} & {*document}:
-            raise ServerFailed(f"{self._base} sent an answer that is not JSON-RPC")
+            raise ServerFailed(
+                f"the Tryton server {self._base} sent a response that is not JSON-RPC"
+            )
         if "error" in document:
             raise _refusal(document["error"])
         return document["result"]
@@ -241,7 +253,9 @@ def untyped(value: Any) -> Any:
         if kind == "date":
             return date(**parts)
     except (TypeError, ValueError, KeyError, ArithmeticError):
-        raise NotJson(f"a {kind} in the answer is invalid") from None
+        raise NotJson(
+            f"the response of the Tryton server contains an invalid {kind}"
+        ) from None
     return {name: untyped(each) for name, each in value.items()}
 
 

@@ -34,12 +34,12 @@ def key_of(secret: SecretStr) -> bytes:
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("a secret must be whsec_ followed by Base64") from None
+        raise ValueError("each secret must be whsec_ and then text in Base64") from None
     fewest, most = KEY_BYTES
     if not fewest <= len(key) <= most:
         raise ValueError(
-            f"a secret must be {fewest} to {most} random bytes, written in Base64;"
-            " to create a secret, run: openssl rand -base64 32"
+            f"each secret must be {fewest} to {most} random bytes in Base64; to"
+            " create a secret, run: openssl rand -base64 32"
         )
     return key
 

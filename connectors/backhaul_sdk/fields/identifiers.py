@@ -140,8 +140,8 @@ def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
     """Raise Unusable for a spreadsheet's error or formula in place of a value."""
     if text[:3] == "###" and not text.strip("#"):
         raise Unusable(
-            f"the {name} is {text[:9]}, what a spreadsheet shows where a column is too "
-            "narrow; widen the column and export again"
+            f"the {name} is {text[:9]}, which a spreadsheet shows if a column is"
+            " too narrow; make the column wider and export again"
         )
     if text[:1] in ("#", "E", "e") and CELL_ERROR.fullmatch(text):
         raise Unusable(
@@ -151,8 +151,9 @@ def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
     is_formula = text.startswith("=") or _LINK_CALL.match(text)
     if is_formula and not is_marked:
         raise Unusable(
-            f"the {name} is a formula, not its result: {text[:60]!r}; export values."
-            " If this text is the real value, write an apostrophe before it"
+            f"the {name} is a formula, not a value: {text[:60]!r}; export values"
+            " instead of formulas. If this text is the real value, write an"
+            " apostrophe before it"
         )
     if '"' in text and name == "tracking number":
         raise Unusable(

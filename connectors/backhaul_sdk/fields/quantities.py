@@ -108,13 +108,15 @@ def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
     Raises Unusable for a number that is not a stock level.
     """
     if number > MAX_LEVEL:
-        raise Unusable(f"quantity must be from 0 to {MAX_LEVEL}, not {shown(number)}")
+        raise Unusable(
+            f"the quantity must be from 0 to {MAX_LEVEL}, not {shown(number)}"
+        )
     if number >= 0:
         return number, ""
     if not negative_is_zero:
         raise Unusable(
-            f"quantity is below 0: {number}; correct it, or set negative_is_zero ="
-            " true to take it as 0"
+            f"the quantity is below 0: {number}; correct the quantity, or set"
+            " negative_is_zero = true to use 0 instead"
         )
     return 0, f"{number} {TAKEN_AS_ZERO}"
 

@@ -120,7 +120,7 @@ def _written(value: object, name: str, date_format: str | None) -> datetime:
         with suppress(ValueError):
             return datetime.strptime(value, date_format)  # noqa: DTZ007 - may be naive
     if value.isdigit():
-        raise ValueError("digits alone may be a time in several ways")
+        raise ValueError("a number alone is not a clear time")
     return parse_time(value)
 
 

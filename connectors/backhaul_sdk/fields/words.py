@@ -69,7 +69,7 @@ def reason(
     except Unusable as error:
         if (meaning := named.get("*")) in known:
             return str(meaning)
-        raise Unusable(f"{error}, or add the word to reason_map") from None
+        raise Unusable(f"{error}, or add the reason to reason_map") from None
 
 
 def reason_of(text: str, known: frozenset[str], default: str) -> str:
@@ -80,7 +80,9 @@ def reason_of(text: str, known: frozenset[str], default: str) -> str:
     """
     found = re.sub(r"[\s-]+", "_", text).upper() or default
     if found not in known:
-        raise Unusable(f"reason {text!r} is unknown; use {', '.join(sorted(known))}")
+        raise Unusable(
+            f"the reason {text!r} is unknown; use {', '.join(sorted(known))}"
+        )
     return found
 
 
@@ -89,7 +91,10 @@ def checked_reason_map(reason_map: Mapping[str, str]) -> Mapping[str, str]:
     known = CANCEL_REASONS | STOCK_REASONS
     if wrong := sorted(set(reason_map.values()) - known):
         names = ", ".join(sorted(known))
-        raise ValueError(f"reason_map: {', '.join(wrong)} are not reasons; use {names}")
+        raise ValueError(
+            f"reason_map contains unknown reasons: {', '.join(wrong)}. The reasons"
+            f" are {names}"
+        )
     return reason_map
 
 

@@ -15,7 +15,7 @@ const MODE_CODES = Object.fromEntries(
 const COMMANDS = ["BH-CLOSE", "BH-DROP", ...Object.keys(MODE_CODES)];
 const UNITS = "Units must be a whole number from 1 to 1000000";
 const ASKED = {
-  pick: "Scan the order, then its articles",
+  pick: "Scan the order, then its units",
   pack: "Scan the packed order",
   receive: "Scan what came in",
   count: "Scan what is on the shelf",
@@ -85,7 +85,7 @@ function refresh() {
   const order = kept("order");
   const picks = mode === "pick" && order !== "";
   document.querySelector("label[for=code]").textContent =
-    picks ? `Order ${order}: scan its articles` : (ASKED[mode] ?? "Scan");
+    picks ? `Order ${order}: scan its units` : (ASKED[mode] ?? "Scan");
   at("ends").hidden = !(picks || mode === "count");
   at("amount").hidden = mode === "pack" || (mode === "pick" && !picks);
   const number = waiting().length;
