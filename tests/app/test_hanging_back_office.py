@@ -34,4 +34,4 @@ async def test_the_daemon_is_ready_without_it(
         more = SILENT.format(port=silent.getsockname()[1])
         async with open_shop(tmp_path) as shop, connected(shop, more) as (_, daemon):
             told = (await daemon._status())["connectors"]
-    assert told["warehouse"]["reason"] == "it took longer than 1 s to open"
+    assert told["warehouse"]["reason"] == "the connector took longer than 1 s to open"

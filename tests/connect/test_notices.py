@@ -69,12 +69,12 @@ async def test_articles_below_zero_are_counted_until_they_are_corrected(
     levels.write_text("sku,quantity\nA,-2\nB,-1\nC,4\nD,5\n")
     await host.once()
     assert host.state()["notices"] == [
-        "stock below 0 is taken as 0 for 2 articles, such as 'A'; correct them in the "
+        "stock below 0 is taken as 0 for 2 SKUs, such as 'A'; correct them in the "
         "back office"
     ]
     levels.write_text("sku,quantity\nA,0\nC,4\n")
     await host.once()
-    assert "for 1 articles, such as 'B'" in str(host.state()["notices"])
+    assert "for 1 SKUs, such as 'B'" in str(host.state()["notices"])
     levels.write_text("sku,quantity\nB,3\n")
     await host.once()
     assert host.state()["notices"] == []

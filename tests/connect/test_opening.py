@@ -73,7 +73,7 @@ async def test_one_that_hangs_keeps_nobody_waiting(store: Store) -> None:
     paths = [route.path for route in routes]
     assert paths == [f"/connect/{name}/scan" for name in ("h0", "h1", "h2", "fine")]
     told = [host.state()["reason"] for host in hosts]
-    assert told == ["it took longer than 0.05 s to open"] * 3 + [None]
+    assert told == ["the connector took longer than 0.05 s to open"] * 3 + [None]
 
 
 async def test_all_are_opened_at_the_same_time(store: Store) -> None:
@@ -111,7 +111,7 @@ async def test_a_try_that_cannot_be_ended_has_none_beside_it(
         await host.listen(SHORT_SECONDS)
         await host.listen(SHORT_SECONDS)
         assert desk.tries == 1, "another thread waits for the same share"
-        assert host.state()["reason"] == "it took longer than 0.05 s to open"
+        assert host.state()["reason"] == "the connector took longer than 0.05 s to open"
     finally:
         desk.mounted.set()
     await host.open()
@@ -129,7 +129,9 @@ async def test_one_that_hangs_while_it_begins_to_listen_is_deaf(
 
     host = host_of(Slow(), store)
     assert await host.listen(SHORT_SECONDS) == ()
-    assert "it took longer than 0.05 s to listen" in str(host.state()["reason"])
+    assert "the connector took longer than 0.05 s to listen" in str(
+        host.state()["reason"]
+    )
 
 
 async def test_closing_ends_a_try_first(store: Store) -> None:
@@ -158,11 +160,11 @@ async def test_closing_ends_a_try_first(store: Store) -> None:
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
-        ([Route("POST", "scan", took)], "a path begins with a slash"),
+        ([Route("POST", "scan", took)], "the path must begin with a slash"),
         ([Route("POST", "/scan/{", took)], "Invalid path"),
         ([Route("POST", "/{a}/{a}", took)], "Bad pattern"),
-        ([Route("POST", "/scan?x=1", took)], "a path must not contain"),
-        ([Route("POST", "/../other/scan", took)], "a path must not contain"),
+        ([Route("POST", "/scan?x=1", took)], "the path must not contain"),
+        ([Route("POST", "/../other/scan", took)], "the path must not contain"),
         ([Route("PO ST", "/scan", took)], "is not allowed HTTP method"),
         ([Route("POST", "/scan", took)] * 2, "already registered"),
     ],

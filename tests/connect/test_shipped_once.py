@@ -210,7 +210,7 @@ async def test_a_comment_row_ships_nothing(folder: Folder) -> None:
     await folder.drop(case("04-comment-line.csv"))
     assert folder.left() == [("2001", "T1", {"LS-L": 1})]
     (reason,) = folder.reasons()
-    assert "the row names no article, but other rows of this file name" in reason
+    assert "the row has no SKU, but other rows of this file have" in reason
 
 
 @pytest.mark.parametrize("comment", ["2001,DHL,T1,,", "#2001,,,,", "2001,UPS,T9,,"])
@@ -233,7 +233,7 @@ async def test_two_parcels_of_a_whole_order_are_asked_for(
     reasons = folder.reasons()
     assert len(reasons) == 2
     assert all(
-        "2 parcels of this file each hold the whole order 2001" in x for x in reasons
+        "2 parcels of this file each contain the whole order 2001" in x for x in reasons
     )
     ids = values_of(folder.store.place, "quarantine", "id")
     await folder.store.quarantine.retry(ids[0], None, "otto", "all in the first")

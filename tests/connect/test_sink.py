@@ -383,7 +383,7 @@ async def test_a_person_settles_what_is_parked(
     await deliver(sink)
     assert books.heard() == [PLACED]
     with pytest.raises(
-        BackhaulError, match="is applied, so this action is not possible"
+        BackhaulError, match="is applied, and this action is not possible"
     ):
         await store.deliveries.decide(seq, "resend", "kim", "again")
     assert rows_of(store.place, "audit", "who", "action", "detail") == [

@@ -161,7 +161,10 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with running("--keep", str(tmp_path)) as demo:
         _, errors = demo.communicate(timeout=HANG_SECONDS)
     assert demo.returncode == 1
-    assert errors == f"{tmp_path} is not empty; name a new folder\n"
+    assert (
+        errors
+        == f"{tmp_path} is not empty; give a new or an empty folder with --keep\n"
+    )
 
 
 def test_nobody_listening_any_more_ends_it_quietly(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ async def test_secrets_are_for_the_owner_only(tmp_path: Path) -> None:
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs.txt").touch()
-    with pytest.raises(BackhaulError, match="is not empty; name a new folder"):
+    with pytest.raises(
+        BackhaulError, match="is not empty; give a new or an empty folder"
+    ):
         DemoFolder(tmp_path).prepare()
 
 

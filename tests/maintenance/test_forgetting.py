@@ -249,7 +249,7 @@ async def test_twice_is_once_and_nobody_is_said(store: Store) -> None:
     again = await forget(store, EMAIL)
     assert again["customer"] == "cus_1"
     with pytest.raises(
-        BackhaulError, match="no customer of store main has the id or e-mail"
+        BackhaulError, match="store main has no customer with the id or e-mail"
     ):
         await forget(store, "cus_7")
 

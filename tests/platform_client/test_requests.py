@@ -143,9 +143,13 @@ DOUBTS = {
     "other-order": (
         fulfill(),
         shipped(PARCEL, id="ord_2"),
-        "about order ord_2, not ord_1",
+        "about order ord_2, but the command is about order ord_1",
     ),
-    "not-shipped": (fulfill(), shipped(), "does not show the fulfill"),
+    "not-shipped": (
+        fulfill(),
+        shipped(),
+        "does not show the effect",
+    ),
     "other-number": (
         fulfill(),
         shipped(payloads.shipment(trackingNumber="BD2")),
@@ -166,14 +170,18 @@ DOUBTS = {
         shipped(UNTRACKED),
         "does not show",
     ),
-    "not-cancelled": (CANCEL, payloads.order(), "does not show the cancel"),
+    "not-cancelled": (
+        CANCEL,
+        payloads.order(),
+        "does not show the effect",
+    ),
     "cancelled-not-restocked": (CANCEL, cancelled(restocked=False), "does not show"),
     "cancelled-yet-restocked": (KEEP, cancelled(), "does not show"),
     "cancelled-other-order": (CANCEL, cancelled(id="ord_2"), "about order ord_2"),
     "no-order": (CANCEL, {"ok": True}, "without an id"),
-    "list": (CANCEL, [], "holds no object"),
-    "nothing": (CANCEL, None, "holds no object"),
-    "text": (CANCEL, "done", "holds no object"),
+    "list": (CANCEL, [], "contains no object"),
+    "nothing": (CANCEL, None, "contains no object"),
+    "text": (CANCEL, "done", "contains no object"),
 }
 
 

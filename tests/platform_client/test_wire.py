@@ -281,11 +281,11 @@ def test_answers_may_be_wrapped_or_bare() -> None:
 
 @pytest.mark.parametrize("document", [None, [], "x", 1, {"data": []}, {"data": None}])
 def test_no_object_in_the_answer(document: Any) -> None:
-    with pytest.raises(Unusable, match="holds no object"):
+    with pytest.raises(Unusable, match="contains no object"):
         decoding.resource(document)
 
 
 @pytest.mark.parametrize("document", [None, {}, "x", 1, {"data": {}}, {"rows": []}])
 def test_no_list_in_the_answer(document: Any) -> None:
-    with pytest.raises(Unusable, match="holds no list"):
+    with pytest.raises(Unusable, match="contains no list"):
         decoding.rows(document)

@@ -275,7 +275,7 @@ def test_a_second_writer_is_refused_by_the_number_of_the_first(tmp_path: Path) -
         assert holder.stdout is not None
         holder.stdout.readline()
         with (
-            pytest.raises(AlreadyRunning, match=rf"\(process {holder.pid}\)"),
+            pytest.raises(AlreadyRunning, match=rf"process \({holder.pid}\)"),
             sole_writer(tmp_path),
         ):
             pass

@@ -179,7 +179,7 @@ def test_a_file_that_is_there_already(
     url, taken = server.empty(), tmp_path / "taken.db"
     moved(path, url)
     taken.write_bytes(b"somebody's")
-    assert f"{taken}: there is a file already; a move needs a new one" in refusal(
+    assert f"{taken}: this file exists already, and a move needs a new file" in refusal(
         url, taken
     )
     assert taken.read_bytes() == b"somebody's"
@@ -195,8 +195,10 @@ def test_no_database_to_move(server: Postgres, tmp_path: Path) -> None:
 
 
 def test_two_files_and_two_servers(server: Postgres, path: Path) -> None:
-    assert "from a file to PostgreSQL or back" in refusal(path, path.with_name("b.db"))
-    assert "from a file to PostgreSQL or back" in refusal(
+    assert "from a SQLite file to PostgreSQL, or" in refusal(
+        path, path.with_name("b.db")
+    )
+    assert "from a SQLite file to PostgreSQL, or" in refusal(
         server.empty(), server.empty()
     )
 
@@ -205,12 +207,15 @@ def test_a_schema_that_is_behind(server: Postgres, tmp_path: Path) -> None:
     with later_version():
         make_older(tmp_path / "backhaul.db")
         said = refusal(tmp_path / "backhaul.db", server.empty())
-    assert "4 steps behind this version; upgrade it first: backhaul migrate" in said
+    assert (
+        "4 steps behind this version of Backhaul. To upgrade the schema, run:"
+        " backhaul migrate" in said
+    )
 
 
 def test_a_restore_that_was_interrupted(server: Postgres, path: Path) -> None:
     file_replacement.intent_path(path).write_text("{}")
-    assert "was interrupted; run the restore again" in refusal(path, server.empty())
+    assert "was interrupted. Run the restore again" in refusal(path, server.empty())
 
 
 def test_the_file_of_an_earlier_move(server: Postgres, path: Path) -> None:

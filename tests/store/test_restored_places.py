@@ -192,7 +192,7 @@ def test_the_database_itself_is_no_backup(files: Files, tmp_path: Path) -> None:
     lay(files, place, (OWN, ABSENT, ABSENT, ABSENT))
     link.hardlink_to(place)
     for named in (place, link):
-        with pytest.raises(BackhaulError, match="this is the database itself"):
+        with pytest.raises(BackhaulError, match="this file is the database itself"):
             restoring.restore(named, place, ["main"], CLOCK)
 
 
@@ -232,8 +232,8 @@ def folder_as_manifest(backup: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (pipe_as_manifest, "manifest of this backup cannot be read"),
-        (folder_as_manifest, "manifest of this backup cannot be read"),
+        (pipe_as_manifest, "the manifest of a backup, cannot be read"),
+        (folder_as_manifest, "the manifest of a backup, cannot be read"),
         (
             broken_byte,
             "this backup is damaged, or its manifest belongs to another",
@@ -242,7 +242,7 @@ def folder_as_manifest(backup: Path) -> None:
             other_backup,
             "this backup is damaged, or its manifest belongs to another",
         ),
-        (broken_manifest, "manifest of this backup cannot be read"),
+        (broken_manifest, "the manifest of a backup, cannot be read"),
         (wrong_rows, "a copy of it has other numbers of rows in its tables"),
     ],
 )

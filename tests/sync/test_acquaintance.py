@@ -262,7 +262,7 @@ async def test_nothing_leaves_before_it_is_known_who_answers(
     await meet(place)
     transport, _, told = guarded(place)
     place.platform.says("/store", UNTOLD[name])
-    with pytest.raises(NotSent, match="identity could not be checked"):
+    with pytest.raises(NotSent, match="could not check to which store"):
         await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
     place.platform.says("/store", STORE)
     await leaves(transport)
@@ -279,7 +279,7 @@ async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
     await meet(place)
     transport, _, told = guarded(place)
     with locked(place.store.place, "ACCESS EXCLUSIVE"):
-        with pytest.raises(NotSent, match="identity could not be checked"):
+        with pytest.raises(NotSent, match="could not check to which store"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
         assert not await PlatformClient(transport).probe()
     await leaves(transport)

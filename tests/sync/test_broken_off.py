@@ -157,7 +157,7 @@ class Breaking:
         await self.now.wait()
         for page in list[ListPage]():
             yield page
-        raise Unusable("the platform's response holds no list")
+        raise Unusable("the platform's response contains no list")
 
 
 async def test_a_stop_at_the_moment_of_a_failure_is_heard(

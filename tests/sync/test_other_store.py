@@ -1,4 +1,4 @@
-"""Address and key that lead to another store: nothing is read, sent or removed."""
+"""Address and key that lead to another store: reads, sends and removes nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_command_is_refused(
     await mirrored(shop, office)
     switch(office, other)
     settings = load_settings(office.config)
-    with pytest.raises(OtherStore, match="nothing is read, sent or removed"):
+    with pytest.raises(OtherStore, match="reads, sends and removes nothing"):
         async with (
             open_dry_run(settings, "main") if dry else open_sync(settings, ["main"])
         ):

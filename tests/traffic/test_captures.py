@@ -58,9 +58,9 @@ def test_any_body_survives(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "not a capture"),
-        ("{}", "not a capture"),
-        ("\x00", "not a capture"),
+        ("", "is not a capture"),
+        ("{}", "is not a capture"),
+        ("\x00", "is not a capture"),
         ('{"backhaul_capture":9,"captured_at":"","stores":{}}\n', "format 9"),
         (written([]) + "{}\n", "line 2: Object missing required field `store`"),
         (written([arrival(b"")]) + '{"store"\n', "line 3: "),

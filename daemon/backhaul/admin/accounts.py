@@ -41,8 +41,8 @@ class Passwords:
         """Return the hash of a password. Raises BackhaulError for a bad length."""
         if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
             raise BackhaulError(
-                f"a password must have {MIN_LENGTH} to {MAX_LENGTH} characters;"
-                " several words make a good one"
+                f"the password must have {MIN_LENGTH} to {MAX_LENGTH} characters;"
+                " several words make a good password"
             )
         async with self._lock:
             return await asyncio.to_thread(self._hasher.hash, password)
@@ -109,7 +109,10 @@ async def create_user(
 ) -> None:
     """Add a user with the `password` in `values`. Raises BackhaulError."""
     if not _NAME.fullmatch(name):
-        raise BackhaulError("a user name can contain only a-z, 0-9 and . _ @ -")
+        raise BackhaulError(
+            "the user name must have 1 to 64 of the characters a-z, 0-9 and . _ @ -"
+            " and begin with a letter or digit"
+        )
     secret = await passwords.hash(values["password"])
     await users.add(name, role, secret, values["who"], first=first)
 

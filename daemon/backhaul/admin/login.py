@@ -113,7 +113,7 @@ async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
     name = form.get("name", "").strip().lower()
     password = form.get("password", "")
     if password != form.get("again", ""):
-        raise BackhaulError("the two passwords differ")
+        raise BackhaulError("the two passwords differ; type the same password twice")
     users = context.services.store.users
     asked = {"password": password, "who": name}
     await accounts.create_user(
@@ -122,7 +122,10 @@ async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
     context.first_token.delete()
     user = await users.find(name)
     if user is None:
-        raise BackhaulError("another user has already removed the new user")
+        raise BackhaulError(
+            "another user has removed the new user in the meantime; ask an"
+            " administrator to add the user again"
+        )
     return user
 
 

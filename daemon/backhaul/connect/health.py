@@ -43,7 +43,9 @@ async def guarded(work: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         if is_cancelled():
             raise
-        raise ConnectorFailed("the connector cancelled its own task") from None
+        raise ConnectorFailed(
+            "the connector cancelled its own task; this is a bug of the connector"
+        ) from None
     except (Exception, SystemExit, GeneratorExit, BaseExceptionGroup) as error:
         if is_cancelled():
             raise asyncio.CancelledError from error
@@ -58,7 +60,9 @@ async def with_timeout(seconds: float, task: asyncio.Task[T], what: str) -> T:
     try:
         await asyncio.wait([task], timeout=seconds)
         if not task.done():
-            raise ConnectorFailed(f"it took longer than {seconds:g} s {what}")
+            raise ConnectorFailed(
+                f"the connector took longer than {seconds:g} s {what}"
+            )
         return task.result()
     finally:
         task.add_done_callback(_consume_late_result)
@@ -222,7 +226,7 @@ class NegativeStockCounter:
             return []
         first = storable(next(iter(self._skus)))[:MAX_CHARACTERS]
         return [
-            f"stock below 0 is taken as 0 for {len(self._skus):,} articles, such as"
+            f"stock below 0 is taken as 0 for {len(self._skus):,} SKUs, such as"
             f" {first!r}; correct them in the back office"
         ]
 

@@ -245,7 +245,10 @@ class Host:
     def _when_open(self, route: Route) -> HttpHandler:
         async def handle(request: HttpRequest) -> HttpResponse:
             if not self._opening.done:
-                raise Busy(f"{self.connector.instance} is down: {self._health.reason}")
+                raise Busy(
+                    f"connection {self.connector.instance} is down:"
+                    f" {self._health.reason}"
+                )
             return await route.handler(request)
 
         return handle
@@ -293,7 +296,9 @@ class Host:
         async with self._rounds:
             await self._round(does_poll=True)
         if self._health.reason is not None:
-            raise BackhaulError(f"{self.connector.instance}: {self._health.reason}")
+            raise BackhaulError(
+                f"connection {self.connector.instance}: {self._health.reason}"
+            )
         return dict(self._counts)
 
     async def _round(self, *, does_poll: bool) -> None:
@@ -407,7 +412,8 @@ async def poll_now(hosts: Sequence[Host], name: str) -> dict[str, int]:
         if host.connector.instance == name:
             return await host.once()
     raise BackhaulError(
-        f"connection {name} does not run, because the setting enabled is false for it"
+        f"connection {name} does not run, because enabled is false for it in the"
+        f" configuration; set enabled = true in [connectors.{name}]"
     )
 
 

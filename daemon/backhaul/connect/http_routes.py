@@ -31,9 +31,9 @@ def check(instance: str, wanted: Sequence[Route]) -> None:
 
 def _check_path(path: str) -> None:
     if not path.startswith("/"):
-        raise ValueError("a path begins with a slash")
+        raise ValueError("the path must begin with a slash")
     if {"?", "#"} & set(path) or {".", ".."} & set(path.split("/")):
-        raise ValueError("a path must not contain '?', '#', '.' or '..'")
+        raise ValueError("the path must not contain '?' or '#', or a part '.' or '..'")
 
 
 def routes(instance: str, wanted: Sequence[Route]) -> list[web.RouteDef]:

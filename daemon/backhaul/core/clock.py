@@ -77,7 +77,10 @@ def _rarely_written(text: str) -> datetime:
     """Parse RFC 3339 that `fromisoformat` refuses. Raises ValueError."""
     parts = _RARE.fullmatch(text)
     if parts is None:
-        raise ValueError(f"{text!r} is not a time in RFC 3339")
+        raise ValueError(
+            f"{text!r} is not a time in the format of RFC 3339, such as"
+            " 2026-03-01T12:00:00Z"
+        )
     minute, second, fraction, zone = parts.groups(default="")
     is_leap = second == _LEAP_SECOND
     before = _aware(f"{minute}{'59' if is_leap else second}{fraction}{zone.upper()}")
@@ -88,7 +91,10 @@ def _rarely_written(text: str) -> datetime:
     except OverflowError:
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
     if after.time() >= _FIRST_SECOND_ENDS:
-        raise ValueError(f"{text!r} has a second 60 that is no leap second")
+        raise ValueError(
+            f"the time {text!r} has the second 60, but is not a leap second"
+            " (23:59:60 UTC)"
+        )
     return after
 
 

@@ -40,7 +40,9 @@ def decode(text: bytes) -> Any:
     except _NOT_JSON as error:
         raise Unusable(f"the body is not JSON: {error}") from None
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _deeper(document, MAX_DEPTH):
-        raise Unusable(f"the body has more than {MAX_DEPTH} levels of nesting")
+        raise Unusable(
+            f"the JSON of the body is nested more than {MAX_DEPTH} levels deep"
+        )
     return document
 
 

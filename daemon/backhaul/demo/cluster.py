@@ -234,7 +234,8 @@ class Play:
             if self._clock.monotonic() > until:
                 missing = sorted(s for s in STORES if found.get(s, without) == without)
                 raise ProgramFailed(
-                    f"after {TAKEOVER_SECONDS:.0f} s nobody owns {', '.join(missing)}"
+                    f"after {TAKEOVER_SECONDS:.0f} s no daemon owns the stores"
+                    f" {', '.join(missing)}"
                 )
             await self._clock.sleep(LOOK_SECONDS)
 

@@ -77,7 +77,10 @@ class DemoFolder(Struct, frozen=True):
     def prepare(self) -> None:
         """Make the folders. Raises BackhaulError when something is there already."""
         if self.path.is_dir() and any(self.path.iterdir()):
-            raise BackhaulError(f"{self.path} is not empty; name a new folder")
+            raise BackhaulError(
+                f"the folder {self.path} is not empty; give a new or an empty"
+                " folder with --keep"
+            )
         for folder in (self.path, self.path / "secrets", self.drop):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -181,7 +184,10 @@ class Access(Struct, frozen=True):
             url = f"{self.control_url}/_control/stores"
             answer = await client.post(url, json=body, headers=self.control_headers)
         if not answer.is_success:
-            raise BackhaulError(f"no store can be created: {answer.status_code}")
+            raise BackhaulError(
+                "the reference server refused to create a store: status"
+                f" {answer.status_code}"
+            )
         key = answer.json()["data"]["apiKey"]
         return replace(self, subdomain=subdomain, api_key=key)
 
@@ -193,7 +199,10 @@ class Access(Struct, frozen=True):
             url = f"{self.public_url}/api/v1/webhooks"
             answer = await client.post(url, json=body, headers=headers)
         if not answer.is_success:
-            raise BackhaulError(f"the subscription was refused: {answer.status_code}")
+            raise BackhaulError(
+                "the reference server refused the webhook subscription: status"
+                f" {answer.status_code}"
+            )
         secret: str = answer.json()["data"]["secret"]
         return secret
 

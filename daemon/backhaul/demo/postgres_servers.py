@@ -97,7 +97,10 @@ class Server:
     def require_running(self) -> None:
         """Raise ProgramFailed if the server ended."""
         if self._process is None or self._process.returncode is not None:
-            raise ProgramFailed(f"PostgreSQL did not start: see {self.name}.log")
+            raise ProgramFailed(
+                f"PostgreSQL server {self.name} did not start; its log says why:"
+                f" {self.name}.log"
+            )
 
 
 class Servers:
@@ -183,7 +186,8 @@ class Servers:
             server.require_running()
             if self._clock.monotonic() > until:
                 raise ProgramFailed(
-                    f"PostgreSQL does not answer: see {server.name}.log"
+                    f"PostgreSQL server {server.name} does not answer; its log says"
+                    f" why: {server.name}.log"
                 )
             await self._clock.sleep(POLL_SECONDS)
 

@@ -120,7 +120,9 @@ class Program:
                     raise self._failure(process)
                 if self._clock.monotonic() > until:
                     await self.stop()
-                    raise ProgramFailed(f"{self.name} does not answer: see {self.log}")
+                    raise ProgramFailed(
+                        f"{self.name} does not answer; its log says why: {self.log}"
+                    )
                 await self._clock.sleep(POLL_SECONDS)
         # Another program may have answered in its place: then it ended at once.
         if process.returncode is not None:

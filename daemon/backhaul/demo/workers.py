@@ -104,7 +104,10 @@ def _placement(answer: httpx.Response, cart: Mapping[str, Any]) -> Placement:
     if code == "OUT_OF_STOCK":
         raise SoldOut
     if not answer.is_success:
-        raise BackhaulError(f"the store refuses an order: {answer.status_code} {code}")
+        raise BackhaulError(
+            f"the reference server refused an order: status {answer.status_code},"
+            f" code {code}"
+        )
     lines = {item["variantId"]: item["quantity"] for item in cart["items"]}
     return Placement(document["data"]["id"], document["data"]["number"], lines)
 

@@ -185,7 +185,9 @@ def write(out: Path, parts: Mapping[str, bytes], now: datetime) -> None:
     try:
         handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise BackhaulError(f"{out} already exists; use another name") from None
+        raise BackhaulError(
+            f"{out}: this file exists already; choose another name"
+        ) from None
     except OSError as error:
         raise BackhaulError(f"{out}: cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "wb") as file, tarfile.open(None, "w:gz", file) as archive:

@@ -202,15 +202,20 @@ async def shown_by(name: str, options: Mapping[str, object]) -> HostKey:
     host, port = options.get("sftp_host"), int(str(options.get("sftp_port") or PORT))
     if not host:
         raise BackhaulError(
-            f"connection {name} uses no SFTP server, because it has no sftp_host"
+            f"connection {name} has no sftp_host, so it uses no SFTP server and has"
+            " no host key to show"
         )
     where = f"{host}:{port}"
     logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
     try:
         key = await asyncssh.get_server_host_key(str(host), port, config=None)
     except (asyncssh.Error, OSError) as error:
-        raise BackhaulError(f"{where} cannot be reached: {error}") from None
+        raise BackhaulError(
+            f"the SFTP server {where} cannot be reached: {error}"
+        ) from None
     if key is None:
-        raise BackhaulError(f"the SFTP server {where} shows no host key")
+        raise BackhaulError(
+            f"the SFTP server {where} sent no host key; check host and port"
+        )
     public = key.export_public_key().decode().split()
     return HostKey(where, str(key.get_fingerprint()), " ".join(public[:2]))

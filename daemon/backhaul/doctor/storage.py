@@ -89,7 +89,7 @@ def _file(path: Path, *, deep: bool) -> Iterator[Result]:
 def left_behind(place: Place, stores: Iterable[str]) -> Iterator[Result]:
     """Check for work of stores that the settings lack, as after a renaming."""
     for each in database_at(place).orphaned_work(stores):
-        said = f"the settings have no such store, but it has {each}"
+        said = f"store is not in the configuration, but the database has {each}"
         yield fail("store", said, each.remedy, each.store)
 
 

@@ -78,7 +78,7 @@ def history_row(source: Source, data: Data) -> Decoded:
     """
     row = decoding.entry(data)
     if row.stock_after is None or row.adjustment is None:
-        raise Unusable("stockAfter or adjustment is missing or null")
+        raise Unusable("the member stockAfter or adjustment is missing or null")
     move = {
         "variantId": row.variant_id,
         "stock": row.stock_after,

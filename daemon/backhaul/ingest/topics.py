@@ -194,7 +194,7 @@ def _require_keys(concerned: Concerned) -> None:
         ids.append(concerned.change.adjustment_id or "")
     for id_ in ids:
         if "\0" in id_:
-            raise Unusable(f"the id {id_!r:.60} holds a zero byte")
+            raise Unusable(f"the object's id {id_!r:.60} contains a zero byte")
 
 
 def _raise(error: Unusable, _: MirrorWriter) -> Folded:

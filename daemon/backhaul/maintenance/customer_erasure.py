@@ -293,8 +293,9 @@ async def _find_all(
         trace = await find(store, name, sorted(emails))
         if trace is None:
             raise BackhaulError(
-                f"no customer of store {store} has the id or e-mail {name!r};"
-                " Backhaul searched customers, orders and erased customers"
+                f"store {store} has no customer with the id or e-mail {name!r};"
+                " Backhaul searched the customers, the orders and the erased"
+                " customers"
             )
         persons.update(_identities(trace, emails))
         eraser = CustomerEraser(trace.customer_id, persons)

@@ -205,5 +205,7 @@ def _is_list(answer: Response) -> bool:
 def _object_path(path: str, object_id: str) -> str:
     """Return an object's path; an id cannot change the list. Raises Unusable."""
     if object_id in _NO_IDS:
-        raise Unusable(f"the id {object_id!r} cannot be used in a request to {path}")
+        raise Unusable(
+            f"the object's id {object_id!r} cannot be part of the URL {path}"
+        )
     return f"{path}/{quote(object_id, safe='')}"

@@ -93,7 +93,9 @@ def _require_cancellation(data: Data, document: Data) -> None:
         "cancellation" not in document
     )
     if is_left_out and document["status"] != "CANCELLED":
-        raise Unusable(f"cancellation: {data['cancellation']!r:.60} is not readable")
+        raise Unusable(
+            f"the member cancellation cannot be read: {data['cancellation']!r:.60}"
+        )
 
 
 def _cancelled_at(wire: schemas.Order) -> str | None:
@@ -112,7 +114,7 @@ def _fulfillment_of(items: list[dict[str, Any]]) -> str:
     """Return the fulfillment status that the lines of an order show."""
     lines = [(item.get("fulfilledQuantity"), item["quantity"]) for item in items]
     if not lines or any(sent is None for sent, _ in lines):
-        raise Unusable("fulfillmentStatus is missing or null")
+        raise Unusable("the member fulfillmentStatus is missing or null")
     if not any(sent for sent, _ in lines):
         return "UNFULFILLED"
     is_whole = all(sent >= quantity for sent, quantity in lines)
@@ -171,7 +173,7 @@ def _item(
     item: schemas.Item, order: schemas.Order, currency: str, notes: list[str]
 ) -> Item:
     if item.id.isspace():
-        raise Unusable("the id of a line is blank")
+        raise Unusable("a line of the order has an empty id")
     return Item(
         id=item.id,
         product_id=item.product_id,
@@ -193,7 +195,7 @@ def _fulfilled(item: schemas.Item, order: schemas.Order) -> int:
         return item.fulfilled_quantity
     status = word(order.fulfillment_status)
     if status == "PARTIALLY_FULFILLED":
-        raise Unusable("fulfilledQuantity of a line is missing or null")
+        raise Unusable("a line of the order has no fulfilledQuantity, or it is null")
     return item.quantity if status == "FULFILLED" else 0
 
 
@@ -384,7 +386,7 @@ def resource(document: object) -> dict[str, Any]:
     """Take one object out of an answer, wrapped in `data` or bare. Raises Unusable."""
     inner = document.get("data", document) if isinstance(document, dict) else document
     if not isinstance(inner, dict):
-        raise Unusable("the platform's response holds no object")
+        raise Unusable("the platform's response contains no object")
     return inner
 
 
@@ -392,7 +394,7 @@ def rows(document: object) -> list[Any]:
     """Take a list out of an answer, wrapped in `data` or bare. Raises Unusable."""
     inner = document.get("data") if isinstance(document, dict) else document
     if not isinstance(inner, list):
-        raise Unusable("the platform's response holds no list")
+        raise Unusable("the platform's response contains no list")
     return inner
 
 
@@ -423,7 +425,9 @@ def _strict(data: Data, shape: type[schemas.WireT]) -> schemas.WireT:
     try:
         return msgspec.convert(data, shape)
     except msgspec.ValidationError as error:
-        raise Unusable(f"not the expected shape: {error}") from None
+        raise Unusable(
+            f"the object does not have the expected shape: {error}"
+        ) from None
 
 
 def _named(error: Unusable, kind: str, data: Data, key: str = "id") -> Unusable:
@@ -468,7 +472,7 @@ def _time(text: str, member: str = "updatedAt") -> str:
     try:
         return normalize(text)
     except ValueError:
-        raise Unusable(f"{member}: {text!r:.60} is not a time") from None
+        raise Unusable(f"the member {member} is not a time: {text!r:.60}") from None
 
 
 def _time_or_none(text: str | None, member: str) -> str | None:

@@ -180,7 +180,7 @@ def _object(
         value, place = found.pop(name, None), f"{path}{name}"
         if value is None:
             if member.required:
-                raise Unusable(f"{place} is missing or null")
+                raise Unusable(f"the member {place} is missing or null")
             continue
         try:
             found[name] = _value(value, member, place, notes)

@@ -110,10 +110,14 @@ def evidence(
     order = decoding.order(data, tracking)
     if order.id != command.target:
         raise Unusable(
-            f"the platform's response is about order {order.id}, not {command.target}"
+            f"the platform's response is about order {order.id}, but the command is"
+            f" about order {command.target}"
         )
     if not shows_effect(command, order, data):
-        raise Unusable(f"the platform's response does not show the {command.kind}")
+        raise Unusable(
+            "the platform's response does not show the effect of the command"
+            f" ({command.kind})"
+        )
     if command.kind == "fulfill":
         fitting = matching_parcels(command, order, data, claimed)
         # One that another command owns was asked for by both.
@@ -186,11 +190,14 @@ def own_cancellation(
 def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
     if _id(data.get("productId")) != command.target:
         raise Unusable(
-            f"the platform's response is about product {data.get('productId')!r}"
+            "the platform's response is about another product:"
+            f" {data.get('productId')!r}"
         )
     adjustment, levels = _id(data.get("adjustmentId")), data.get("levels")
     if not (adjustment and isinstance(levels, list)):
-        raise Unusable("the platform's response has no adjustmentId and levels")
+        raise Unusable(
+            "the platform's response lacks the members adjustmentId and levels"
+        )
     return {"adjustment_id": adjustment, "levels": levels}
 
 

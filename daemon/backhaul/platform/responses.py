@@ -62,7 +62,7 @@ def _read(body: bytes, dated: datetime | None) -> Listing:
             return Listing(tuple(map(bytes, bare)), dated=dated)
         wrapped = msgspec.json.decode(body, type=_Wrapped)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable(f"the platform's response holds no list: {error}") from None
+        raise Unusable(f"the platform's response contains no list: {error}") from None
     meta = _decoded(wrapped.meta, dict[str, msgspec.Raw]) or {}
     rows = tuple(map(bytes, wrapped.data))
     total, has_more = (
@@ -114,7 +114,7 @@ def read_object(answer: Response, object_id: str) -> bytes:
     try:
         found = str(msgspec.json.decode(raw, type=_Named).id)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Unusable(f"the platform's response holds no object: {error}") from None
+        raise Unusable(f"the platform's response contains no object: {error}") from None
     if found != object_id:
         raise Unusable(
             f"Backhaul asked for {object_id}, but the platform's response is about"
@@ -128,7 +128,7 @@ def rows(answer: Response) -> list[bytes]:
     try:
         found = msgspec.json.decode(_inner(answer), type=list[msgspec.Raw])
     except msgspec.MsgspecError as error:
-        raise Unusable(f"the platform's response holds no list: {error}") from None
+        raise Unusable(f"the platform's response contains no list: {error}") from None
     return [bytes(row) for row in found]
 
 

@@ -118,7 +118,9 @@ class SecretCipher:
             " another key"
         )
         hint = "give all machines a file with the same keys"
-        raise ConfigurationError([Finding("settings", "cluster.key", problem, hint)])
+        raise ConfigurationError(
+            [Finding("configuration", "cluster.key", problem, hint)]
+        )
 
 
 class SharedKeyring(Keyring):

@@ -299,8 +299,8 @@ class Transport:
             await self._await_room(priority)
             if self.circuit.reads_wait:
                 raise NotSent(
-                    "the last requests to the platform failed; Backhaul tries one"
-                    " request soon"
+                    "the last requests to the platform failed, so Backhaul sends"
+                    " nothing now; it tries one request soon"
                 )
             answered = False
             try:

@@ -312,7 +312,10 @@ class Resolver:
 
     async def _require_uncertain(self, uncertain: UncertainCommand) -> None:
         if not await self._uncertain.is_still_uncertain(uncertain):
-            raise NotSent("an operator decided about the command in the meantime")
+            raise NotSent(
+                "an operator decided about the command in the meantime, so Backhaul"
+                " does not send it again"
+            )
 
     async def _await_room(self) -> None:
         """Wait for room in the platform's rate budget, as every command does."""

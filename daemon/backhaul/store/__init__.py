@@ -177,8 +177,10 @@ def move_database(
 
     if isinstance(source, str) == isinstance(target, str):
         raise BackhaulError(
-            "a move goes from a file to PostgreSQL or back; for a file, use backhaul"
-            " backup and restore, and for PostgreSQL its own tools"
+            "a move must go from a SQLite file to PostgreSQL, or from PostgreSQL to"
+            " a SQLite file. To copy a file to a file, use backhaul backup and"
+            " backhaul restore. To copy PostgreSQL to PostgreSQL, use the tools of"
+            " PostgreSQL"
         )
     every = tables()
     with (

@@ -367,8 +367,9 @@ def require_possible(command: Command, verb: str) -> None:
         verbs.append(RESTOCK_UNSHIPPED)
     if verb not in verbs:
         raise BackhaulError(
-            f"command {command.id[:8]} is {command.state}, so {cli_words(verb)} is not"
-            f" possible; possible: {', '.join(map(cli_words, verbs)) or 'nothing'}"
+            f"command {command.id[:8]} is {command.state}, so the action"
+            f" {cli_words(verb)} is not possible. Possible actions:"
+            f" {', '.join(map(cli_words, verbs)) or 'nothing'}"
         )
 
 

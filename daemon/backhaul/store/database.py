@@ -277,8 +277,8 @@ def sole_writer(state_dir: Path) -> Iterator[None]:
         except OSError:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
             raise AlreadyRunning(
-                f"{state_dir}: another Backhaul uses this folder (process {holder});"
-                " stop that process first, or set another state_dir"
+                f"{state_dir}: another Backhaul process ({holder}) uses this"
+                " folder; stop that process, or set another state_dir"
             ) from None
         os.truncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

@@ -215,7 +215,8 @@ def move(source: Source, target: Target, clock: Clock, show: Show) -> Moved:
     elif mark.place != target.place:
         raise BackhaulError(
             f"{source.place}: this database was moved to {mark.place} at {mark.at};"
-            f" complete that move with --to {mark.place} (and its user)"
+            f" to complete that move, run the command again with --to {mark.place},"
+            " and add the user to this URL"
         )
     target.finish(mark.move)
     return Moved(source.place, target.place, target.url, copied, source.rename())
@@ -251,9 +252,9 @@ def _compare(target: Target, table: Table, expected: Tally, show: Show) -> None:
         raise BackhaulError(
             f"{target.place}: the copy of the table {table.name} differs from its"
             f" source ({found.rows:,} of {expected.rows:,} rows, digest"
-            f" {found.digest[:12]}… instead of {expected.digest[:12]}…); the source is"
-            " unchanged and still in use. Run the command again; if it fails again,"
-            " check the memory and disks of both machines"
+            f" {found.digest[:12]}… instead of {expected.digest[:12]}…). The source"
+            " is unchanged, and daemons can still use it. Run the command again. If"
+            " it fails again, check the memory and the disks of both machines"
         )
 
 

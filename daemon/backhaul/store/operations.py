@@ -77,9 +77,9 @@ class OrphanedWork(Struct, frozen=True):
     def remedy(self) -> str:
         """Return what an operator can do."""
         return (
-            f"add [stores.{self.store}] to the settings again. Or list its commands"
-            f" (backhaul commands list --store {self.store}), then park and discard"
-            " each command"
+            f"add [stores.{self.store}] to the configuration again. Or list its"
+            f" commands (backhaul commands list --store {self.store}), then park"
+            " and discard each command"
         )
 
 

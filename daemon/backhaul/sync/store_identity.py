@@ -104,10 +104,11 @@ def require_same(
     if known.store_id != reported.store_id:
         raise OtherStore(
             f"stores.{name}: base_url {base_url} and its api_key belong to store"
-            f" {reported.store_id}, but {mirror} mirrors store {known.store_id};"
-            " nothing is read, sent or removed until they belong to that store again."
-            " To serve the other store, give it its own configuration (--config) with"
-            f" another state_dir, or a name other than {name}"
+            f" {reported.store_id}, but {mirror} mirrors store {known.store_id}."
+            f" Backhaul reads, sends and removes nothing for {name} until base_url"
+            f" and api_key belong to store {known.store_id} again. To serve the"
+            f" other store, add it under another name than {name}, or give it its"
+            " own configuration (--config) with another state_dir"
         )
 
 
@@ -163,7 +164,8 @@ class StoreIdentity:
             logger.bind(action="store.other", store=self._name).error("{}", error)
         except (OutcomeUnknown, Unusable, Busy) as error:
             raise NotSent(
-                f"the store's identity could not be checked: {error}"
+                "Backhaul could not check to which store base_url and api_key"
+                f" belong: {error}"
             ) from None
 
 
@@ -173,7 +175,7 @@ async def _require_platform(name: str, base_url: str, client: PlatformClient) ->
     if refused:
         problem = f"the platform refuses the API key ({refused[0].said()})"
         hint = "create a key in the platform's dashboard, Settings > API & Webhooks"
-        finding = Finding("settings", f"stores.{name}.api_key", problem, hint)
+        finding = Finding("configuration", f"stores.{name}.api_key", problem, hint)
         raise ConfigurationError([finding])
     # All lists are missing, even if the platform says so itself: the path is wrong.
     if not any(a.ok or (a.problem() and a.status != 404) for a in answers):

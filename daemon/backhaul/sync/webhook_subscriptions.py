@@ -223,7 +223,10 @@ class SubscriptionManager:
     async def _replace_secret(self, path: str) -> None:
         answer = await self._send("POST", f"{path}/rotate-secret", {})
         if not answer.ok:
-            raise Unusable(f"the secret could not be replaced: {answer.said()}")
+            raise Unusable(
+                "the platform did not replace the webhook secret of the"
+                f" subscription: {answer.said()}"
+            )
         await self._keep(answer)
         self._log("subscription.secret_replaced", "a webhook secret was replaced")
 
@@ -231,7 +234,7 @@ class SubscriptionManager:
         """Accept the secret at once and save it: the platform never shows it again."""
         secret = str(decoding.resource(answer.json()).get("secret") or "").encode()
         if not secret:
-            raise Unusable("the platform's response has no secret")
+            raise Unusable("the platform's response contains no webhook secret")
         await self._accepted.admit(await self._keyring.keep(secret))
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Response:

@@ -107,12 +107,14 @@ def _head(path: Path, stream: TextIO) -> CaptureHeader:
         head = msgspec.json.decode(stream.readline(), type=CaptureHeader)
     except (msgspec.DecodeError, UnicodeError):
         raise Unusable(
-            f"{path}: not a capture file; create one with: backhaul capture OUT.jsonl"
+            f"{path}: this file is not a capture. To make a capture, run: backhaul"
+            " capture OUT.jsonl"
         ) from None
     if head.backhaul_capture != FORMAT:
         raise Unusable(
-            f"{path}: capture format {head.backhaul_capture}; this version reads"
-            f" {FORMAT}"
+            f"{path}: this capture has the format {head.backhaul_capture}, and this"
+            f" version of Backhaul reads format {FORMAT}. Make the capture again"
+            " with this version"
         )
     return head
 
@@ -122,7 +124,7 @@ def _arrival(path: Path, number: int, line: str) -> Arrival:
         event = msgspec.json.decode(line, type=_Event)
         body = _body(event)
     except UnicodeError:
-        raise Unusable(f"{path}, line {number}: not valid UTF-8") from None
+        raise Unusable(f"{path}, line {number}: this line is not valid UTF-8") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise Unusable(f"{path}, line {number}: {error}") from None
     return Arrival(
@@ -225,7 +227,8 @@ def _create(path: Path) -> None:
         path.touch(mode=0o600, exist_ok=False)
     except OSError as error:
         raise BackhaulError(
-            f"{path}: {error.strerror}; a replay needs a new file of its own"
+            f"{path}: the temporary mirror of the replay cannot be created here"
+            f" ({error.strerror})"
         ) from None
 
 
@@ -242,9 +245,9 @@ def deliveries_to(url: str, arrivals: Sequence[Arrival]) -> list[Arrival]:
     named = named_store(url)
     if named not in stores:
         raise Unusable(
-            f"{url} is the address of one store, and the capture is of"
-            f" {', '.join(sorted(stores))}: end it with /webhooks/STORE, or capture"
-            " with --store"
+            f"{url} is the address of one store, but the capture has webhooks of"
+            f" several stores: {', '.join(sorted(stores))}. End the URL with"
+            " /webhooks/STORE, or make the capture with --store"
         )
     return [arrival for arrival in found if arrival.store == named]
 

@@ -55,7 +55,7 @@ async def run_connector(
     name = page_request.form.get("name", "")
     if name not in context.services.settings.connectors:
         raise BackhaulError(
-            f"no connection is called {name!r}; see the names on the page Connectors"
+            f"no connection is called {name!r}; the page Connectors lists the names"
         )
     done = await context.change(page_request, "connectors/run", name=name)
     counts = ", ".join(f"{n} {state}" for state, n in done["records"].items())
@@ -170,8 +170,9 @@ async def show_deliveries(
     ask = context.services.deliveries.get(store)
     if ask is None:
         raise BackhaulError(
-            "without [public] url, Backhaul does not know which webhook deliveries"
-            " are its own; set the url in the settings and restart the daemon"
+            "without `url` in [public], Backhaul does not know which webhook"
+            " subscription is its own; set `url` in the configuration and restart"
+            " the daemon"
         )
     return context.page(page_request, "deliveries", store=store, rows=await ask())
 
@@ -266,13 +267,17 @@ async def set_own_password(
     form, user = page_request.form, page_request.user
     address = throttle_key(context.origin.address(page_request.request))
     if await context.throttle.attempt(user.name, address) > 0:
-        raise BackhaulError("too many failed attempts; wait, then try again")
+        raise BackhaulError(
+            "too many attempts with a wrong password failed; wait, then try again"
+        )
     if not await context.passwords.verify(user.secret, form.get("old", "")):
-        raise BackhaulError("the current password is wrong")
+        raise BackhaulError("the current password is wrong; type it again")
     await context.throttle.succeeded(user.name, address)
     new = form.get("new", "")
     if new != form.get("again", ""):
-        raise BackhaulError("the two new passwords differ")
+        raise BackhaulError(
+            "the two new passwords differ; type the same password twice"
+        )
     await context.change(page_request, "users/password", name=user.name, password=new)
     return page_request.redirect("/login")
 

@@ -231,7 +231,7 @@ async def resume_targets(
     """Resume the stock targets of a store."""
     store = page_request.form.get("store", "")
     if store not in context.services.settings.stores:
-        raise BackhaulError(f"no store is called {store!r}")
+        raise BackhaulError(f"no store of the configuration is called {store!r}")
     was = (await context.change(page_request, "targets/resume", store=store))["was"]
     cursor_of = f"they were stopped: {was}" if was else "they were not stopped"
     page_request.session.add_notice(

@@ -203,7 +203,7 @@ class RoundWriter(ABC):
 
     def _open_loop(self) -> asyncio.AbstractEventLoop:
         if self._thread is None or self._loop is None:
-            raise Busy("the database is closed")
+            raise Busy("the database is closed, because the daemon is stopping")
         if self._failure is not None:
             raise Busy(str(self._failure))
         return self._loop

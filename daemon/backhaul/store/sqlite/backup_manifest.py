@@ -89,9 +89,9 @@ def read(backup: Path) -> Manifest | None:
     except (OSError, msgspec.MsgspecError) as error:
         reason = why(error) if isinstance(error, OSError) else str(error)
         raise CorruptData(
-            f"{file}: the manifest of this backup cannot be read ({reason}); use"
-            " another backup. If you know that this backup is complete, remove its"
-            " manifest"
+            f"{file}: this file, the manifest of a backup, cannot be read"
+            f" ({reason}). Use another backup. If you know that the backup is"
+            " complete, delete this file"
         ) from None
 
 

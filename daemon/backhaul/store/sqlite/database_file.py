@@ -122,8 +122,9 @@ class SqliteDatabase(Database):
 
     def hold_for_audit(self, stores: Iterable[str], clock: Clock) -> None:
         raise BackhaulError(
-            f"{self._path}: this is a file; to replace it with a backup, and let"
-            " Backhaul read the platform first: backhaul restore FILE"
+            f"{self._path}: this database is a SQLite file, and --fence is for"
+            " PostgreSQL. To replace the file with a backup, use: backhaul restore"
+            " FILE"
         )
 
     def finish_upgrade(self) -> str:
@@ -208,9 +209,10 @@ class SqliteDatabase(Database):
     def _require_schema(self) -> None:
         if ahead := self.pending_migrations():
             raise BackhaulError(
-                f"{self._path}: its schema is {len(ahead)} steps behind this version"
-                " (backhaul migrate --plan lists them); restart the daemon, or if none"
-                " runs: backhaul migrate"
+                f"{self._path}: the schema of this database is {len(ahead)} steps"
+                " behind this version of Backhaul (backhaul migrate --plan lists"
+                " the steps). To upgrade the schema, run backhaul migrate while no"
+                " daemon runs, or restart the daemon"
             ) from None
 
     def _rows(

@@ -139,7 +139,9 @@ def check(
             )
         except sqlite3.DatabaseError as error:
             if ended():
-                raise Ended(f"{path}: the check was stopped") from None
+                raise Ended(
+                    f"{path}: the check of this file was stopped before its end"
+                ) from None
             raise Damaged(named or path, str(error)) from None
     if found != [("ok",)]:
         raise Damaged(named or path, "; ".join(row[0].strip() for row in found))
@@ -174,7 +176,7 @@ def open_beside(path: Path) -> sqlite3.Connection:
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database for reading. Raises BackhaulError if there is none."""
     if not path.is_file():
-        raise BackhaulError(f"{path}: there is no such file")
+        raise BackhaulError(f"{path}: this file does not exist")
     address = f"{path.absolute().as_uri()}?mode=ro"
     opened = sqlite3.connect(
         address, uri=True, isolation_level=None, factory=connections.Connection
@@ -218,13 +220,14 @@ def _fill(
 
     def check_progress(_status: int, _remaining: int, _total: int) -> None:
         if ended():
-            raise Ended(f"{target}: the copy was stopped")
+            raise Ended(f"{target}: the copy to this file was stopped before its end")
         grown, free = _size(log) - begun, room(source.parent)
         if grown > free:
             raise BackhaulError(
-                f"{source}: the copy was stopped, because the database's log grew by"
-                f" {grown >> 20} MB during the copy and only {free >> 20} MB are"
-                " free on that disk"
+                f"{source}: the copy was stopped, because the database's log grew"
+                f" by {grown >> 20} MB during the copy and only {free >> 20} MB are"
+                " free on its disk. Free space, or make the backup when fewer"
+                " webhooks arrive"
             )
 
     with closing(sqlite3.connect(target)) as writing:
@@ -254,7 +257,7 @@ def _require_room(source: Path, target: Path, free: int) -> None:
     needed = _size(source)
     if free < needed + needed // 10:
         raise BackhaulError(
-            f"{target}: not enough space: the copy needs"
+            f"{target}: this disk has not enough space: the copy needs"
             f" {_megabytes(needed + needed // 10)}, and {_megabytes(free)} are free"
         )
 

@@ -136,9 +136,10 @@ def undo_interrupted(place: Path, *, may_be_absent: bool = False) -> bool:
     _undo(place, intent, keep_intent=not may_be_absent and "" not in intent.parts)
     if is_interrupted(place):
         raise BackhaulError(
-            f"{place}: a restore was interrupted, and there was no database before"
-            " it; run the restore again: backhaul restore FILE. To start with an"
-            f" empty database, remove {intent_path(place)}"
+            f"{place}: the restore of this database was interrupted, and there was"
+            " no database before the restore. Run the restore again: backhaul"
+            " restore FILE. To start with an empty database instead, delete"
+            f" {intent_path(place)}"
         )
     return True
 
@@ -161,9 +162,9 @@ def _undo(place: Path, intent: Intent, *, keep_intent: bool = False) -> None:
     except OSError as error:
         raise BackhaulError(
             f"{place}: the restore failed, and Backhaul could not put the previous"
-            f" database back ({why(error)}); the previous database is"
-            f" {intent.aside}, in the same folder. The next start of Backhaul, or"
-            " the next restore, tries again"
+            f" database back ({why(error)}). The previous database is"
+            f" {intent.aside}, in the same folder. The next start of the daemon, or"
+            " the next restore, puts it back"
         ) from error
 
 
@@ -172,11 +173,12 @@ def _clear_place(place: Path, intent: Intent) -> None:
     if os.path.lexists(place):
         if place.lstat().st_ino != intent.inode:
             raise BackhaulError(
-                f"{place}: a restore was interrupted, and somebody has put another"
-                " file there since then; to keep that file, remove"
-                f" {intent_path(place)} (the database from before the restore is"
-                f" {intent.aside}). To undo the restore, remove {place} and start"
-                " again"
+                f"{place}: the restore of this database was interrupted, and"
+                " another program has replaced this file since then. The database"
+                f" from before the restore is in {intent.aside}. To keep {place} as"
+                f" it is now, delete {intent_path(place)}. To return to the"
+                f" database from before the restore, delete {place}. Then run the"
+                " command, or start the daemon, again"
             )
         if "" not in intent.parts:
             place.unlink()
@@ -202,9 +204,11 @@ def _read(place: Path) -> Intent | None:
         return None
     except msgspec.MsgspecError as error:
         raise BackhaulError(
-            f"{target}: a restore was interrupted, and this file about it cannot be"
-            f" read ({error}); compare {place} with {place.name}.before-restore-TIME"
-            f" in the same folder, keep the right database, and remove {target}"
+            f"{target}: a restore was interrupted, and this file, which describes"
+            f" the restore, cannot be read ({error}). In the same folder,"
+            f" {place.name}.before-restore-TIME is the database from before the"
+            f" restore. Keep the right one of the two databases as {place}, and"
+            f" delete {target}"
         ) from None
 
 

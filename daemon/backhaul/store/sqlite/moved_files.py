@@ -29,8 +29,8 @@ def require_new_name(path: Path) -> None:
     """Refuse to move a file if that of an earlier move is still there."""
     if file_replacement.parts_of(name_of(path)):
         raise BackhaulError(
-            f"{name_of(path)}: this file is left from an earlier move; move it away or"
-            " delete it, then run the command again"
+            f"{name_of(path)}: this file is left from an earlier move to"
+            " PostgreSQL. Move it away or delete it, then run the command again"
         )
 
 

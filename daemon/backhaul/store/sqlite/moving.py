@@ -152,8 +152,8 @@ class SqliteTarget:
     def finish(self, move: str) -> None:
         if not self._path.is_file():
             raise BackhaulError(
-                f"{self._path}: the moved database is no longer there; put the file"
-                " back, or restore a backup: backhaul restore FILE"
+                f"{self._path}: this file, which the move wrote, no longer exists."
+                " Put the file back, or restore a backup: backhaul restore FILE"
             )
         with _changing(self._path) as writer:
             move_marks.remove_moving(writer, move)
@@ -178,8 +178,8 @@ class SqliteTarget:
             return
         if _copied_from(self._path) != source:
             raise BackhaulError(
-                f"{self._path}: there is a file already; a move needs a new one, so"
-                " name another file, or move this one away"
+                f"{self._path}: this file exists already, and a move needs a new"
+                " file. Name another file, or move this file away"
             )
         file_backup.discard(self._path)
 
@@ -206,7 +206,8 @@ def open_source(path: Path, tables: Sequence[Table]) -> Iterator[SqliteSource]:
     except OSError as error:
         place = error.filename or path
         raise BackhaulError(
-            f"{place}: {why(error)}; correct this, then run the command again"
+            f"{place}: the move cannot write this file ({why(error)}); correct"
+            " this, then run the command again"
         ) from None
     except sqlite3.DatabaseError as error:
         raise file_backup.unread(path, error) from None
@@ -263,20 +264,20 @@ def _require_current(path: Path) -> None:
     """Refuse a file that is not a whole database of this version."""
     if not path.is_file():
         raise BackhaulError(
-            f"{path}: there is no database to move; to begin with an empty one, only"
-            " set database.url"
+            f"{path}: there is no database to move. To start with an empty"
+            " database, set url in [database] and start the daemon"
         )
     if file_replacement.is_interrupted(path):
         raise BackhaulError(
-            f"{path}: a restore into this database was interrupted; run the restore"
-            " again, or start the daemon once to undo it"
+            f"{path}: a restore of this database was interrupted. Run the restore"
+            " again. Or start the daemon, which puts the previous database back"
         )
     if problem := opening.log_problem(path):
         raise BackhaulError(problem)
     if ahead := opening.pending(path):
         raise BackhaulError(
-            f"{path}: its schema is {len(ahead)} steps behind this version; upgrade"
-            " it first: backhaul migrate"
+            f"{path}: the schema of this database is {len(ahead)} steps behind this"
+            " version of Backhaul. To upgrade the schema, run: backhaul migrate"
         )
 
 

@@ -168,9 +168,9 @@ def _missing(database: Database, path: Path) -> list[str]:
     newer = {entry.name for entry in migrations.applied(database)} - {*_all()}
     if BEFORE_RELEASE in newer:
         raise CorruptData(
-            f"{path}: a version of Backhaul before 0.1.0 made this database, and this"
-            " version cannot upgrade it; move the file away and start Backhaul, which"
-            " creates a new database and reads the store again"
+            f"{path}: a version of Backhaul before 0.1.0 made this database, and"
+            " this version cannot upgrade it. Move the file away and start the"
+            " daemon. It creates a new database, and reads the stores again"
         )
     if newer:
         raise CorruptData(

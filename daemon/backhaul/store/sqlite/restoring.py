@@ -185,8 +185,8 @@ def restore(
     except OSError as error:
         named = error.filename or place
         raise BackhaulError(
-            f"{named}: {why(error)}; nothing was restored, and the database is"
-            " unchanged"
+            f"{named}: this file cannot be read or written ({why(error)}). Nothing"
+            " was restored, and the database is unchanged"
         ) from None
 
 
@@ -250,7 +250,7 @@ def _verify(place: Path, expected: Manifest) -> None:
         raise CorruptData(
             f"{place}: the restored database differs from the backup"
             f" ({', '.join(left) or 'its contents changed'}); Backhaul has put the"
-            " previous database back. End every program that uses the database,"
+            " previous database back. Stop every program that uses the database,"
             " then run the restore again"
         )
 
@@ -258,11 +258,14 @@ def _verify(place: Path, expected: Manifest) -> None:
 def _require_another_file(backup: Path, place: Path) -> None:
     if place.exists() and backup.exists() and backup.samefile(place):
         raise BackhaulError(
-            f"{backup}: this is the database itself, not a backup of it; name a file"
+            f"{backup}: this file is the database itself, not a backup. Name a file"
             " that `backhaul backup` made"
         )
     if place.is_dir():
-        raise BackhaulError(f"{place}: the database is a folder; set database.url")
+        raise BackhaulError(
+            f"{place}: this path of the database is a folder. Set url in [database]"
+            " to the path of a file"
+        )
 
 
 def _clear(fresh: Path) -> None:

@@ -110,7 +110,7 @@ class Guard:
         try:
             sql.encode()
         except UnicodeEncodeError:
-            raise BackhaulError("the statement is not UTF-8") from None
+            raise BackhaulError("the SQL statement is not UTF-8 text") from None
         _require_reading(sql)
         _require_conditions(sql)
 
@@ -172,7 +172,7 @@ def _require_reading(sql: str) -> None:
         raise BackhaulError(refusal(word))
     begun = sql[:_SHOWN].strip()
     what = f"{begun!r} does not begin an SQL statement" if begun else "there is no SQL"
-    raise BackhaulError(f"{what}; begin with {_ALLOWED}")
+    raise BackhaulError(f"{what}; the statement must begin with {_ALLOWED}")
 
 
 def _require_conditions(sql: str) -> None:

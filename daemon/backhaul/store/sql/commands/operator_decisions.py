@@ -112,8 +112,9 @@ def _move_target(
     cause, reason = cause_of(decision.verb), decision.in_words()
     if cause is Cause.PERSON_ASKS:
         raise BackhaulError(
-            f"stock target {command.id[:8]} is never sent, so a check would find"
-            " nothing; resend or discard it"
+            f"{command.id[:8]} is a stock target, and Backhaul sends only its"
+            " adjustments. So there is no outcome to check. Resend or discard the"
+            " stock target"
         )
     moved = TargetCause(cause)
     rows.transition(connection, command.id, moved, now, reason=reason, due_at=now)

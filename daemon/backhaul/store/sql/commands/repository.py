@@ -142,9 +142,9 @@ class SqlCommands(Family):
         row = connection.execute(query, _EPOCH).fetchone()
         if row is None or int(row[0]) != self._epoch:
             raise AlreadyRunning(
-                "another Backhaul has started to use this database, on a machine"
-                " that does not see the lock of this daemon. Keep state_dir on a"
-                " local disk, and run only one daemon"
+                "another daemon has started to use this database. It runs on a"
+                " machine that does not see the lock of this daemon. Keep state_dir"
+                " on a local disk, and run only one daemon"
             )
 
     @write

@@ -421,7 +421,8 @@ def _move(
         state = next_state(before, cause)
     except ValueError:
         raise BackhaulError(
-            f"delivery {seq} is {before}, so this action is not possible"
+            f"delivery {seq} is {before}, and this action is not possible in this"
+            " state; see: backhaul connectors resolve --help"
         ) from None
     settled_at = now if state in _SETTLED else None
     values = {"seq": seq, "state": state.value, "reason": reason}

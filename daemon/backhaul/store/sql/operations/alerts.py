@@ -192,7 +192,10 @@ class SqlAlertConditions(Family):
         try:
             return await self._read(tuple(instances))
         except ReadFailed as error:
-            raise Busy(f"the conditions for alerts cannot be read: {error}") from None
+            raise Busy(
+                "Backhaul cannot read from the database whether there are problems"
+                f" to report: {error}"
+            ) from None
 
     @read
     def _read(

@@ -60,9 +60,11 @@ class SqlUsers(Family):
         first: bool = False,
     ) -> None:
         if first and connection.execute("SELECT 1 FROM users").fetchone():
-            raise BackhaulError("a user was added already; log in instead")
+            raise BackhaulError(
+                "somebody has already added the first user; log in as this user"
+            )
         if _find(connection, name):
-            raise BackhaulError(f"user {name} exists already")
+            raise BackhaulError(f"user {name} exists already; choose another name")
         now = self._now()
         connection.execute(
             "INSERT INTO users (name, role, secret, epoch, created_at)"
@@ -128,7 +130,8 @@ class SqlUsers(Family):
         yield
         if admins and not _admins(connection):
             raise BackhaulError(
-                f"{name} is the last administrator; make another user admin first"
+                f"user {name} is the last administrator; give another user the role"
+                " admin first"
             )
 
 

@@ -65,8 +65,8 @@ class SqlTables:
     def columns(self, table: str) -> tuple[str, ...]:
         if table not in PUBLISHED:
             raise BackhaulError(
-                f"there is no table {table!r} to export; the tables are: "
-                + ", ".join(PUBLISHED)
+                f"there is no table or view {table!r} to export. The tables and"
+                " views are: " + ", ".join(PUBLISHED)
             )
         found = self._tables.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - one of ours
         names = (entry[0] for entry in found.description or ())

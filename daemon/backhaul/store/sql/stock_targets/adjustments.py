@@ -243,8 +243,9 @@ def require_no_open_adjustment(connection: Connection, target: str) -> None:
     step = adjustment_of(connection, target)
     if step is not None and step[1] in UNDECIDED:
         raise BackhaulError(
-            f"adjustment {step[0][:8]} of target {target[:8]} is {step[1]}: decide"
-            " about the adjustment"
+            f"adjustment {step[0][:8]} of stock target {target[:8]} is {step[1]};"
+            " decide about this adjustment first: backhaul commands show"
+            f" {step[0][:8]}"
         )
 
 

@@ -122,7 +122,7 @@ def _replace(connection: Connection, record: WaitingRecord, id_: int, key: str) 
     )
 
 
-CONTRADICTED = "another row of the same list counts this article as well"
+CONTRADICTED = "another row of the same list counts this SKU too"
 LISTED = """
     SELECT t.id, t.quantity, coalesce(r.locator, ''), t.state, t.reason
     FROM stock_targets t LEFT JOIN records r ON r.command_id = t.id

@@ -97,7 +97,7 @@ def conclude_list(
     own = {"store": record.store, "instance": record.instance}
     absent = _absent(connection, record, end, own)
     if not absent:
-        return "it leaves out no article that is in stock"
+        return "it leaves out no SKU that is in stock"
     (covered,) = connection.execute(_COVERED, own).fetchone()
     later = [
         each for each in absent if _is_counted_later(connection, record, end, each)
@@ -109,7 +109,7 @@ def conclude_list(
         return _ask(record, end, absent, covered, is_old=is_old)
     for each in absent:
         _plan_zero(connection, record, end, each, now)
-    return f"{len(absent)} articles that it leaves out are set to 0"
+    return f"{len(absent)} SKUs that it leaves out are set to 0"
 
 
 def _absent(
@@ -155,10 +155,10 @@ def _ask(
     old = f"and the list was counted before some of these, at {end.counted_at}"
     why = old if is_old else "above absent_limit"
     reason = (
-        f"the full stock list {record.locator} {has} and leaves out {len(absent)} of"
-        f" the {covered} articles that it covers, {why}: {named}{more}."
-        " They keep their stock. backhaul quarantine show lists them, quarantine retry"
-        " sets them to 0, quarantine drop keeps their stock"
+        f"the full stock list {record.locator} {has} and leaves out {len(absent)}"
+        f" of the {covered} SKUs that it covers, {why}: {named}{more}. They keep"
+        " their stock. backhaul quarantine show lists them, quarantine retry sets"
+        " them to 0, quarantine drop keeps their stock"
     )
     return Unmatched(reason, final=True)
 
