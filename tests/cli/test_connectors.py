@@ -51,7 +51,7 @@ def test_one_is_checked_without_side_effects(office: Office) -> None:
     assert failed.code != 0
     assert "courier: " in failed.err
     unknown = in_process("connectors", "check", "curier", config=office.config)
-    assert "there are: courier, bench" in unknown.err
+    assert "the connections are: courier, bench" in unknown.err
 
 
 def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:

@@ -259,7 +259,7 @@ def test_another_person_of_that_name_is_told_of(office: Office) -> None:
         ),
         (
             ("cus_1", "--yes", "--store", "other"),
-            "no store is called 'other'; there are: main",
+            "no store is called 'other'; the stores are: main",
         ),
     ],
 )

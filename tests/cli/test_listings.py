@@ -97,15 +97,15 @@ def test_the_commands_are_those_of_the_database(office: Office) -> None:
     [
         (("commands", "list", "--state", "park"), "'planned', 'sending', 'applied'"),
         (("commands", "list", "--kind", "fulfil"), "'fulfill', 'cancel', 'adjust'"),
-        (("commands", "list", "--store", "nope"), "is not one of: main"),
-        (("commands", "list", "--plan", "--store", "nope"), "is not one of: main"),
+        (("commands", "list", "--store", "nope"), "choose one of: main"),
+        (("commands", "list", "--plan", "--store", "nope"), "choose one of: main"),
         (("events", "list", "--state", "quarantine"), "'unhandled', 'quarantined'"),
         (
             ("events", "reprocess", "--state", "quarantine"),
             "'unhandled', 'quarantined'",
         ),
         (("connectors", "deliveries", "--state", "park"), "'planned', 'sending'"),
-        (("connectors", "deliveries", "curier"), "is not one of: bench, courier"),
+        (("connectors", "deliveries", "curier"), "choose one of: bench, courier"),
     ],
 )
 def test_a_filter_that_is_mistyped_does_not_say_that_all_is_well(

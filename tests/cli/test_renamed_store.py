@@ -88,7 +88,7 @@ def test_what_a_store_left_behind_can_be_listed_by_its_old_name(
     assert none.json() == []
     said = in_process("commands", "list", "--store", "mian", config=office.config)
     assert said.code == 2
-    assert "is not one of: main, shop" in " ".join(said.err.replace("│", " ").split())
+    assert "choose one of: main, shop" in " ".join(said.err.replace("│", " ").split())
 
 
 def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checked(

@@ -116,7 +116,7 @@ async def _stop(office: Office) -> None:
 def test_an_unknown_store_is_named(office: Office) -> None:
     done = in_process("stock", "resume", "mian", config=office.config)
     assert done.code != 0
-    assert "no store is called 'mian'; there are: main" in done.err
+    assert "no store is called 'mian'; the stores are: main" in done.err
 
 
 def test_why_shows_what_was_changed_while_a_level_was_read(office: Office) -> None:

@@ -99,7 +99,7 @@ def test_a_store_that_nobody_knows_is_refused(office: Office) -> None:
     out = office.folder / "nothing.jsonl"
     said = in_process("capture", out, "--store", "shop", config=office.config)
     assert (said.code, out.exists()) == (2, False)
-    assert "'shop' is not one of: main" in said.err
+    assert "'shop' choose one of: main" in said.err
     quiet = ("--store", "main", "--topic", "products/delete")
     assert in_process("capture", out, *quiet, config=office.config).code == 0
 
