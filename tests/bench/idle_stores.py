@@ -1,4 +1,8 @@
-"""Row `idle-stores`: daemons on one PostgreSQL that own many stores without work."""
+"""Row `idle-stores`: daemons on one PostgreSQL that share many stores without work.
+
+It is measured twice: with everything off that asks the platform, and with the default
+jobs, for which a reference server without orders answers.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from backhaul.core.clock import SystemClock
 from backhaul.store import open_store
 from backhaul.store.postgres.connection import Connection
@@ -24,6 +30,7 @@ from bench.peers import free_port
 from bench.results import Rounds, agree
 from bench.servers import DiedError
 from scenes.postgres_nodes import postgres_nodes
+from scenes.reference_process import start_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +44,8 @@ START_SECONDS = 600
 SETTLE_SECONDS = 10.0
 IDLE = 15
 """How many times as long as a server is loaded the daemons are left alone."""
+IDLE_WITH_JOBS = 300
+"""The same with jobs: a store is polled every five minutes."""
 LOOK_SECONDS = 0.1
 _CONFIGURATION = """\
 state_dir = {state_dir}
@@ -58,13 +67,18 @@ _JOBS = "".join(
 _STORE = """\
 [stores.{name}]
 base_url = "{platform}"
-api_key = "svc_live_none"
+api_key = "{key}"
 webhook_secrets = ["{secret}"]
 """
 _FACTS = """
     INSERT INTO kv (name, value)
-    SELECT 'facts:' || name, '{"store_id": "' || name || '", "currency": "EUR"}'
-    FROM unnest(string_to_array(?, ',')) name
+    SELECT 'facts:' || name, CAST(:facts AS text)
+    FROM unnest(string_to_array(:names, ',')) name
+"""
+_SHARES = """
+    SELECT coalesce(max(stores), 0) - coalesce(min(stores), 0)
+        + (SELECT count(*) FROM owners WHERE member IS NULL)
+    FROM members WHERE fenced_at IS NULL
 """
 _CONNECTIONS = """
     SELECT count(*) FROM pg_stat_activity
@@ -77,46 +91,104 @@ _TRANSACTIONS = """
 
 
 def idle_stores(scale: Scale) -> Rounds:
-    """Leave the daemons alone, with everything off that asks the platform."""
+    """Leave the daemons alone, without jobs and with the default ones."""
     rounds = Rounds()
-    names = [f"s{number:05}" for number in range(scale.stores)]
     with (
         tempfile.TemporaryDirectory(dir=scale.directory) as name,
         postgres_nodes() as nodes,
-        ExitStack() as running,
     ):
-        folder, url = Path(name), nodes.primary.new_database()
-        _remember_platforms(url, names)
-        pids = [
-            running.enter_context(_daemon(folder / str(number), url, names))
-            for number in range(WORKERS)
-        ]
-        threading.Event().wait(SETTLE_SECONDS)
-        for _ in range(scale.rounds):
-            _leave_alone(rounds, nodes, url, pids, scale.seconds * IDLE)
+        folder = Path(name)
+        absent = Platform(ABSENT, "svc_live_none", _JOBS)
+        _measure(rounds, scale, nodes, folder, absent)
+        reference = start_reference(folder / "platform", fixture="empty")
+        try:
+            key = reference.store().api_key
+            asked = Platform(reference.public_url, key, "", ", default jobs")
+            _measure(rounds, scale, nodes, folder, asked)
+        finally:
+            reference.kill()
     return rounds
 
 
-def _remember_platforms(url: str, names: list[str]) -> None:
+class Platform(Struct, frozen=True):
+    """The platform of all stores, and the configuration of their jobs.
+
+    `said` is added to the names of the figures.
+    """
+
+    url: str
+    key: str
+    jobs: str
+    said: str = ""
+
+    def facts(self) -> str:
+        """Return what a daemon remembers of a store of the platform."""
+        if self.url == ABSENT:
+            return '{"store_id": "sto_none", "currency": "EUR"}'
+        head = {"Authorization": f"Bearer {self.key}"}
+        asked = HTTPConnection(self.url.removeprefix("http://"))
+        with closing(asked):
+            asked.request("GET", "/api/v1/store", headers=head)
+            store = json.loads(asked.getresponse().read())["data"]
+        return json.dumps({"store_id": store["id"], "currency": store["currency"]})
+
+
+def _measure(
+    rounds: Rounds, scale: Scale, nodes: Nodes, folder: Path, platform: Platform
+) -> None:
+    names = [f"s{number:05}" for number in range(scale.stores)]
+    url = nodes.primary.new_database()
+    _remember_platforms(url, names, platform)
+    times = IDLE_WITH_JOBS if platform.said else IDLE
+    with ExitStack() as running:
+        pids = [
+            running.enter_context(
+                _daemon(folder / f"{number}{len(platform.said)}", url, names, platform)
+            )
+            for number in range(WORKERS)
+        ]
+        _await_shares(url)
+        threading.Event().wait(SETTLE_SECONDS)
+        for _ in range(1 if platform.said else scale.rounds):
+            seconds = scale.seconds * times
+            _leave_alone(rounds, nodes, url, pids, seconds, platform.said)
+
+
+def _remember_platforms(url: str, names: list[str], platform: Platform) -> None:
     """Store the platform's facts: a store without them waits for its platform."""
     open_store(url, SystemClock())
+    values = {"names": ",".join(names), "facts": platform.facts()}
     with closing(Connection(url)) as connection:
-        written = connection.execute(_FACTS, (",".join(names),)).rowcount
+        written = connection.execute(_FACTS, values).rowcount
     agree("stores with facts", len(names), written)
 
 
+def _await_shares(url: str) -> None:
+    """Wait until the daemons own as many stores each."""
+    until = perf_counter() + START_SECONDS
+    with closing(Connection(url)) as connection:
+        while connection.execute(_SHARES).fetchall()[0][0] > 1:
+            if perf_counter() > until:
+                raise DiedError("the daemons do not share the stores")
+            threading.Event().wait(LOOK_SECONDS)
+
+
 @contextmanager
-def _daemon(folder: Path, url: str, names: list[str]) -> Iterator[int]:
-    """Run a daemon until it is ready or stands by; yield its process."""
+def _daemon(
+    folder: Path, url: str, names: list[str], platform: Platform
+) -> Iterator[int]:
+    """Run a daemon until it is ready; yield its process."""
     folder.mkdir()
     port, config = free_port(), folder / "backhaul.toml"
     places = {"state_dir": json.dumps(str(folder)), "url": json.dumps(url)}
-    stores = (
-        _STORE.format(name=name, platform=ABSENT, secret=SECRET.decode())
-        for name in names
-    )
+    of_store = {
+        "platform": platform.url,
+        "key": platform.key,
+        "secret": SECRET.decode(),
+    }
+    stores = (_STORE.format(name=name, **of_store) for name in names)
     head = _CONFIGURATION.format(**places, port=port)
-    config.write_text("".join((head, _JOBS, *stores)))
+    config.write_text("".join((head, platform.jobs, *stores)))
     command = [sys.executable, "-m", "backhaul", "run", "--config", str(config)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -142,7 +214,12 @@ def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> Non
 
 
 def _leave_alone(
-    rounds: Rounds, nodes: Nodes, url: str, pids: list[int], seconds: float
+    rounds: Rounds,
+    nodes: Nodes,
+    url: str,
+    pids: list[int],
+    seconds: float,
+    jobs: str,
 ) -> None:
     with closing(Connection(url)) as connection:
 
@@ -158,10 +235,10 @@ def _leave_alone(
             for pid, seconds in zip(pids, before, strict=True)
         ]
         busy = server_seconds(server) - busy
-        rounds.add("busiest daemon, of a core", "%", max(spent) / taken * 100)
-        rounds.add("all daemons, of a core", "%", sum(spent) / taken * 100)
-        rounds.add("primary server, of a core", "%", busy / taken * 100)
-        rounds.add("transactions", "1/s", (told(_TRANSACTIONS) - done) / taken)
-        rounds.add("connections", "", told(_CONNECTIONS))
+        rounds.add(f"busiest daemon, of a core{jobs}", "%", max(spent) / taken * 100)
+        rounds.add(f"all daemons, of a core{jobs}", "%", sum(spent) / taken * 100)
+        rounds.add(f"primary server, of a core{jobs}", "%", busy / taken * 100)
+        rounds.add(f"transactions{jobs}", "1/s", (told(_TRANSACTIONS) - done) / taken)
+        rounds.add(f"connections{jobs}", "", told(_CONNECTIONS))
     resident = max(map(machine.resident_bytes, pids))
-    rounds.add("memory, the largest daemon", "MB", resident / 1e6)
+    rounds.add(f"memory, the largest daemon{jobs}", "MB", resident / 1e6)
