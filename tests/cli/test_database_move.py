@@ -132,7 +132,9 @@ def test_a_server_that_does_not_answer_is_one_line(office: Office) -> None:
     url = f"postgresql://ann:{PASSWORD}@127.0.0.1:9/backhaul"
     said = in_process("migrate", "--to", url, config=office.config)
     assert (said.code, said.out) == (69, "")
-    assert said.err.startswith("postgresql://127.0.0.1:9/backhaul: cannot be opened: ")
+    assert said.err.startswith(
+        "postgresql://127.0.0.1:9/backhaul: the database cannot be opened: "
+    )
     assert said.err.count("\n") == 1
     assert PASSWORD not in said.err
 

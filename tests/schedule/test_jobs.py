@@ -188,7 +188,7 @@ async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
         with pytest.raises(BackhaulError, match="the jobs are prune, backup, push_"):
             await life.jobs.run("push_orders", None, "otto")
         with pytest.raises(
-            BackhaulError, match="has no store 'x'; its stores are main, other"
+            BackhaulError, match="does not exist for store 'x'; its stores are: main"
         ):
             await life.jobs.pause("push_fulfillments", "x", "otto")
         with pytest.raises(BackhaulError, match="none, leave --store out"):

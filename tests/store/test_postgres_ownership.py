@@ -55,7 +55,7 @@ def url(databases: PostgresDatabases) -> Iterator[str]:
 async def test_a_daemon_that_has_not_joined_writes_nothing(url: str) -> None:
     store = open_store(url, SystemClock(), member("a"))
     store.start()
-    with pytest.raises(Busy, match="no member"):
+    with pytest.raises(Busy, match="not joined"):
         await store.kv.put("written by", "a")
     await store.stop()
 

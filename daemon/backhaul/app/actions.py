@@ -93,9 +93,9 @@ async def _decide(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """
     verb, reason = asked["verb"], asked["reason"].strip()
     if not reason and verb != "settle":
-        raise BackhaulError(f"{verb} needs a reason; the audit log keeps it")
+        raise BackhaulError(f"the action {verb} needs a reason for the audit log")
     if len(reason) > LONGEST_REASON:
-        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
+        raise BackhaulError(f"the reason must have 1 to {LONGEST_REASON} characters")
     shown = asked.get("shown")
     if verb == "resend":
         await _require_body(parts, asked)
@@ -111,7 +111,7 @@ async def _resolve_incident(parts: ActionContext, asked: Mapping[str, Any]) -> A
     """Close the incident `id` for `who`, with a `reason`."""
     reason = asked["reason"].strip()
     if not 0 < len(reason) <= LONGEST_REASON:
-        raise BackhaulError(f"give a reason of 1 to {LONGEST_REASON} characters")
+        raise BackhaulError(f"the reason must have 1 to {LONGEST_REASON} characters")
     done = await parts.store.incidents.resolve(asked["id"], asked["who"], reason)
     return {"id": done.id, "says": done.says}
 
@@ -252,7 +252,7 @@ async def _release_targets(parts: ActionContext, asked: Mapping[str, Any]) -> An
     """Release the held targets of a HeldFilter for `who`; return their number."""
     reason = asked["reason"].strip()
     if not 0 < len(reason) <= LONGEST_REASON:
-        raise BackhaulError(f"give a reason of 1 to {LONGEST_REASON} characters")
+        raise BackhaulError(f"the reason must have 1 to {LONGEST_REASON} characters")
     wanted = msgspec.convert(asked, HeldFilter)
     entry = AuditEntry(asked["who"], "stock release", reason)
     released = await parts.store.targets.release(wanted, entry)
@@ -266,7 +266,7 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
     live = parts.signers.live().get(store)
     if live is None:
         raise BackhaulError(
-            f"store {store} is not in the settings, so it accepts no secret; add"
+            f"store {store} is not in the configuration, so it accepts no secret; add"
             f" [stores.{store}] first"
         )
     verb, forced = "accept" if asked["undo"] else "drop", asked["force"]

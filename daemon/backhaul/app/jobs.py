@@ -364,13 +364,14 @@ class Jobs:
         stores = [at for job, at in self._jobs if job == name]
         if not stores:
             known = ", ".join(dict.fromkeys(job for job, _ in self._jobs))
-            raise BackhaulError(f"there is no job {name!r}; the jobs are {known}")
+            raise BackhaulError(f"no job is called {name!r}; the jobs are: {known}")
         if store is None:
             return [(name, at) for at in stores]
         if store not in stores:
             known = ", ".join(filter(None, stores)) or "none, leave --store out"
             raise BackhaulError(
-                f"job {name} has no store {store!r}; its stores are {known}"
+                f"job {name} does not exist for store {store!r}; its stores are:"
+                f" {known}"
             )
         return [(name, store)]
 

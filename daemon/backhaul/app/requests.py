@@ -484,7 +484,9 @@ def _delivery_action(
     async def read(asked: Mapping[str, Any]) -> Answer:
         found = deliveries.get(asked["store"])
         if found is None:
-            raise BackhaulError(f"the owner has no subscription of {asked['store']}")
+            raise BackhaulError(
+                f"the owner of store {asked['store']} has no webhook subscription of it"
+            )
         return {"rows": msgspec.to_builtins(await found())}
 
     return {DELIVERIES: read}

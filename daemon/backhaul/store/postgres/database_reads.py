@@ -126,8 +126,8 @@ class PostgresDatabase(Database):
                 yield connection
         except psycopg.errors.UndefinedTable:
             raise BackhaulError(
-                "the database has no tables of Backhaul, or those of an older version;"
-                " start the daemon, or if none runs: backhaul migrate"
+                "the database has no Backhaul tables, or its schema is older than this"
+                " version. Start the daemon, or run: backhaul migrate"
             ) from None
         except psycopg.Error as error:
             raise BackhaulError(f"the database cannot be read: {error}") from error

@@ -147,7 +147,8 @@ class Witness:
             return None
         try:
             rounds, member, place = self._path.read_text("utf-8").split(maxsplit=2)
-            age = time.time() - self._path.stat().st_mtime
+            now = SystemClock().now().timestamp()
+            age = now - self._path.stat().st_mtime
         except (OSError, ValueError):
             return None
         return (member, int(rounds), age) if place.rstrip() == self._place else None
@@ -271,7 +272,7 @@ class Fence:
         CommitsLost if the database lacks transactions that it had confirmed.
         """
         if not self._is_joined:
-            raise Busy("this daemon is no member of its database yet")
+            raise Busy("this daemon has not joined its database yet; try again")
         self._began = boot_seconds()
         try:
             row = connection.begin(_FENCE, {"member": self.member.id}).fetchone()

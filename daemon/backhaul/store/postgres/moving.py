@@ -270,8 +270,8 @@ class PostgresTarget:
     def finish(self, move: str) -> None:
         if not schema.exists(self._connection):
             raise BackhaulError(
-                f"{self.place}: the moved database is no longer there; restore it with"
-                " the tools of the server"
+                f"{self.place}: the database that the move wrote no longer exists;"
+                " restore it with the server's tools"
             )
         move_marks.remove_moving(self._connection, move)
 
@@ -429,8 +429,8 @@ def _require_ours(connection: Connection, place: str) -> None:
         )
     if ahead := schema.pending(connection):
         raise BackhaulError(
-            f"{place}: its schema is {len(ahead)} steps behind this version; upgrade it"
-            " first: start the daemon once"
+            f"{place}: the schema of this database is {len(ahead)} steps behind this"
+            " version of Backhaul. To upgrade the schema, run: backhaul migrate"
         )
     if newer := schema.newer(connection):
         raise BackhaulError(
@@ -485,9 +485,10 @@ def _opened(url: str) -> Iterator[Connection]:
         connection = Connection(url)
     except psycopg.Error as error:
         raise DatabaseUnavailable(
-            f"{place}: cannot be opened: {error}; check that the server runs and"
-            " accepts connections from this machine, the name of the database, and the"
-            " user and password (PGPASSWORD, or the file ~/.pgpass)"
+            f"{place}: the database cannot be opened: {error}. Check three things: the"
+            " server runs and accepts connections from this machine; the URL has the"
+            " right database name; the user and password are right (PGPASSWORD or"
+            " ~/.pgpass)"
         ) from None
     try:
         with closing(connection):
@@ -495,6 +496,6 @@ def _opened(url: str) -> Iterator[Connection]:
             yield connection
     except (psycopg.Error, CommitUnknown) as error:
         raise BackhaulError(
-            f"{place}: the move was interrupted: {error}; the source is unchanged, or"
-            " the copy is complete: run the command again"
+            f"{place}: the move was interrupted: {error}. Run the command again: the"
+            " source is unchanged, or the copy is complete"
         ) from error
