@@ -78,6 +78,7 @@ ALLOWED = {
     "tests/scenes/tryton.py": ERP,
     "tests/scenes/broken_installations.py": FILE,
     "tests/scenes/restore_places.py": FILE,
+    "tests/scenes/wal_archive.py": "the clock, the WAL and the recovery of a server",
     "tests/simulation/bugs.py": DAEMON_BUG,
     "tests/faults/postgres_bugs.py": DAEMON_BUG,
     "tests/simulation/platform.py": REFERENCE,
