@@ -25,7 +25,7 @@ from backhaul.demo.demo_folder import free_port
 from backhaul.demo.runner import beside
 from backhaul.errors import BackhaulError
 from scenes.balancer import balancer
-from scenes.cluster_stores import MAIN, open_stores
+from scenes.cluster_stores import MAIN, POLLS, open_stores
 from scenes.daemon import Office
 from scenes.fault_proxy import fault_proxy
 from scenes.postgres import PASSWORD, USER
@@ -275,6 +275,7 @@ async def _member(stack: AsyncExitStack, found: Cluster, port: int) -> Member:
             'type = "file_drop"': f'type = "file_drop"\nstore = "{MAIN}"',
             'type = "scanner"': f'type = "scanner"\nstore = "{MAIN}"',
             'retry_base = "50ms"': _FASTER,
+            'every = "50ms"': f'every = "{POLLS}"',
             'level = "TRACE"': 'level = "INFO"',
         }
     )

@@ -23,6 +23,8 @@ NAMES = ("main", "oslo", "rome", "lima", "bern", "cairo")
 """The first one is the store of `scenes.daemon.Office`, which configures it."""
 MAIN = NAMES[0]
 DEVICES = ("handheld", "spare")
+POLLS = "250ms"
+"""How often folders and the tables of the ERP are read: each time is a transaction."""
 _STORE = """
 [stores.{name}]
 base_url = "{base_url}"
@@ -31,7 +33,7 @@ webhook_secrets = ["{secret}"]
 [connectors.courier_{name}]
 type = "file_drop"
 store = "{name}"
-every = "50ms"
+every = "{polls}"
 {drop}
 unchanged_seconds = 0
 """
@@ -46,7 +48,7 @@ spare = "{tokens[spare]}"
 type = "sql"
 store = "{name}"
 url = "sqlite:///{erp_file}"
-every = "250ms"
+every = "{polls}"
 begin = "all"
 [connectors.{erp}.fulfillments]
 table = "shipments"
@@ -101,6 +103,7 @@ class ClusterStore:
             erp=self.connection("erp"),
             tokens=self.device_tokens,
             erp_file=self.erp_file,
+            polls=POLLS,
         )
         if self.name == MAIN:
             return text
@@ -110,6 +113,7 @@ class ClusterStore:
             key=self.access.api_key,
             secret=self.webhook_secret,
             drop=self.drop_settings,
+            polls=POLLS,
         )
         return own + text
 

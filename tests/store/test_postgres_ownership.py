@@ -97,6 +97,18 @@ async def test_a_member_that_joins_gets_its_share(url: str) -> None:
         assert await share(first) == [(surplus,)]
 
 
+async def test_what_was_left_to_another_member_is_taken_when_that_one_leaves(
+    url: str,
+) -> None:
+    """The number of stores without an owner is the same as when it left one."""
+    names = ["one", "two"]
+    async with joined(url, "a", names) as first:
+        async with joined(url, "b", names) as second:
+            assert await share(first, second) == [("*", "one"), ("two",)]
+            assert await share(first) == [()]
+        assert await share(first) == [("two",)]
+
+
 async def test_a_pinned_store_is_owned_on_its_host_only(url: str) -> None:
     pins = {"two": "host of b"}
     async with joined(url, "a", ["one", "two"], pins) as first:

@@ -170,7 +170,9 @@ class PostgresOwnership:
             return Shift()  # not a worker, or the beat of the join is not visible yet
         room = peers.share(self._id) - mine
         is_free = others or (peers.free and room > 0)
-        is_new = peers.free + others != self._left
+        # What it left to another member may have had an owner since.
+        self._left = min(self._left, peers.free + others)
+        is_new = peers.free + others > self._left
         is_old = time.monotonic() - self._took_at > RETRY_SECONDS
         if self._is_unsure or wait <= 0 or (is_free and (is_new or is_old)):
             self._is_unsure = True
