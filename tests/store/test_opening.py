@@ -23,7 +23,7 @@ from backhaul.errors import (
     CorruptData,
 )
 from backhaul.store.database import setting_errors, sole_writer
-from backhaul.store.sql.schema import CONNECTOR_DOCUMENTS
+from backhaul.store.sql.schema import CONNECTOR_DOCUMENTS, QUARANTINE_REASONS
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from backhaul.store.sqlite.migrations import migrations
@@ -143,7 +143,11 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
     with closing(open_writer(path)) as connection:
         migrations.apply(Database(connection), stop_before=CONNECTOR_DOCUMENTS)
         connection.execute("INSERT INTO kv VALUES ('kept', '1')")
-    assert pending(path) == [CONNECTOR_DOCUMENTS]
+        connection.execute(
+            "INSERT INTO quarantine (source, name, key, raw, reason, locator, at)"
+            " VALUES ('event', 'main', '1', '{', 'no JSON', 'event 1', '')"
+        )
+    assert pending(path) == [CONNECTOR_DOCUMENTS, QUARANTINE_REASONS]
     store = open_store(path, SystemClock())
     store.start()
     await store.documents.transact("dock", None, lambda each: each.put("a", b"1"))
@@ -152,6 +156,8 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
     assert pending(path) == []
     before = path.with_name(f"{path.name}.before-{CONNECTOR_DOCUMENTS}")
     assert rows(before, "SELECT * FROM kv") == [("kept", "1")]
+    classes = "SELECT reason_class, subject FROM quarantine"
+    assert rows(path, classes) == [("other", "")]
 
 
 async def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:

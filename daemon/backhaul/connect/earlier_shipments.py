@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from backhaul.store.records import Known, Unmatched
+from backhaul.store.records import Known, ReasonClass, Unmatched
 from backhaul_sdk import Fulfillment
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def new_units(
         return wanted
     if not others and any(each.units is None for each in shown):
         said = UNKNOWN_UNITS.format(order=order.name, number=own.record.tracking_number)
-        return Unmatched(said, final=True, asks=True)
+        return _ask(said, order)
     known = _known(own, others, order)
     if any(not each.reported.lines for each in others):
         return known
@@ -280,7 +280,18 @@ def _question(
     question: str, earlier: EarlierShipment, order: OrderSummary
 ) -> Unmatched:
     said = question.format(order=order.name, earlier=_described(earlier))
-    return Unmatched(said, final=True, asks=True)
+    return _ask(said, order)
+
+
+def _ask(question: str, order: OrderSummary) -> Unmatched:
+    """Return the question that an operator answers about a shipment of the order."""
+    return Unmatched(
+        question,
+        final=True,
+        reason_class=ReasonClass.NEEDS_DECISION,
+        subject=order.name,
+        asks=True,
+    )
 
 
 def _described(earlier: EarlierShipment) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
+
 from backhaul.connect.earlier_shipments import (
     earlier_of,
     new_units,
@@ -14,7 +16,7 @@ from backhaul.connect.earlier_shipments import (
 )
 from backhaul.core import sku_matching
 from backhaul.core.sku_matching import difference, near_text, same_text
-from backhaul.store.records import Known, Unmatched
+from backhaul.store.records import Known, ReasonClass, Unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,9 +70,9 @@ def match_fulfillment(
     `is_decided` is True if the record was put to an operator, who retried it.
     """
     if order.cancelled:
-        return Unmatched(f"order {order.name} is cancelled", final=True)
+        return _undecided(f"order {order.name} is cancelled", order)
     if problem := _problem(record):
-        return Unmatched(problem, final=True)
+        return Unmatched(problem, final=True, reason_class=ReasonClass.VALUE)
     wanted = wanted_lines(waiting.store, record.lines, order, mirror)
     if isinstance(wanted, Unmatched):
         return wanted
@@ -81,7 +83,8 @@ def match_fulfillment(
     lines = _allocate_all(order, left)
     doubtful = None if is_decided else case.in_question()
     if isinstance(doubtful, Unmatched) and isinstance(lines, Unmatched):
-        return Unmatched(f"{doubtful.reason}{_nothing_open(lines)}", final=lines.final)
+        reason = f"{doubtful.reason}{_nothing_open(lines)}"
+        return replace(lines, reason=reason)
     if doubtful is not None:
         return doubtful
     if isinstance(lines, Unmatched):
@@ -91,6 +94,12 @@ def match_fulfillment(
         "tracking_number": record.tracking_number,
         "lines": lines,
     }
+
+
+def _undecided(reason: str, order: OrderSummary, *, final: bool = True) -> Unmatched:
+    """Return why an operator decides about a shipment of the order."""
+    decision = ReasonClass.NEEDS_DECISION
+    return Unmatched(reason, final=final, reason_class=decision, subject=order.name)
 
 
 def _nothing_open(lines: Unmatched) -> str:
@@ -137,8 +146,8 @@ class _OrderMatch:
         if not number or number in self._shown or number in commands:
             return self._known_whole(commands.get(number))
         if order.uncertain:
-            return Unmatched(f"order {order.name} {UNCERTAIN}", final=False)
-        return Unmatched(self._all_shipped(), final=True)
+            return _undecided(f"order {order.name} {UNCERTAIN}", order, final=False)
+        return _undecided(self._all_shipped(), order)
 
     @property
     def _is_all_shipped(self) -> bool:
@@ -156,7 +165,7 @@ class _OrderMatch:
             return refused
         if number in self._shown | {each.shipment.number for each in self._earlier}:
             return refused
-        return Unmatched(f"{refused.reason}; {self._all_shipped()}", final=True)
+        return _undecided(f"{refused.reason}; {self._all_shipped()}", self._order)
 
     def _known_whole(self, first: ReportedShipment | None) -> Known:
         said = f"all of order {self._order.name} is already shipped"
@@ -202,7 +211,7 @@ class _OrderMatch:
     def in_question(self) -> Unmatched | Known | None:
         """Return the question that an operator answers before the shipment is sent."""
         if self._record.question:
-            return Unmatched(self._record.question, final=True, asks=True)
+            return replace(_undecided(self._record.question, self._order), asks=True)
         return operator_question(self._own, self._waiting, self._earlier, self._order)
 
 
@@ -276,7 +285,8 @@ def lines_of(
     if _are_several(found):
         names = ", ".join(dict.fromkeys(str(line.sku) for line in found))
         reason = f"{name!r} could be any of {names} in order {order.name}"
-        return Unmatched(reason, final=True)
+        decision = ReasonClass.NEEDS_DECISION
+        return Unmatched(reason, final=True, reason_class=decision, subject=name)
     return tuple(line.id for line in found)
 
 
@@ -307,12 +317,17 @@ def _allocate(
             taken.append({"line_id": line.id, "quantity": min(line.left, missing)})
             missing -= min(line.left, missing)
     if missing:
-        return _more_than_open(order, name, quantity, quantity - missing)
+        problem = ReasonClass.VALUE if places else ReasonClass.UNKNOWN_SKU
+        return _more_than_open(order, name, quantity, quantity - missing, problem)
     return taken
 
 
 def _more_than_open(
-    order: OrderSummary, name: str, quantity: int, left: int
+    order: OrderSummary,
+    name: str,
+    quantity: int,
+    left: int,
+    reason_class: ReasonClass,
 ) -> Unmatched:
     """Refuse a quantity above the open units; wait if a command is uncertain."""
     beside = (
@@ -323,7 +338,12 @@ def _more_than_open(
         "; the outcome of those commands is not known yet" if order.uncertain else ""
     )
     hint = "" if left else _open_articles(order, name)
-    return Unmatched(f"{reason}not {quantity}{doubt}{hint}", final=not order.uncertain)
+    return Unmatched(
+        f"{reason}not {quantity}{doubt}{hint}",
+        final=not order.uncertain,
+        reason_class=reason_class,
+        subject=name,
+    )
 
 
 def _open_articles(order: OrderSummary, name: str) -> str:

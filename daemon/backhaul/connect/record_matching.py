@@ -14,7 +14,7 @@ from backhaul.core.identity import command_id
 from backhaul.core.stock import ListEnd
 from backhaul.core.strict_json import storable
 from backhaul.store.matching import NewCommand
-from backhaul.store.records import Known, Matched, Tracked, Unmatched
+from backhaul.store.records import Known, Matched, ReasonClass, Tracked, Unmatched
 from backhaul_sdk import (
     Cancellation,
     Fulfillment,
@@ -40,17 +40,24 @@ def match_parcel(
 ) -> Tracked | Unmatched:
     """Return the parcels of one order with the tracking number, or why none match."""
     if record.status not in TRACKING_STATUSES:
-        return Unmatched(f"there is no status {record.status!r}", final=True)
+        reason = f"there is no status {record.status!r}"
+        return Unmatched(reason, final=True, reason_class=ReasonClass.VALUE)
     number = record.tracking_number
     parcels = mirror.parcels_with_number(waiting.store, number)
     if not parcels:
-        return Unmatched(f"no parcel has the number {number!r}", final=False)
+        return Unmatched(
+            f"no parcel has the number {number!r}",
+            final=False,
+            reason_class=ReasonClass.UNKNOWN_PARCEL,
+            subject=number,
+        )
     named = [parcel for parcel in parcels if _has_reference(parcel, record.order)]
     orders = {parcel.order_id: parcel.order_name for parcel in named or parcels}
     if len(orders) > 1:
         names = ", ".join(f"{name} ({id_})" for id_, name in orders.items())
         reason = f"parcel {number!r} could be of any of the orders {names}"
-        return Unmatched(reason, final=True)
+        decision = ReasonClass.NEEDS_DECISION
+        return Unmatched(reason, final=True, reason_class=decision, subject=number)
     return _tracked(waiting, record, tuple(named or parcels))
 
 
@@ -70,7 +77,8 @@ def _tracked(
     try:
         at = normalize(record.at) if record.at else waiting.received_at
     except ValueError:
-        return Unmatched(f"{record.at!r} is not a time", final=True)
+        reason = f"{record.at!r} is not a time"
+        return Unmatched(reason, final=True, reason_class=ReasonClass.VALUE)
     asks = record.status == "returned" and not parcels[0].is_cancelled
     return Tracked(
         parcels,
@@ -214,11 +222,19 @@ def _match_order(
 ) -> Matched | Known | Unmatched:
     orders = mirror.orders_named(waiting.store, record.order)
     if not orders:
-        return Unmatched(f"order {record.order!r} is not known", final=False)
+        return Unmatched(
+            f"order {record.order!r} is not known",
+            final=False,
+            reason_class=ReasonClass.UNKNOWN_ORDER,
+            subject=record.order,
+        )
     if len(orders) > 1:
         names = ", ".join(f"{order.name} ({order.id})" for order in orders)
         reason = f"order {record.order!r} could be any of {names}"
-        return Unmatched(reason, final=True)
+        decision = ReasonClass.NEEDS_DECISION
+        return Unmatched(
+            reason, final=True, reason_class=decision, subject=record.order
+        )
     if isinstance(record, Cancellation):
         asked = {"restock": record.restock, "reason": record.reason}
         return _command(waiting, kind, orders[0].id, asked)

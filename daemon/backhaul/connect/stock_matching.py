@@ -11,7 +11,7 @@ from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import Kind
 from backhaul.core.sku_matching import near_hint
 from backhaul.store.matching import NewCommand, NewTarget
-from backhaul.store.records import Unmatched
+from backhaul.store.records import ReasonClass, Unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def new_target(
 ) -> NewTarget | Unmatched:
     """Return the stock target of a count."""
     if record.quantity < 0:
-        return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
+        return _wrong(f"the quantity {record.quantity} is below 0")
     as_of = _counted_at(record, waiting)
     if isinstance(as_of, Unmatched):
         return as_of
@@ -66,19 +66,23 @@ def new_target(
     return NewTarget(identity, product, variant, record.quantity, as_of, listed_at)
 
 
+def _wrong(reason: str) -> Unmatched:
+    return Unmatched(reason, final=True, reason_class=ReasonClass.VALUE)
+
+
 def _counted_at(record: StockLevel, waiting: WaitingRecord) -> str | Unmatched:
     try:
         as_of = normalize(record.as_of)
     except ValueError:
-        return Unmatched(f"as_of {record.as_of!r:.60} is not a time", final=True)
+        return _wrong(f"as_of {record.as_of!r:.60} is not a time")
     if as_of < EARLIEST_COUNT:
         said = (
             "a value that programs write for a missing time; send the time of the count"
         )
-        return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
+        return _wrong(f"as_of {record.as_of!r:.60} is {said}")
     latest = to_text(from_text(waiting.received_at) + MAX_AHEAD)
     if max(as_of, listed_at_of(record)) > latest:
-        return Unmatched(AHEAD.format(max(as_of, listed_at_of(record))), final=True)
+        return _wrong(AHEAD.format(max(as_of, listed_at_of(record))))
     return as_of
 
 
@@ -120,7 +124,13 @@ def _contradiction(
         " Otherwise edit its quantity"
     )
     withdraw = tuple(each.command_id for each in others if each.can_withdraw)
-    return Unmatched(reason, final=True, withdraw=withdraw)
+    return Unmatched(
+        reason,
+        final=True,
+        reason_class=ReasonClass.DUPLICATE,
+        subject=record.sku,
+        withdraw=withdraw,
+    )
 
 
 def find_variant(
@@ -131,11 +141,13 @@ def find_variant(
     if not variants:
         hint = near_hint(sku, mirror.similar_skus(waiting.store, sku))
         reason = f"SKU {sku!r} is not known{_wrong_digit(sku)}{hint}"
-        return Unmatched(reason, final=False)
+        unknown = ReasonClass.UNKNOWN_SKU
+        return Unmatched(reason, final=False, reason_class=unknown, subject=sku)
     if len(variants) > 1:
         names = ", ".join(variant for _, variant in variants)
         reason = f"SKU {sku!r} could be any of the variants {names}"
-        return Unmatched(reason, final=True)
+        decision = ReasonClass.NEEDS_DECISION
+        return Unmatched(reason, final=True, reason_class=decision, subject=sku)
     return variants[0]
 
 

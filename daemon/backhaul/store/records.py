@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -20,6 +21,30 @@ if TYPE_CHECKING:
     from backhaul_sdk import Documents, NameInStore
 
 T = TypeVar("T")
+
+
+class ReasonClass(StrEnum):
+    """Why a record or event was not used, as a word by which operators group rows.
+
+    The code that makes the reason names its class. `other` stands for unexpected
+    errors, and for rows from a version that stored no class.
+    """
+
+    UNKNOWN_ORDER = "unknown_order"
+    UNKNOWN_SKU = "unknown_sku"
+    UNKNOWN_PARCEL = "unknown_parcel"
+    VALUE = "value"
+    DUPLICATE = "duplicate"
+    REFUSED_BY_PLATFORM = "refused_by_platform"
+    CONNECTION = "connection"
+    RATE_LIMIT = "rate_limit"
+    NEEDS_DECISION = "needs_decision"
+    OTHER = "other"
+
+    def in_words(self, subject: str = "") -> str:
+        """Return the class for people: `unknown SKU LAMP-2`."""
+        words = self.value.replace("_", " ").replace("sku", "SKU")
+        return f"{words} {subject}" if subject else words
 
 
 class NewRecord(Struct, frozen=True):
@@ -46,12 +71,16 @@ class Matched(Struct, frozen=True):
 class Unmatched(Struct, frozen=True):
     """The record cannot be matched; `final` if waiting would not help.
 
-    `withdraw` are the command ids of stock targets that the record contradicts. A
-    record that `asks` is matched without this question once an operator retries it.
+    `subject` is the order, SKU or parcel number that the reason is about, if it is
+    about one. `withdraw` are the command ids of stock targets that the record
+    contradicts. A record that `asks` is matched without this question once an operator
+    retries it.
     """
 
     reason: str
     final: bool
+    reason_class: ReasonClass = ReasonClass.OTHER
+    subject: str = ""
     withdraw: tuple[str, ...] = ()
     asks: bool = False
 

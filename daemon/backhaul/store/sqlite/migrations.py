@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
-from backhaul.store.sql.schema import BASELINE, CONNECTOR_DOCUMENTS, STEPS
+from backhaul.store.sql.schema import (
+    BASELINE,
+    CONNECTOR_DOCUMENTS,
+    QUARANTINE_REASONS,
+    STEPS,
+)
 from backhaul.store.sqlite.full_text import create_index
 
 if TYPE_CHECKING:
@@ -82,6 +87,12 @@ def m001_baseline(database: Database) -> None:
 def m002_connector_documents(database: Database) -> None:
     """A table of documents that connectors keep."""
     _execute(database, CONNECTOR_DOCUMENTS)
+
+
+@migrations()
+def m003_quarantine_reasons(database: Database) -> None:
+    """The class of each reason in quarantine, and what the reason is about."""
+    _execute(database, QUARANTINE_REASONS)
 
 
 def _execute(database: Database, step: str) -> None:

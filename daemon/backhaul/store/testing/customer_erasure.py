@@ -272,7 +272,7 @@ class ErasureConformance(StoreConformance):
         for instance, name in (("courier", "main"), ("books", "other")):
             rows = [
                 NewRecord("waits", json.dumps(PERSON).encode(), raw, "", ""),
-                NewRecord("bad", None, raw, "no order", ""),
+                NewRecord("bad", None, raw, f"no order {EMAIL}", ""),
             ]
             await store.records.accept(
                 instance, name, rows, None, lambda *_: Unmatched("", final=False)
@@ -282,7 +282,7 @@ class ErasureConformance(StoreConformance):
         shown = {}
         for row in await store.read(lambda reader: reader.quarantine(9)):
             found = await quarantined(store, row.id)
-            shown[row.name] = EMAIL in str(found.raw)
+            shown[row.name] = EMAIL in f"{found.raw!r} {found.reason}"
         assert shown == {"courier": False, "books": True}
 
     async def test_an_erasure_has_an_audit_entry(self, store: Store) -> None:

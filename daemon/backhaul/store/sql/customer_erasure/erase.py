@@ -256,12 +256,16 @@ def _erase_quarantined(
     values: Sequence[Any],
     _: str,
 ) -> int:
-    (raw,) = values
+    raw, *texts = values
     left = eraser.text(raw) if isinstance(raw, str) else eraser.body("", raw)
-    if left is None:
+    reason, subject = map(eraser.text, texts)
+    if left is None and reason is None and subject is None:
         return 0
     connection.execute(
-        "UPDATE quarantine SET raw = :left WHERE id = :id", {"left": left, "id": id_}
+        "UPDATE quarantine SET raw = coalesce(:raw, raw),"
+        " reason = coalesce(:reason, reason), subject = coalesce(:subject, subject)"
+        " WHERE id = :id",
+        {"raw": left, "reason": reason, "subject": subject, "id": id_},
     )
     return 1
 
@@ -280,7 +284,8 @@ _TABLES: Mapping[str, tuple[str, Callable[..., int]]] = {
     ),
     # A record in quarantine has its connection's name, and the record has the store.
     "quarantine": (
-        "SELECT q.id, coalesce(r.store, q.name), q.raw FROM quarantine q"
+        "SELECT q.id, coalesce(r.store, q.name), q.raw, q.reason, q.subject"
+        " FROM quarantine q"
         " LEFT JOIN records r"
         " ON q.source = 'record' AND r.instance = q.name AND r.key = q.key"
         " WHERE q.id > :after ORDER BY q.id LIMIT :most",

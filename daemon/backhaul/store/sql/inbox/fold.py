@@ -45,8 +45,9 @@ _RECORD = batch("""
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """)
 _QUARANTINE = """
-    INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
-    SELECT 'event', store, CAST(id AS TEXT), body, :detail, 'event ' || id, :now
+    INSERT INTO quarantine (source, name, key, raw, reason, reason_class, locator, at)
+    SELECT 'event', store, CAST(id AS TEXT), body, :detail, 'value', 'event ' || id,
+           :now
     FROM inbox WHERE id = :id
     ON CONFLICT (source, name, key) DO NOTHING
 """

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from backhaul.core import strict_json
 from backhaul.core.identity import command_id
 from backhaul.errors import BackhaulError, Unusable
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from backhaul.store.mirror import OrderSummary
+    from backhaul.store.records import ReasonClass
     from backhaul.store.sql.family import Connection
 
 
@@ -30,10 +34,13 @@ Row: TypeAlias = dict[str, Any]
 MOST = 10_000
 """The events of each state that one question scans, the newest first."""
 _ADD = """
-    INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
-    VALUES (:source, :name, :key, :raw, :reason, :locator, :now)
+    INSERT INTO quarantine (source, name, key, raw, reason, reason_class, subject,
+                            locator, at)
+    VALUES (:source, :name, :key, :raw, :reason, :reason_class, :subject, :locator,
+            :now)
     ON CONFLICT (source, name, key) DO UPDATE SET
         state = 'open', raw = excluded.raw, reason = excluded.reason,
+        reason_class = excluded.reason_class, subject = excluded.subject,
         locator = excluded.locator, at = excluded.at, reported = 0
     WHERE quarantine.state = 'retried'
 """
@@ -78,29 +85,25 @@ _FAMILIES: Mapping[str, str] = {
 """The kind of object by the first part of a topic, if no object could be read."""
 
 
-def add(
-    connection: Connection,
-    source: str,
-    name: str,
-    key: str,
-    raw: str | bytes,
-    reason: str,
-    locator: str,
-    now: str,
-) -> None:
+class NewRow(Struct, frozen=True):
+    """A row to add to the quarantine; `raw` is text for a record, bytes for an event.
+
+    `subject` is the order, SKU or parcel number that the reason is about, if any.
+    """
+
+    source: str
+    name: str
+    key: str
+    raw: str | bytes
+    locator: str
+    reason: str
+    reason_class: ReasonClass
+    subject: str = ""
+
+
+def add(connection: Connection, row: NewRow, now: str) -> None:
     """Quarantine a row; reopen a row that was retried."""
-    connection.execute(
-        _ADD,
-        {
-            "source": source,
-            "name": name,
-            "key": key,
-            "raw": raw,
-            "reason": reason,
-            "locator": locator,
-            "now": now,
-        },
-    )
+    connection.execute(_ADD, {**asdict(row), "now": now})
 
 
 def text_of(raw: str | bytes) -> str:

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.inbox import CONFIRMING, ReprocessReport, StoredEvent
+from backhaul.store.records import ReasonClass
 from backhaul.store.sql.dialect import elements
 from backhaul.store.sql.family import background
 from backhaul.store.sql.inbox import quarantine
@@ -106,16 +107,16 @@ def _update(
 ) -> None:
     key = str(event.id)
     if outcome.state == "quarantined":
-        quarantine.add(
-            connection,
+        row = quarantine.NewRow(
             "event",
             event.store,
             key,
             event.body,
-            outcome.detail or "",
             f"event {key}",
-            now,
+            outcome.detail or "",
+            ReasonClass.VALUE,
         )
+        quarantine.add(connection, row, now)
     else:
         connection.execute(_CLOSE, {"store": event.store, "key": key})
     changes_nothing = int(outcome.state in {"duplicate", "stale"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from backhaul.store.matching import WaitingRecord
-from backhaul.store.records import RecordOutcome
+from backhaul.store.records import ReasonClass, RecordOutcome, Unmatched
 from backhaul.store.sql.commands.shipment_parts import (
     MERGED,
     record_parts,
@@ -110,7 +110,7 @@ class Acceptance:
         record = record._replace(id=id_)
         record_parts(self._connection, self._instance, id_, payload)
         if new.payload is None:
-            quarantine_record(self._connection, record, new.raw, new.reason, self._now)
+            self._quarantine(record, new, new.reason, _class_of_bad(new))
             return RecordOutcome(record, "quarantined", new.reason)
         return self._matching.match(record)
 
@@ -181,8 +181,23 @@ class Acceptance:
         other = record._replace(key=f"{record.key}~{digest_of(record.payload)}")
         if self._add(other, new, "quarantined", reason) is None:
             return RecordOutcome(record, "duplicate", reason)
-        quarantine_record(self._connection, other, new.raw, reason, self._now)
+        self._quarantine(other, new, reason, ReasonClass.DUPLICATE)
         return RecordOutcome(record, "conflict", reason)
+
+    def _quarantine(
+        self,
+        record: WaitingRecord,
+        new: NewRecord,
+        reason: str,
+        reason_class: ReasonClass,
+    ) -> None:
+        why = Unmatched(reason, final=True, reason_class=reason_class)
+        quarantine_record(self._connection, record, new.raw, why, self._now)
+
+
+def _class_of_bad(new: NewRecord) -> ReasonClass:
+    """Return why a bad row is in quarantine: an operator decides, or it is wrong."""
+    return ReasonClass.NEEDS_DECISION if new.can_apply else ReasonClass.VALUE
 
 
 def _says_the_same(known: _Known, new: NewRecord, payload: bytes) -> bool:

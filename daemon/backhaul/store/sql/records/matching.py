@@ -12,7 +12,14 @@ import msgspec
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import ListEnd
 from backhaul.store.matching import NewTarget
-from backhaul.store.records import Known, Matched, RecordOutcome, Tracked, Unmatched
+from backhaul.store.records import (
+    Known,
+    Matched,
+    ReasonClass,
+    RecordOutcome,
+    Tracked,
+    Unmatched,
+)
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.commands.rows import transition
 from backhaul.store.sql.dialect import document_of, is_damaged
@@ -95,7 +102,9 @@ class Matching:
         connection, now = self._connection, self.now
         place = (record.store, record.instance, record.key, record.received_at)
         if any(map(is_damaged, place)):
-            return self._keep(record, Unmatched(_DAMAGED, final=True))
+            return self._keep(
+                record, Unmatched(_DAMAGED, final=True, reason_class=ReasonClass.VALUE)
+            )
         record = replace_older_counts(connection, record)
         found = self._match_one(record, MirrorReader(connection, record))
         if isinstance(found, Matched):
@@ -150,7 +159,7 @@ class Matching:
         (raw,) = connection.execute(
             "SELECT raw FROM records WHERE id = :id", {"id": record.id}
         ).fetchone()
-        quarantine_record(connection, record, raw, reason, self.now)
+        quarantine_record(connection, record, raw, found, self.now)
         return RecordOutcome(record, "quarantined", reason)
 
     def _note_question(self, record: WaitingRecord) -> None:
@@ -175,11 +184,20 @@ class Matching:
 
 
 def quarantine_record(
-    connection: Connection, record: WaitingRecord, raw: str, reason: str, now: str
+    connection: Connection, record: WaitingRecord, raw: str, why: Unmatched, now: str
 ) -> None:
     """Put a record into the quarantine."""
-    name, key, locator = record.instance, record.key, record.locator
-    quarantine.add(connection, "record", name, key, raw, reason, locator, now)
+    row = quarantine.NewRow(
+        "record",
+        record.instance,
+        record.key,
+        raw,
+        record.locator,
+        why.reason,
+        why.reason_class,
+        why.subject,
+    )
+    quarantine.add(connection, row, now)
 
 
 def _track(

@@ -106,6 +106,7 @@ VIEWS: tuple[str, ...] = (
 )
 BASELINE = "m001_baseline"
 CONNECTOR_DOCUMENTS = "m002_connector_documents"
+QUARANTINE_REASONS = "m003_quarantine_reasons"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -115,6 +116,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
         *VIEWS,
     ),
     CONNECTOR_DOCUMENTS: commands_and_operations.CONNECTOR_DOCUMENTS,
+    QUARANTINE_REASONS: inbox_and_mirror.QUARANTINE_REASONS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

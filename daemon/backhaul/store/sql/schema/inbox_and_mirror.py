@@ -66,6 +66,11 @@ INBOX: tuple[str, ...] = (
     ) WITHOUT ROWID
     """,
 )
+# A daemon of an earlier version, which knows no classes, still adds rows.
+QUARANTINE_REASONS: tuple[str, ...] = (
+    "ALTER TABLE quarantine ADD COLUMN reason_class TEXT NOT NULL DEFAULT 'other'",
+    "ALTER TABLE quarantine ADD COLUMN subject TEXT NOT NULL DEFAULT ''",
+)
 SEARCH_DOCUMENTS = """
     CREATE TABLE search_documents (
         id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,

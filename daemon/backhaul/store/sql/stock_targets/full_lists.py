@@ -13,7 +13,7 @@ from backhaul.core.clock import normalize
 from backhaul.core.identity import command_id
 from backhaul.core.sku_matching import near_text
 from backhaul.store.matching import NewTarget
-from backhaul.store.records import Unmatched
+from backhaul.store.records import ReasonClass, Unmatched
 from backhaul.store.sql.dialect import document_of, greatest, member
 from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.stock_targets.count_coalescing import is_decided
@@ -160,7 +160,7 @@ def _ask(
         " their stock. backhaul quarantine show lists them, quarantine retry sets"
         " them to 0, quarantine drop keeps their stock"
     )
-    return Unmatched(reason, final=True)
+    return Unmatched(reason, final=True, reason_class=ReasonClass.NEEDS_DECISION)
 
 
 def _keep_preview(
