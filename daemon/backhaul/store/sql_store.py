@@ -30,8 +30,7 @@ from backhaul.store.sql.operations.webhook_secrets import (
     SqlWebhookSecrets,
 )
 from backhaul.store.sql.read_models.reader import SqlReader
-from backhaul.store.sql.records.documents import SqlConnectorDocuments
-from backhaul.store.sql.records.repository import SqlRecords
+from backhaul.store.sql.records.repository import SqlConnectorDocuments, SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Records from connectors: stored with their cursor, matched and planned."""
+"""Records from connectors, stored, matched and planned; documents that they keep."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.matching import WaitingRecord
@@ -16,15 +16,17 @@ from backhaul.store.sql.records.acceptance import Acceptance
 from backhaul.store.sql.records.matching import Matching
 from backhaul.store.sql.stock_targets import held_targets
 from backhaul.store.sql.stock_targets.full_lists import note_listed
+from backhaul_sdk.database import MOST_LISTED, end_of_prefix, require_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
     from backhaul.store.records import MatchOne, NewRecord, RecordOutcome
     from backhaul.store.sql.family import Connection
-    from backhaul_sdk import NameInStore
+    from backhaul_sdk import Documents, NameInStore
 
+T = TypeVar("T")
 SHORTEST_WAIT = timedelta(milliseconds=50)
 LONGEST_WAIT = timedelta(seconds=1)
 """A record waits for its next try as long as it has waited: its order is a moment
@@ -177,3 +179,74 @@ def _retry_at(record: WaitingRecord, now: datetime) -> str:
         return to_text(now + LONGEST_WAIT)
     waited = now - from_text(record.received_at)
     return to_text(now + min(max(waited, SHORTEST_WAIT), LONGEST_WAIT))
+
+
+_GET_DOCUMENT = """
+    SELECT value FROM connector_documents WHERE instance = :instance AND key = :key
+"""
+_PUT_DOCUMENT = """
+    INSERT INTO connector_documents (instance, key, value)
+    VALUES (:instance, :key, :value)
+    ON CONFLICT (instance, key) DO UPDATE SET value = excluded.value
+"""
+_DELETE_DOCUMENT = """
+    DELETE FROM connector_documents WHERE instance = :instance AND key = :key
+"""
+_LIST_DOCUMENTS = """
+    SELECT key, value FROM connector_documents
+    WHERE instance = :instance AND key >= :prefix AND key > :after AND key < :end
+    ORDER BY key LIMIT :limit
+"""
+
+
+class SqlDocuments:
+    """The documents of one connection, and the mirror of its store, in a unit."""
+
+    def __init__(
+        self, connection: Connection, instance: str, store: str | None
+    ) -> None:
+        self._connection = connection
+        self._instance = instance
+        self._store = store
+
+    def get(self, key: str) -> bytes | None:
+        values = {"instance": self._instance, "key": key}
+        row = self._connection.execute(_GET_DOCUMENT, values).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put(self, key: str, value: bytes) -> None:
+        require_key(key)
+        values = {"instance": self._instance, "key": key, "value": value}
+        self._connection.execute(_PUT_DOCUMENT, values)
+
+    def delete(self, key: str) -> None:
+        values = {"instance": self._instance, "key": key}
+        self._connection.execute(_DELETE_DOCUMENT, values)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int = MOST_LISTED
+    ) -> Sequence[tuple[str, bytes]]:
+        values = {
+            "instance": self._instance,
+            "prefix": prefix,
+            "after": after,
+            "end": end_of_prefix(prefix),
+            "limit": limit,
+        }
+        rows = self._connection.execute(_LIST_DOCUMENTS, values).fetchall()
+        return [(key, bytes(value)) for key, value in rows]
+
+    def find_in_store(self, names: Sequence[str]) -> Mapping[str, NameInStore] | None:
+        if self._store is None:
+            return None
+        reader = MirrorReader(self._connection)
+        return {name: reader.named(self._store, name) for name in names}
+
+
+class SqlConnectorDocuments(Family):
+    """Documents of all connections."""
+
+    def transact(
+        self, instance: str, store: str | None, work: Callable[[Documents], T]
+    ) -> Awaitable[T]:
+        return self._engine.write(lambda c: work(SqlDocuments(c, instance, store)))
