@@ -104,6 +104,7 @@ def test_the_commands_are_those_of_the_database(office: Office) -> None:
             ("events", "reprocess", "--state", "quarantine"),
             "'unhandled', 'quarantined'",
         ),
+        (("quarantine", "list", "--where", "reasn=value"), "did you mean reason?"),
         (("connectors", "deliveries", "--state", "park"), "'planned', 'sending'"),
         (("connectors", "deliveries", "curier"), "choose one of: bench, courier"),
     ],
@@ -134,6 +135,28 @@ def test_the_quarantine_is_that_of_the_database(office: Office) -> None:
     assert [tuple(found[name] for name in names)] == stored
     whole = listed(office, "quarantine", "show", str(found["id"]))
     assert whole["raw"].endswith(",DHL,L-3")
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("state=open reason=value since=1h", 1),
+        ("dhl", 1),
+        ("reason=unknown_sku", 0),
+        ("until=1h", 0),
+        ("connector=courier", 1),
+        ("state=dropped", 0),
+    ],
+)
+def test_the_quarantine_is_narrowed_by_a_filter(
+    where: str, rows: int, office: Office
+) -> None:
+    assert len(listed(office, "quarantine", "list", "--where", where)) == rows
+
+
+def test_the_quarantine_is_counted_by_reason(office: Office) -> None:
+    (group,) = listed(office, "quarantine", "list", "--groups")
+    assert (group["rows"], group["reason_class"], group["subject"]) == (1, "value", "")
 
 
 def test_status_counts_what_is_there(office: Office) -> None:

@@ -64,6 +64,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /incidents": READ,
     "POST /incidents/1/resolve": (401, 403, 422, 422),
     "GET /quarantine": READ,
+    "GET /quarantine.csv": READ,
+    "GET /quarantine.json": READ,
     "GET /quarantine/1": (OUT, 404, 404, 404),
     **dict.fromkeys(
         (f"POST /quarantine/1/{verb}" for verb in ("edit", "retry", "drop")),

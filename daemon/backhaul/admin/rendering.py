@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from backhaul.core.clock import ago, from_text
 from backhaul.store.operators import Role
+from backhaul.store.records import ReasonClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -197,6 +198,11 @@ def _templates() -> Environment:
         "number": number,
         "pretty": pretty,
         "when": when,
+    }
+    made.globals |= {
+        "reason_words": lambda reason, subject="": ReasonClass(reason).in_words(
+            subject
+        ),
     }
     made.globals |= {"asset": asset, "Role": Role, "chart": chart}
     return made

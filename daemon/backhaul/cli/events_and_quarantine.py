@@ -18,7 +18,15 @@ from backhaul.cli.context import (
     reader,
 )
 from backhaul.cli.daemon_client import change, who
+from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
+from backhaul.store.filters import (
+    NO_FILTER,
+    QUARANTINE,
+    Filter,
+    FilterError,
+    parse_filter,
+)
 from backhaul.store.inbox import EventState, Selection
 
 events = typer.Typer(no_args_is_help=True, help="Inbound events from the platform.")
@@ -60,15 +68,56 @@ def show_event(
     _show(asdict(found), as_json)
 
 
-@quarantine.command("list")
+def _filter(text: str) -> Filter:
+    try:
+        return parse_filter(text, QUARANTINE, SystemClock().now())
+    except FilterError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+WhereOption = Annotated[
+    Filter | None,
+    typer.Option(
+        "--where",
+        metavar="FILTER",
+        parser=_filter,
+        help="Only rows that match, such as 'reason=unknown_sku since=1h'. Fields:"
+        f" {', '.join(QUARANTINE)}. Other words are searched in the rows.",
+    ),
+]
+
+
+@quarantine.command(
+    "list",
+    epilog=example(
+        "quarantine list --where 'reason=unknown_sku since=1h'",
+        "quarantine list --groups",
+    ),
+)
 def list_quarantine(
-    config: ConfigOption = None, limit: LimitOption = 20, as_json: JsonOption = False
+    config: ConfigOption = None,
+    where: WhereOption = None,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Count the rows by their reason.")
+    ] = False,
+    limit: LimitOption = 20,
+    as_json: JsonOption = False,
 ) -> None:
-    """List quarantined events and records, newest first."""
+    """List quarantined events and records, newest first.
+
+    Without `state=` in the filter, the list has the open rows.
+    """
+    wanted = where or NO_FILTER
+    none = "no row matches" if where else "nothing is in quarantine"
     with reader(config) as known:
-        rows = known.quarantine(limit)
-    columns = ("id", "at", "source", "name", "about", "locator", "reason")
-    output.print_list(rows, columns, "nothing is in quarantine", as_json)
+        if groups:
+            found = known.quarantine_counts(wanted, limit).groups
+            columns: tuple[str, ...] = ("rows", "reason_class", "subject", "last_at")
+            output.print_list(found, columns, none, as_json)
+            return
+        rows = known.quarantine(limit, None, wanted)
+    columns = ("id", "at", "name", "about", "locator", "reason_class", "reason")
+    output.print_list(rows, columns, none, as_json)
 
 
 @quarantine.command("show", epilog=example("quarantine show 4"))

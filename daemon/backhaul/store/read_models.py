@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from backhaul.store.filters import NO_FILTER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from backhaul.store.filters import Filter
     from backhaul.store.inbox import Arrival
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
         OpenIncident,
         OrderLine,
         Overview,
+        QuarantineCounts,
         QuarantineDetail,
         SearchHit,
         TimelineEntry,
@@ -144,9 +148,13 @@ class Reader(Protocol):
         ...
 
     def quarantine(
-        self, limit: int, before: int | None = None
+        self, limit: int, before: int | None = None, wanted: Filter = NO_FILTER
     ) -> list[ListedQuarantine]:
-        """Return open rows of the quarantine."""
+        """Return rows of the quarantine: open ones, unless the filter names a state."""
+        ...
+
+    def quarantine_counts(self, wanted: Filter, most_groups: int) -> QuarantineCounts:
+        """Count the rows that `quarantine` returns, and those of the other states."""
         ...
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:

@@ -185,7 +185,11 @@ class OpenIncident(Struct, frozen=True):
 
 
 class ListedQuarantine(Struct, frozen=True):
-    """A row of the quarantine; `about` is its object's kind and name, if known."""
+    """A row of the quarantine; `about` is its object's kind and name, if known.
+
+    `kind` is that of the record, or of the event's object; None if it is unknown.
+    `store` is empty if the record is gone.
+    """
 
     id: int
     at: str
@@ -193,7 +197,32 @@ class ListedQuarantine(Struct, frozen=True):
     name: str
     locator: str
     reason: str
+    reason_class: str
+    subject: str
     about: str
+    state: str
+    kind: str | None
+    store: str
+
+
+class QuarantineGroup(Struct, frozen=True):
+    """Rows of the quarantine with one reason: 38 rows of `unknown_sku`, `LAMP-2`."""
+
+    reason_class: str
+    subject: str
+    rows: int
+    last_at: str
+
+
+class QuarantineCounts(Struct, frozen=True):
+    """How many rows match a filter: by state, by class of reason, and in groups.
+
+    The numbers by state are those of all states, whichever the filter names.
+    """
+
+    states: dict[str, int]
+    reasons: dict[str, int]
+    groups: list[QuarantineGroup]
 
 
 class QuarantineDetail(Struct, frozen=True):

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+from io import StringIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
+from aiohttp import web
+from msgspec.structs import asdict
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
 from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS
 from backhaul.errors import BackhaulError
+from backhaul.store.filters import (
+    QUARANTINE,
+    FilterError,
+    parse_filter,
+    with_term,
+)
 from backhaul.store.inbox import EventState, Selection
 from backhaul.store.operators import Role
+from backhaul.store.read_records import ListedQuarantine
+from backhaul_sdk.files import formula_safe
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from collections.abc import Callable, Mapping, Sequence
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.read_records import QuarantineDetail
@@ -72,7 +85,8 @@ ROUTES = (
 )
 
 
-PAGE_ROWS = 100
+MOST_GROUPS = 8
+MOST_EXPORTED = 50_000
 BLANK_FIELDS = 2
 """Empty inputs for fields that the row does not have yet."""
 FIELD, NAME, VALUE = "field:", "name:", "value:"
@@ -87,13 +101,79 @@ DONE = {
 async def show_quarantine(
     context: PageContext, page_request: PageRequest
 ) -> web.Response:
-    """List the open rows of the quarantine."""
-    since = cursor_of(page_request)
-    found = await context.services.store.read(
-        lambda reader: reader.quarantine(PAGE_ROWS + 1, since)
+    """List the rows of the quarantine that match a filter, with counts and groups."""
+    text, since = page_request.query("where") or "", cursor_of(page_request)
+    try:
+        wanted = parse_filter(text, QUARANTINE, context.services.clock.now())
+    except FilterError as error:
+        return context.page(
+            page_request,
+            "quarantine",
+            422,
+            text=text,
+            error=str(error),
+            fields=QUARANTINE,
+        )
+    found, counts = await context.services.store.read(
+        lambda reader: (
+            reader.quarantine(PAGE_ROWS + 1, since, wanted),
+            reader.quarantine_counts(wanted, MOST_GROUPS),
+        )
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
-    return context.page(page_request, "quarantine", rows=rows, pager=pager)
+    return context.page(
+        page_request,
+        "quarantine",
+        text=text,
+        error="",
+        fields=QUARANTINE,
+        rows=rows,
+        pager=pager,
+        state=wanted.state or ("any" if wanted.ids else "open"),
+        reason=wanted.reason,
+        counts=counts,
+        total=sum(counts.reasons.values()),
+        address=_address,
+    )
+
+
+def _address(text: str, **terms: str | None) -> str:
+    """Return the address of the page under the filter with other terms."""
+    for name, value in terms.items():
+        text = with_term(text, name, value)
+    return f"/quarantine?{urlencode({'where': text})}"
+
+
+async def show_export(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Return the rows that match the filter of the page as a CSV or JSON file."""
+    text = page_request.query("where") or ""
+    wanted = parse_filter(text, QUARANTINE, context.services.clock.now())
+    rows = await context.services.store.read(
+        lambda reader: reader.quarantine(MOST_EXPORTED, None, wanted)
+    )
+    form = page_request.request.match_info["form"]
+    body = _EXPORTS[form]([asdict(row) for row in rows])
+    return web.Response(
+        body=body,
+        content_type="text/csv" if form == "csv" else "application/json",
+        charset="utf-8",
+        headers={"Content-Disposition": f'attachment; filename="quarantine.{form}"'},
+    )
+
+
+def _as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    stream = StringIO()
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerow(ListedQuarantine.__struct_fields__)
+    for row in rows:
+        writer.writerow([formula_safe(_text(value)) for value in row.values()])
+    return stream.getvalue().encode()
+
+
+_EXPORTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
+    "csv": _as_csv,
+    "json": msgspec.json.encode,
+}
 
 
 async def show_quarantined(
@@ -186,6 +266,7 @@ def _text(value: object) -> str:
 _ROW = r"/quarantine/{id:\d{1,18}}"
 QUARANTINE_ROUTES = (
     Route("GET", "/quarantine", Role.VIEWER, show_quarantine),
+    Route("GET", "/quarantine.{form:csv|json}", Role.VIEWER, show_export),
     Route("GET", _ROW, Role.VIEWER, show_quarantined),
     Route("POST", f"{_ROW}/{{verb:{'|'.join(DONE)}}}", Role.OPERATOR, change),
 )

@@ -14,7 +14,7 @@ from backhaul.store.inbox import QuarantinedRow
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import AuditEntry
 from backhaul.store.sql.commands.planning import plan
-from backhaul.store.sql.dialect import document_of, member
+from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
 from backhaul.store.sql.inbox import unreadable_orders
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -45,11 +45,11 @@ _ADD = """
     WHERE quarantine.state = 'retried'
 """
 # Only the key of an event is a number.
-_EVENT_ID = "CASE WHEN q.source = 'event' THEN CAST(q.key AS BIGINT) END"
+EVENT_ID = "CASE WHEN q.source = 'event' THEN CAST(q.key AS BIGINT) END"
 _QUARANTINED = f"""
     SELECT q.id AS row, q.name AS store, q.raw, o.id AS event, o.kind, o.object_id,
            o.topic, o.detail
-    FROM quarantine q JOIN event_outcomes o ON o.id = {_EVENT_ID}
+    FROM quarantine q JOIN event_outcomes o ON o.id = {EVENT_ID}
     WHERE q.source = 'event' AND o.state = 'quarantined'
     ORDER BY q.id DESC LIMIT :most
 """  # noqa: S608 - constants
@@ -59,20 +59,6 @@ _UNHANDLED = """
     FROM event_outcomes o JOIN inbox i ON i.id = o.id
     WHERE o.state = 'unhandled' ORDER BY o.id DESC LIMIT :most
 """
-_OPEN = f"""
-    SELECT q.id, q.at, q.source, q.name, q.locator, q.reason, o.kind, o.object_id,
-           CASE WHEN o.object_id IS NOT NULL THEN q.raw END AS raw,
-           (SELECT name FROM orders WHERE store = q.name AND id = o.object_id
-            AND o.kind = 'order') AS mirrored,
-           coalesce('order ' || {member("r.payload", "$.record.order")},
-                    'sku ' || {member("r.payload", "$.record.sku")}) AS named
-    FROM quarantine q
-    LEFT JOIN event_outcomes o ON o.id = {_EVENT_ID}
-    LEFT JOIN records r
-      ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
-    WHERE q.state = 'open' AND q.id < coalesce(:before, 9223372036854775807)
-    ORDER BY q.id DESC LIMIT :most
-"""  # noqa: S608 - constants
 _NAMES = ("name", "number", "externalId", "handle", "title", "email")
 _KINDS: Mapping[str, str] = {"product": "product", "level": "product"}
 """The kind of object by which people search for a kind of event."""
@@ -111,23 +97,6 @@ def text_of(raw: str | bytes) -> str:
     return raw.decode() if isinstance(raw, bytes) else raw
 
 
-def list_open(connection: Connection, limit: int, before: int | None) -> list[Row]:
-    """Return open rows of the quarantine, the newest first.
-
-    `about` is the kind and name of the object: an event's own, or the order or SKU that
-    a record names. It is empty if the object is unknown.
-    """
-    values = {"most": limit, "before": before}
-    return [_with_about(dict(row)) for row in connection.execute(_OPEN, values)]
-
-
-def _with_about(row: Row) -> Row:
-    kind, id_, raw = row.pop("kind"), row.pop("object_id"), row.pop("raw")
-    name = row.pop("mirrored") or (_name(_data(raw), id_) if raw else id_)
-    named = row.pop("named") or ""
-    return row | {"about": f"{kind} {name}" if id_ else named}
-
-
 def objects_named(connection: Connection, kind: str, name: str) -> list[Row]:
     """Return the objects of that name that only unusable events name.
 
@@ -142,7 +111,7 @@ def objects_named(connection: Connection, kind: str, name: str) -> list[Row]:
         if event.kind in {kind, None} and wanted & texts:
             id_ = event.object_id or event.own_id or name
             shown = {
-                "name": _name(event.data, id_),
+                "name": name_in(event.data, id_),
                 "store": event.store,
                 "id": id_,
                 "mirrored": f"no: {event.reason}",
@@ -168,7 +137,7 @@ def search(connection: Connection, text: str, kind: str | None) -> list[Row]:
                 "kind": event.kind,
                 "store": event.store,
                 "id": id_,
-                "title": _name(event.data, id_),
+                "title": name_in(event.data, id_),
                 "found": event.reason,
             }
             rows.setdefault((event.kind, event.store, id_), shown)
@@ -217,17 +186,17 @@ def _events(connection: Connection) -> Iterator[_Event]:
             row, store, raw, id_, kind, object_id, topic, detail = found
             kind = kind or _FAMILIES.get(topic.partition("/")[0])
             kind = _KINDS.get(kind or "", kind)
-            yield _Event(row, store, _data(raw), id_, kind, object_id, detail)
+            yield _Event(row, store, data_of(raw), id_, kind, object_id, detail)
 
 
-def _name(data: Mapping[str, Any], id_: str) -> str:
+def name_in(data: Mapping[str, Any], id_: str) -> str:
     """Return the name that an object has in its own data; an order's is its number."""
     number = data.get("number")
     name = data.get("name") or (f"#{number}" if number else data.get("title"))
     return str(name) if isinstance(name, str | int) and name else id_
 
 
-def _data(raw: bytes | str) -> Mapping[str, Any]:
+def data_of(raw: bytes | str) -> Mapping[str, Any]:
     """Return the object inside a webhook; it is empty if the body is not JSON."""
     try:
         document = strict_json.decode_object(

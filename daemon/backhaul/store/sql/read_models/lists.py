@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict, replace
 
+from backhaul.store.filters import ANY, NO_FILTER
 from backhaul.store.mirror import Pass
 from backhaul.store.operations import MetricSample
 from backhaul.store.read_records import (
@@ -24,10 +26,13 @@ from backhaul.store.read_records import (
     ListedTarget,
     ListedUser,
     OpenIncident,
+    QuarantineCounts,
     QuarantineDetail,
+    QuarantineGroup,
 )
 from backhaul.store.sql.commands import incidents, queries
 from backhaul.store.sql.commands.queries import NO_END
+from backhaul.store.sql.dialect import ascii_text, contains, elements, member
 from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
@@ -37,6 +42,7 @@ from backhaul.store.sql.stock_targets import adjustments, held_targets
 from backhaul.store.sql.stock_targets.rows import SHOWN_STATE
 
 if TYPE_CHECKING:
+    from backhaul.store.filters import Filter
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
     from backhaul.store.read_models import CommandFilter
@@ -57,6 +63,67 @@ _EVENTS = """
 _EVENT = f"""
     SELECT {", ".join(EventDetail.__struct_fields__)} FROM events WHERE id = :id
 """  # noqa: S608 - constants
+_STORE = "CASE WHEN q.source = 'event' THEN q.name ELSE coalesce(r.store, '') END"
+_RECORD_KIND = member("r.payload", "$.kind")
+_RECORD_ORDER = member("r.payload", "$.record.order")
+_RECORD_SKU = member("r.payload", "$.record.sku")
+# Only what failed is searched word by word. An event's body is bytes.
+_TEXT = f"""
+    lower(q.reason || ' ' || q.name || ' ' || q.locator || ' '
+          || CASE WHEN q.source = 'record' THEN coalesce(r.raw, '')
+             ELSE {ascii_text("q.raw")} END)
+"""
+_MATCHING = f"""
+    FROM quarantine q
+    LEFT JOIN event_outcomes o ON o.id = {quarantine.EVENT_ID}
+    LEFT JOIN records r
+      ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
+    WHERE (:ids = '[]' OR q.id IN (
+        SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")}))
+      AND (:state = 'any' OR q.state = :state)
+      AND (:kind IS NULL OR coalesce({_RECORD_KIND}, o.kind) = :kind)
+      AND (:store IS NULL OR {_STORE} = :store)
+      AND (:connector IS NULL OR (q.source = 'record' AND q.name = :connector))
+      AND (:order IS NULL OR ltrim({_RECORD_ORDER}, '#') = :order
+           OR (o.kind = 'order' AND (o.object_id = :order OR EXISTS (
+             SELECT 1 FROM orders m WHERE m.store = q.name AND m.id = o.object_id
+             AND ltrim(m.name, '#') = :order))))
+      AND (:sku IS NULL OR {_RECORD_SKU} = :sku
+           OR (q.reason_class = 'unknown_sku' AND q.subject = :sku)
+           OR EXISTS (
+             SELECT 1 FROM {elements("r.payload", "$.record.lines")} l
+             WHERE {member("l.value", "$.sku")} = :sku))
+      AND (:reason IS NULL OR q.reason_class = :reason)
+      AND (:subject IS NULL OR q.subject = :subject)
+      AND (:since IS NULL OR q.at >= :since) AND (:until IS NULL OR q.at < :until)
+      AND NOT EXISTS (
+        SELECT 1 FROM {elements(":words", "$")} w
+        WHERE NOT {contains(_TEXT, "lower(w.value)")})
+"""  # noqa: S608 - constants
+_QUARANTINE_ROWS = f"""
+    SELECT q.id, q.at, q.source, q.name, q.locator, q.reason, q.reason_class, q.subject,
+           q.state, {_STORE} AS store, coalesce({_RECORD_KIND}, o.kind) AS kind,
+           o.object_id, CASE WHEN o.object_id IS NOT NULL THEN q.raw END AS raw,
+           (SELECT name FROM orders WHERE store = q.name AND id = o.object_id
+            AND o.kind = 'order') AS mirrored,
+           coalesce('order ' || {_RECORD_ORDER}, 'sku ' || {_RECORD_SKU}) AS named
+    {_MATCHING}
+      AND q.id < coalesce(:before, 9223372036854775807)
+    ORDER BY q.id DESC LIMIT :most
+"""  # noqa: S608 - constants
+_QUARANTINE_STATES = f"""
+    SELECT q.state, count(*) {_MATCHING} GROUP BY q.state ORDER BY q.state
+"""
+_QUARANTINE_REASONS = f"""
+    SELECT q.reason_class, count(*) AS found {_MATCHING}
+    GROUP BY q.reason_class ORDER BY found DESC, q.reason_class
+"""
+_QUARANTINE_GROUPS = f"""
+    SELECT q.reason_class, q.subject, count(*) AS found, max(q.at) AS last_at
+    {_MATCHING}
+    GROUP BY q.reason_class, q.subject
+    ORDER BY found DESC, q.reason_class, q.subject LIMIT :most
+"""
 _QUARANTINED = """
     SELECT q.id, q.source, q.name, q.key, q.raw, q.reason, q.locator, q.state, q.at,
            q.reported, r.payload, r.store
@@ -193,10 +260,13 @@ class SqlLists:
         return [OpenIncident(*row) for row in self._rows(incidents.OPEN)]
 
     def quarantine(
-        self, limit: int, before: int | None = None
+        self, limit: int, before: int | None = None, wanted: Filter = NO_FILTER
     ) -> list[ListedQuarantine]:
-        rows = quarantine.list_open(self._connection, limit, before)
+        rows = _list_rows(self._connection, wanted, limit, before)
         return [ListedQuarantine(**row) for row in rows]
+
+    def quarantine_counts(self, wanted: Filter, most_groups: int) -> QuarantineCounts:
+        return _count_rows(self._connection, wanted, most_groups)
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:
         rows = self._rows(_QUARANTINED, {"id": id_})
@@ -309,6 +379,54 @@ class SqlLists:
             return self._connection.execute(query, values or {}).fetchall()
         except OverflowError:
             return []  # no row has a number that is so large
+
+
+def _list_rows(
+    connection: Connection, wanted: Filter, limit: int, before: int | None
+) -> list[dict[str, Any]]:
+    """Return rows of the quarantine, the newest first.
+
+    `about` is the kind and name of the object: an event's own, or the order or SKU that
+    a record names. It is empty if the object is unknown.
+    """
+    values = {**_values_of(wanted), "most": limit, "before": before}
+    return [
+        _with_about(dict(row)) for row in connection.execute(_QUARANTINE_ROWS, values)
+    ]
+
+
+def _count_rows(
+    connection: Connection, wanted: Filter, most_groups: int
+) -> QuarantineCounts:
+    """Count the rows: by state as if every state was selected, and by reason."""
+    values = _values_of(wanted)
+    groups = connection.execute(_QUARANTINE_GROUPS, {**values, "most": most_groups})
+    return QuarantineCounts(
+        dict(
+            map(tuple, connection.execute(_QUARANTINE_STATES, {**values, "state": ANY}))
+        ),
+        dict(map(tuple, connection.execute(_QUARANTINE_REASONS, values))),
+        [QuarantineGroup(*row) for row in groups],
+    )
+
+
+def _values_of(wanted: Filter) -> dict[str, Any]:
+    """Return the values of a filter for statements."""
+    return {
+        **asdict(wanted),
+        "ids": json.dumps(wanted.ids),
+        "words": json.dumps(wanted.words),
+        "order": wanted.order and wanted.order.removeprefix("#"),
+        "state": wanted.state or (ANY if wanted.ids else "open"),
+    }
+
+
+def _with_about(row: dict[str, Any]) -> dict[str, Any]:
+    id_, raw, named = row.pop("object_id"), row.pop("raw"), row.pop("named")
+    name = row.pop("mirrored") or (
+        quarantine.name_in(quarantine.data_of(raw), id_) if raw else id_
+    )
+    return row | {"about": f"{row['kind']} {name}" if id_ else named or ""}
 
 
 def _end(before: int | None) -> int:

@@ -1,0 +1,228 @@
+"""The filter language: one text selects rows on pages, in the API and in the CLI.
+
+A filter is terms such as `state=open reason=unknown_sku since=1h`, and words that a row
+must contain. All terms must match. A value with a space is quoted: `sku="LAMP 2"`. The
+URL of a page has the text of its filter, so the URL is the view.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from backhaul.core.clock import normalize, to_text
+from backhaul.errors import BackhaulError
+from backhaul.store.records import ReasonClass
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Filter(Struct, frozen=True):
+    """Which rows; None and an empty tuple are any.
+
+    Without `state`, rows that are selected by `ids` may have any state, and other rows
+    have the usual state of their list. `reason` is a ReasonClass, and `subject` what
+    the reason is about, empty for a reason without one. `since` and `until` are text in
+    UTC; `until` is exclusive. A row must contain all `words`, in any capitals.
+    """
+
+    state: str | None = None
+    kind: str | None = None
+    store: str | None = None
+    connector: str | None = None
+    order: str | None = None
+    sku: str | None = None
+    reason: str | None = None
+    subject: str | None = None
+    since: str | None = None
+    until: str | None = None
+    ids: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def in_words(self) -> str:
+        """Return the filter as a text that `parse_filter` reads as the same filter."""
+        terms = [
+            f"{name}={_quoted(value)}"
+            for name in FIELDS
+            if (value := getattr(self, name)) is not None
+        ]
+        ids = [f"{ID}={','.join(map(str, self.ids))}"] if self.ids else []
+        return " ".join([*ids, *terms, *map(_quoted, self.words)])
+
+
+NO_FILTER = Filter()
+
+
+class FilterError(BackhaulError):
+    """The text of a filter is wrong; the error says what, where, and what to write."""
+
+
+ID = "id"
+FIELDS = tuple(n for n in Filter.__struct_fields__ if n not in {"ids", "words"})
+Allowed: TypeAlias = Mapping[str, Sequence[str]]
+"""The fields of one list. A field with values allows only these; without, any text."""
+ANY = "any"
+"""The value of `state` that also selects rows of other states than the default."""
+QUARANTINE: Allowed = {
+    ID: (),
+    "state": ("open", "retried", "dropped", ANY),
+    "kind": (
+        *("fulfill", "cancel", "adjust", "level", "track", "list", "kept"),
+        *("order", "product", "customer"),
+    ),
+    "store": (),
+    "connector": (),
+    "order": (),
+    "sku": (),
+    "reason": tuple(each.value for each in ReasonClass),
+    "subject": (),
+    "since": (),
+    "until": (),
+}
+"""The fields for rows of the quarantine."""
+
+_TERM = re.compile(r'(?:(?P<name>[^\s"=]+)=)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s"]*)')
+_PLAIN = re.compile(r'[^\s"=\\]+')
+_AGO = re.compile(r"(\d{1,6})(m|min|h|d|w)")
+_UNITS = {
+    "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_TIMES = frozenset({"since", "until"})
+_NUMBERS = re.compile(r"\d{1,18}(,\d{1,18})*", re.ASCII)
+LONGEST_FILTER = 20_000
+
+
+def parse_filter(text: str, allowed: Allowed, now: datetime) -> Filter:
+    """Return the filter of a text; a time such as `1h` means an hour before `now`.
+
+    Raises FilterError.
+    """
+    if len(text) > LONGEST_FILTER:
+        raise FilterError(f"a filter has at most {LONGEST_FILTER:,} characters")
+    found: dict[str, str] = {}
+    ids: tuple[int, ...] = ()
+    words: list[str] = []
+    place = _next(text, 0)
+    while place < len(text):
+        term = _TERM.match(text, place)
+        if term is None or not _is_whole(term, text):
+            raise FilterError(_unreadable(text, place))
+        name, value = term["name"], _unquoted(term["value"])
+        at = f"at character {place + 1}"
+        if name is None:
+            words.append(value)
+        elif name in found:
+            raise FilterError(f"{name} is given twice, {at}; keep one of them")
+        else:
+            _check(name, value, at, allowed)
+            found[name] = _time(name, value, at, now) if name in _TIMES else value
+            ids = _ids(value, at) if name == ID else ids
+        place = _next(text, term.end())
+    terms = {name: value for name, value in found.items() if name != ID}
+    return msgspec.convert(terms | {"ids": ids, "words": words}, Filter)
+
+
+def with_term(text: str, name: str, value: str | None) -> str:
+    """Return the text of a filter with another value of a field; None leaves it out.
+
+    Times stay as they were written, so that `since=1h` still moves with the clock.
+    """
+    kept = [
+        found[0] for found in _TERM.finditer(text) if found[0] and found["name"] != name
+    ]
+    more = [] if value is None else [f"{name}={_quoted(value)}"]
+    return " ".join([*kept, *more])
+
+
+def _ids(value: str, at: str) -> tuple[int, ...]:
+    if not _NUMBERS.fullmatch(value):
+        raise FilterError(
+            f"id cannot be {value[:40]!r}, {at}; write numbers with commas between"
+            " them, such as id=3,4"
+        )
+    return tuple(dict.fromkeys(map(int, value.split(","))))
+
+
+def _next(text: str, place: int) -> int:
+    """Return where the next term begins."""
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def _is_whole(term: re.Match[str], text: str) -> bool:
+    """Return True if a term ends where a term may end, and is no value without name."""
+    end = term.end()
+    has_name = term["name"] is not None or not term["value"].startswith("=")
+    return has_name and end > term.start() and not text[end : end + 1].strip()
+
+
+def _unreadable(text: str, place: int) -> str:
+    rest = text[place:].split()[0]
+    if '"' in rest:
+        return (
+            f"the quotation mark in {rest[:40]!r}, at character {place + 1}, has no"
+            ' partner; quote a whole value, such as sku="LAMP 2"'
+        )
+    return (
+        f"{rest[:40]!r}, at character {place + 1}, is not a term; write FIELD=VALUE,"
+        ' and quote words that contain "="'
+    )
+
+
+def _check(name: str, value: str, at: str, allowed: Allowed) -> None:
+    if name not in allowed:
+        listed = f"the fields are {', '.join(allowed)}"
+        raise FilterError(
+            f"there is no field {name[:40]!r}, {at}{_near(name, allowed)}; {listed}"
+        )
+    if not value and name != "subject":
+        raise FilterError(f"{name}, {at}, has no value; write {name}=VALUE")
+    known = allowed[name]
+    if known and value not in known:
+        listed = f"{name} is one of {', '.join(known)}"
+        raise FilterError(
+            f"{name} cannot be {value[:40]!r}, {at}{_near(value, known)}; {listed}"
+        )
+
+
+def _near(word: str, known: Sequence[str] | Allowed) -> str:
+    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _time(name: str, value: str, at: str, now: datetime) -> str:
+    ago = _AGO.fullmatch(value)
+    try:
+        if ago:
+            return to_text(now - int(ago[1]) * _UNITS[ago[2]])
+        return normalize(value)
+    except (ValueError, OverflowError):
+        raise FilterError(
+            f"{name} cannot be {value[:40]!r}, {at}; write how long ago, such as 30m,"
+            " 1h, 2d or 1w, or a time, such as 2026-03-01 or 2026-03-01T12:00Z"
+        ) from None
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _unquoted(value: str) -> str:
+    if not value.startswith('"'):
+        return value
+    return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)

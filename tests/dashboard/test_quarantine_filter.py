@@ -1,0 +1,113 @@
+"""The page of the quarantine: what a filter shows, counts, links to and exports."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from backhaul.store.records import NewRecord, ReasonClass, Unmatched
+
+if TYPE_CHECKING:
+    from scenes.dashboard import Browser, Office
+
+UNKNOWN = "/quarantine?where=" + quote("reason=unknown_sku")
+
+
+async def fail(
+    office: Office, key: str, sku: str, why: ReasonClass, raw: str = "raw"
+) -> None:
+    """Quarantine an adjustment of a SKU for a reason of a class."""
+    payload = json.dumps({"kind": "adjust", "record": {"key": key, "sku": sku}})
+    record = NewRecord(key, payload.encode(), raw, "", f"{key}.csv")
+    found = Unmatched(f"about {sku}", final=True, reason_class=why, subject=sku)
+    await office.store.records.accept("erp", "main", [record], None, lambda *_: found)
+
+
+async def three_lamps_and_a_mug(office: Office) -> None:
+    for number in range(3):
+        await fail(office, f"lamp{number}", "LAMP 2", ReasonClass.UNKNOWN_SKU)
+    await fail(office, "mug", "MUG", ReasonClass.VALUE, '=cmd("x")')
+
+
+def links(page: str) -> dict[str, str]:
+    """Return the addresses of links by their text, without their markup."""
+    found = re.findall(r'<a [^>]*href="([^"]+)"[^>]*>(.*?)</a>', page, re.DOTALL)
+    return {
+        " ".join(re.sub(r"<[^>]+>", "", text).split()): html.unescape(address)
+        for address, text in found
+    }
+
+
+def shown(page: str) -> int:
+    found = re.search(r"Rows that match: (\d+)", page)
+    assert found is not None
+    return int(found[1])
+
+
+async def test_counts_and_groups_lead_to_their_rows(office: Office) -> None:
+    await three_lamps_and_a_mug(office)
+    browser = await office.browser("vera")
+    page = await browser.read("/quarantine")
+    assert shown(page) == 4
+    found = links(page)
+    for text, rows in (
+        ("3 rows: unknown SKU LAMP 2", 3),
+        ("1 row: value MUG", 1),
+        ("unknown SKU 3", 3),
+        ("Open 4", 4),
+        ("Dropped 0", 0),
+        ("Any 4", 4),
+    ):
+        assert shown(await browser.read(found[text])) == rows, text
+
+
+async def test_the_filter_that_is_typed_is_the_address(office: Office) -> None:
+    await three_lamps_and_a_mug(office)
+    browser = await office.browser("vera")
+    text = 'sku="LAMP 2" since=1h'
+    page = await browser.read(f"/quarantine?where={quote(text)}")
+    assert html.escape(text) in page.replace("&#34;", "&quot;")
+    assert shown(page) == 3
+    again = links(page)["Any 3"]
+    assert "since%3D1h" in again
+    await office.clock.advance(2 * 3_600 - 1)
+    browser = await office.browser("vera")
+    assert shown(await browser.read(again)) == 0
+
+
+async def test_a_wrong_filter_is_explained_beside_the_box(office: Office) -> None:
+    browser = await office.browser("vera")
+    answer = await browser.get("/quarantine?where=" + quote("reasn=value"))
+    page = html.unescape(await answer.text())
+    assert answer.status == 422
+    assert 'value="reasn=value"' in page
+    assert "there is no field 'reasn', at character 1 (did you mean reason?)" in page
+
+
+async def exported(browser: Browser, form: str, where: str = "") -> str:
+    return await browser.read(f"/quarantine.{form}?where={quote(where)}")
+
+
+async def test_what_is_seen_is_exported(office: Office) -> None:
+    await three_lamps_and_a_mug(office)
+    browser = await office.browser("vera")
+    rows = json.loads(await exported(browser, "json", "reason=unknown_sku"))
+    assert [row["subject"] for row in rows] == ["LAMP 2"] * 3
+    text = await exported(browser, "csv", "reason=unknown_sku")
+    table = list(csv.DictReader(text.splitlines()))
+    assert [row["id"] for row in table] == [str(row["id"]) for row in rows]
+    assert [row["reason"] for row in table] == ["about LAMP 2"] * 3
+    assert json.loads(await exported(browser, "json", "sku=nothing")) == []
+    answer = await browser.get("/quarantine.csv?where=" + quote("reasn=x"))
+    assert answer.status == 422
+
+
+async def test_no_cell_of_an_export_is_a_formula(office: Office) -> None:
+    await fail(office, "k", "=1+1", ReasonClass.UNKNOWN_SKU)
+    browser = await office.browser("vera")
+    (row,) = csv.DictReader((await exported(browser, "csv")).splitlines())
+    assert row["subject"] == "'=1+1"

@@ -1,0 +1,131 @@
+"""The filter language: what a text selects, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul.store.filters import (
+    FIELDS,
+    LONGEST_FILTER,
+    QUARANTINE,
+    Filter,
+    FilterError,
+    parse_filter,
+    with_term,
+)
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def parse(text: str) -> Filter:
+    return parse_filter(text, QUARANTINE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Filter()),
+        ("  ", Filter()),
+        ("state=open", Filter(state="open")),
+        ('subject=""', Filter(subject="")),
+        ("id=3,4,3", Filter(ids=(3, 4))),
+        ("reason=unknown_sku since=1h", None),
+        ('sku="LAMP 2"', Filter(sku="LAMP 2")),
+        (r'sku="a \"b\" \\"', Filter(sku=r'a "b" \\'.replace(r"\\", "\\"))),
+        ("sku=a=b", Filter(sku="a=b")),
+        ("order=#1001", Filter(order="#1001")),
+        ("blue lamp", Filter(words=("blue", "lamp"))),
+        ('"blue lamp"  DHL', Filter(words=("blue lamp", "DHL"))),
+        ('"a=b"', Filter(words=("a=b",))),
+        ("since=2026-02-01", Filter(since="2026-02-01T00:00:00.000Z")),
+        ("until=2026-02-01T10:00+02:00", Filter(until="2026-02-01T08:00:00.000Z")),
+        ("since=30m", Filter(since="2026-03-01T11:30:00.000Z")),
+        ("since=30min", Filter(since="2026-03-01T11:30:00.000Z")),
+        ("since=2d", Filter(since="2026-02-27T12:00:00.000Z")),
+        ("since=1w", Filter(since="2026-02-22T12:00:00.000Z")),
+    ],
+)
+def test_a_text_is_a_filter(text: str, expected: Filter | None) -> None:
+    if expected is None:
+        expected = Filter(reason="unknown_sku", since="2026-03-01T11:00:00.000Z")
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "ordr=1",
+            ["no field 'ordr'", "character 1", "mean order?", "id, state, kind"],
+        ),
+        ("x 12=1", ["no field '12'", "at character 3"]),
+        ("state=opn", ["'opn'", "did you mean open?", "open, retried, dropped, any"]),
+        ("reason=unknown_skus", ["did you mean unknown_sku?", "needs_decision"]),
+        ("since=yesterday", ["'yesterday'", "30m, 1h, 2d or 1w", "2026-03-01"]),
+        ("since=999999w", ["'999999w'", "30m"]),
+        ("since=1x", ["'1x'"]),
+        ("id=three", ["'three'", "id=3,4"]),
+        ("id=" + "9" * 19, ["id cannot be"]),
+        ("sku=", ["sku, at character 1", "write sku=VALUE"]),
+        ('sku=""', ["has no value"]),
+        ('sku="LAMP 2', ["quotation mark", "character 1", 'sku="LAMP 2"']),
+        ('a"b', ["quotation mark"]),
+        ("=1", ["'=1'", "FIELD=VALUE"]),
+        ("sku=A sku=B", ["sku is given twice", "character 7"]),
+        ("x" * (LONGEST_FILTER + 1), ["at most 20,000 characters"]),
+    ],
+)
+def test_a_wrong_text_is_explained(text: str, parts: list[str]) -> None:
+    with pytest.raises(FilterError) as caught:
+        parse(text)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_list_takes_only_its_own_fields() -> None:
+    with pytest.raises(FilterError, match=r"the fields are state$"):
+        parse_filter("sku=A", {"state": ()}, NOW)
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(("store", "connector", "order", "sku", "subject"), TEXTS),
+            "state": st.sampled_from(QUARANTINE["state"]),
+            "reason": st.sampled_from(QUARANTINE["reason"]),
+            "kind": st.sampled_from(QUARANTINE["kind"]),
+            "since": st.just("2026-02-01T00:00:00.000Z"),
+            "ids": st.lists(st.integers(0, 10**17), unique=True, max_size=9).map(tuple),
+            "words": st.lists(TEXTS, max_size=3).map(tuple),
+        },
+    )
+)
+def test_a_filter_is_the_filter_of_its_own_text(members: dict[str, object]) -> None:
+    wanted = Filter(**members)  # type: ignore[arg-type]
+    assert parse(wanted.in_words()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("", "open", "state=open"),
+        ("state=open", "dropped", "state=dropped"),
+        ("state=open", None, ""),
+        ('since=1h  state=open "blue lamp"', "any", 'since=1h "blue lamp" state=any'),
+        ('sku="a state=open"', None, 'sku="a state=open"'),
+    ],
+)
+def test_one_term_is_replaced(text: str, value: str | None, expected: str) -> None:
+    assert with_term(text, "state", value) == expected
+
+
+def test_every_field_can_be_written() -> None:
+    assert set(QUARANTINE) == {*FIELDS, "id"}
