@@ -49,6 +49,12 @@ async def row(office: Office) -> Asked:
     return "/quarantine/1/drop", {"reason": "because"}
 
 
+async def rows(office: Office) -> Asked:
+    await row(office)
+    expected = {"where": "order=9", "expected": '{"main": 1}'}
+    return "/quarantine/change", {"verb": "retry", **expected}
+
+
 async def incident(office: Office) -> Asked:
     insert_incident(office.path, "put back")
     return "/incidents/1/resolve", {"reason": "because"}
@@ -95,6 +101,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/incidents/{}/resolve": incident,
     "/jobs/{}": form("/jobs/pause", job="prune", store=""),
     "/quarantine/{}/{}": row,
+    "/quarantine/change": rows,
     "/secrets/accept": dropped,
     "/secrets/drop": secret,
     "/targets/release": held,

@@ -21,7 +21,9 @@ async def fail(
     office: Office, key: str, sku: str, why: ReasonClass, raw: str = "raw"
 ) -> None:
     """Quarantine an adjustment of a SKU for a reason of a class."""
-    payload = json.dumps({"kind": "adjust", "record": {"key": key, "sku": sku}})
+    payload = json.dumps(
+        {"kind": "adjust", "record": {"key": key, "sku": sku, "delta": 1}}
+    )
     record = NewRecord(key, payload.encode(), raw, "", f"{key}.csv")
     found = Unmatched(f"about {sku}", final=True, reason_class=why, subject=sku)
     await office.store.records.accept("erp", "main", [record], None, lambda *_: found)

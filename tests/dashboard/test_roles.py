@@ -66,6 +66,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /quarantine": READ,
     "GET /quarantine.csv": READ,
     "GET /quarantine.json": READ,
+    "GET /quarantine/preview": (OUT, 403, 422, 422),
+    "POST /quarantine/change": (401, 403, 422, 422),
     "GET /quarantine/1": (OUT, 404, 404, 404),
     **dict.fromkeys(
         (f"POST /quarantine/1/{verb}" for verb in ("edit", "retry", "drop")),

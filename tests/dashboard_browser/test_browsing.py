@@ -8,8 +8,10 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
+from backhaul.store.records import ReasonClass
 from dashboard.test_deciding import set_aside, state
 from dashboard.test_operating import secrets
+from dashboard.test_quarantine_filter import fail
 from scenes import payloads
 from scenes.browser import Visit, open_visit
 from scenes.dashboard import PASSWORD, Office, open_office
@@ -160,6 +162,30 @@ async def test_a_quarantined_row_is_edited_and_retried(
     await expect(page.get_by_text("The quarantine is empty.")).to_be_visible()
 
 
+async def test_many_quarantined_rows_are_retried(office: Office, visit: Visit) -> None:
+    await office.people()
+    for number in range(3):
+        await fail(office, f"lamp{number}", "LAMP-2", ReasonClass.UNKNOWN_SKU)
+    await fail(office, "mug", "MUG", ReasonClass.VALUE)
+    page = visit.page
+    await log_in(office, page, "otto")
+    await page.get_by_role("link", name="Quarantine", exact=True).click()
+    await page.get_by_role("link", name="3 rows: unknown SKU LAMP-2").click()
+    await expect(page.get_by_role("heading", name="Rows that match: 3")).to_be_visible()
+    await page.get_by_label("Select row 1", exact=True).check()
+    await page.get_by_label("Select row 2", exact=True).check()
+    await page.get_by_role("button", name="Discard…").click()
+    await arrives(page, "Discard 2 rows?")
+    await page.get_by_label("Reason").fill("a test file")
+    await page.get_by_role("button", name="Discard 2 rows").click()
+    await expect(page.get_by_role("status")).to_have_text("Rows: 2 were discarded.")
+    await page.get_by_label("Apply to").select_option("all")
+    await page.get_by_role("button", name="Retry…").click()
+    await arrives(page, "Retry 2 rows?")
+    await page.get_by_role("button", name="Retry 2 rows").click()
+    await expect(page.get_by_text("The quarantine is empty.")).to_be_visible()
+
+
 async def test_the_mirror_is_searched_while_one_types(
     office: Office, visit: Visit
 ) -> None:
@@ -206,7 +232,8 @@ async def test_no_page_has_a_serious_accessibility_fault(
     await log_in(office, page, "ada")
     paths = [*PAGES, f"/commands/{command}", f"/commands/{command}/resend"]
     faults, wide = [], []
-    for path in [*paths, f"/quarantine/{row}"]:
+    paths += [f"/quarantine/{row}", "/quarantine/preview?verb=retry&rows=all"]
+    for path in paths:
         await go(office, page, path)
         found = await Axe().run(page)
         faults += [

@@ -20,8 +20,8 @@ from backhaul.maintenance import search_indexer
 from backhaul.platform import decoding, responses
 from backhaul.platform.transport import Response
 from backhaul.settings import load_settings
-from backhaul.store.inbox import QuarantinedRow
 from backhaul.store.read_records import TimelineEntry
+from backhaul.store.records import QuarantinedRow
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import named_store
 from fuzzing.targets import Target, as_json, as_text, lines_of

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.app import requests
+from backhaul.app.actions import combined
 from backhaul.app.monitoring import StatePublisher, merged, unpublished
 from backhaul.app.requests import (
     Relay,
@@ -483,3 +484,17 @@ async def test_members_show_the_state_that_the_owner_published(
         assert "No daemon owns a store now" in silent["standby"]
         assert silent["stores"]["main"]["sending"] == 3
         assert silent["ownerless"] == ["*", "main", "other"]
+
+
+async def test_each_owner_changes_the_quarantined_rows_of_its_stores(
+    url: str, tmp_path: Path
+) -> None:
+    async with two_owners(url, tmp_path, "quarantine/change") as two:
+        asked = {"where": "", "verb": "retry", "who": "ann", "reason": "seen"}
+        expected = {"main": 1, "other": 2, "removed": 4}
+        said = await two.actions["quarantine/change"]({**asked, "expected": expected})
+        stores = [(member, part["store"]) for member, part in two.acted]
+        assert stores == [("a", "main"), ("b", "other"), ("a", "removed")]
+        assert said == {"done": ["a", "b", "a"]}
+    rows = [{"waiting": 3, "problems": ["of a"]}, {"waiting": 4, "problems": ["of b"]}]
+    assert combined(rows) == {"waiting": 7, "problems": ["of a", "of b"]}

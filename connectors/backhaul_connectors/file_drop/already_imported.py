@@ -87,7 +87,7 @@ async def judge_repeat(
         read.identity,
         f"its content equals that of {before}, so it is unknown whether the event"
         " happened twice. If it did, apply the file: backhaul quarantine retry. If"
-        " not, discard the file: backhaul quarantine drop. See same_content and"
+        " not, discard the file: backhaul quarantine discard. See same_content and"
         " key_columns",
         can_apply=True,
     )

@@ -164,7 +164,7 @@ def _unreadable(
                 f" read, and no later read has shown the order. {order.reason}",
                 f"run: backhaul quarantine show {order.row}, and compare the order"
                 " in the platform's dashboard. Its commands leave once Backhaul can"
-                " read the order, or after you run: backhaul quarantine drop"
+                " read the order, or after you run: backhaul quarantine discard"
                 f" {order.row}",
                 subject="unreadable",
                 command=f"backhaul why order {name}",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from backhaul.admin import accounts
 from backhaul.admin.accounts import Passwords
@@ -18,8 +20,11 @@ from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import requests
 from backhaul.store.commands import LONGEST_REASON, Decision, require_possible
+from backhaul.store.filters import QUARANTINE, parse_filter
 from backhaul.store.inbox import Selection
 from backhaul.store.operations import AuditEntry
+from backhaul.store.ownership import DATABASE
+from backhaul.store.records import ROW_STATES, RowChange, RowVerb
 from backhaul.store.stock_targets import HeldFilter
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from backhaul.platform.requests import Dialect
     from backhaul.runtime.signals import SharedSignals
     from backhaul.store import Store
+    from backhaul.store.filters import Filter
     from backhaul.store.matching import Command
     from backhaul.store.read_models import Reader
     from backhaul.store.read_records import (
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
         OpenIncident,
         QuarantineDetail,
     )
+    from backhaul.store.records import ChangedRow, QuarantinedRow
 
 Answer: TypeAlias = dict[str, Any]
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
@@ -214,6 +221,94 @@ async def _drop_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     return {"row": row, "state": "dropped"}
 
 
+class RowsRequest(msgspec.Struct, frozen=True):
+    """Which rows of the quarantine to change, and how.
+
+    `expected` has, for each store, the number of rows that the preview showed. Only
+    these stores are concerned, or only `store`. `fields` are those that `edit` sets.
+    """
+
+    where: str
+    expected: dict[str, int]
+    verb: RowVerb
+    who: str
+    reason: str
+    fields: dict[str, str] = {}
+    store: str | None = None
+
+
+ROWS_AT_ONCE = 50
+"""The rows of one transaction: other writes wait for it."""
+MOST_PROBLEMS = 20
+"""The rows that an answer names because they could not be changed."""
+
+
+async def _change_rows(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    """Retry, edit or discard the rows of a RowsRequest; count what became of them."""
+    request = msgspec.convert(asked, RowsRequest)
+    _require_rows_request(request)
+    change = RowChange(
+        request.verb, request.who, request.reason.strip(), _edit(request.fields)
+    )
+    ids = await _ids_of(parts, request)
+    done: list[ChangedRow] = []
+    for begin in range(0, len(ids), ROWS_AT_ONCE):
+        some = ids[begin : begin + ROWS_AT_ONCE]
+        done += await parts.store.quarantine.change(some, change)
+        parts.signals.operator_decided.emit()
+    if events := tuple(each.event for each in done if each.event is not None):
+        await parts.refolder.reprocess(Selection(events))
+    states = Counter(each.state for each in done if each.state)
+    problems = [{"row": e.id, "problem": e.problem} for e in done if e.problem]
+    return {
+        **{name: states[name] for name in ROW_STATES},
+        "unchanged": len(problems),
+        "problems": problems[:MOST_PROBLEMS],
+    }
+
+
+def _require_rows_request(request: RowsRequest) -> None:
+    if request.verb is RowVerb.DISCARD and not request.reason.strip():
+        raise BackhaulError("give a reason for discarding the rows")
+    if len(request.reason) > LONGEST_REASON:
+        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
+    if (request.verb is RowVerb.EDIT) != bool(request.fields):
+        raise BackhaulError("name the field to edit; other actions change no field")
+
+
+def _edit(fields: Mapping[str, str]) -> Callable[[QuarantinedRow], bytes] | None:
+    def edit(row: QuarantinedRow) -> bytes:
+        try:
+            return edited_record(row, None, fields)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise BackhaulError(f"the record cannot be read: {error}") from None
+
+    return edit if fields else None
+
+
+async def _ids_of(parts: ActionContext, request: RowsRequest) -> list[int]:
+    """Return the rows to change. Raises BackhaulError if they are more than shown."""
+    where = parse_filter(request.where, QUARANTINE, parts.clock.now())
+    stores = request.expected if request.store is None else (request.store,)
+    found: list[int] = []
+    for name in stores:
+        wanted = replace(where, store=name)
+        ids = await parts.store.read(partial(_quarantine_ids, wanted))
+        shown = request.expected.get(name, 0)
+        if len(ids) > shown:
+            raise BackhaulError(
+                f"{len(ids):,} rows of store {name} match now, but {shown:,} were"
+                " shown. No row of this store was changed. Check the rows, then try"
+                " again"
+            )
+        found += ids
+    return found
+
+
+def _quarantine_ids(wanted: Filter, reader: Reader) -> list[int]:
+    return reader.quarantine_ids(wanted)
+
+
 async def _rebuild_search(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Empty the index, and fill it again; `only_wake`: another daemon emptied it."""
     if not asked.get("only_wake"):
@@ -314,6 +409,7 @@ STORE_ACTIONS: Mapping[
     "jobs/pause": _pause_job,
     "jobs/resume": _resume_job,
     "jobs/run": _run_job,
+    "quarantine/change": _change_rows,
     "quarantine/correct": _correct_row,
     "quarantine/drop": _drop_row,
     "quarantine/edit": _edit_row,
@@ -324,6 +420,39 @@ STORE_ACTIONS: Mapping[
     "targets/resume": _resume_targets,
 }
 """The actions on stores, by name: the owner of the store carries them out."""
+
+
+def parts_by_store(
+    verb: str,
+    asked: Mapping[str, Any],
+    stores: Sequence[str],
+    connectors: Mapping[str, str],
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what an action on several stores asks of the owner of each store.
+
+    The list is empty for any other action. The owner of the whole database changes rows
+    of a store that is not configured.
+    """
+    if verb == "stock/release":
+        at = connectors.get(asked.get("instance") or "")
+        names = stores if at is None else (at,)
+        return [(name, {**asked, "store": name}) for name in names]
+    if verb == "quarantine/change":
+        return [
+            (name if name in stores else DATABASE, {**asked, "store": name})
+            for name in asked["expected"]
+        ]
+    return []
+
+
+def combined(answers: Sequence[Answer]) -> Answer:
+    """Return one answer for those of several owners: their lists and sums."""
+    first, *others = answers
+    result = dict(first)
+    for answer in others:
+        for name, value in answer.items():
+            result[name] = result[name] + value if name in result else value
+    return result
 
 
 def store_of(
@@ -339,7 +468,7 @@ def store_of(
         return str(store)
     if group == "commands":
         found = reader.command(asked["command"])
-    elif group == "quarantine":
+    elif group == "quarantine" and "row" in asked:
         found = reader.quarantined(asked["row"])
     elif group == "incidents":
         known = {each.id: each for each in reader.incidents()}
@@ -355,13 +484,3 @@ def at_host(asked: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return what was asked, so that the audit log also names the machine."""
     who = asked.get("who")
     return {**asked, "who": f"{who} on {host}"} if who else dict(asked)
-
-
-def combined(answers: Sequence[Answer]) -> Answer:
-    """Return one answer for those of several owners: their lists and sums."""
-    first, *others = answers
-    result = dict(first)
-    for answer in others:
-        for name, value in answer.items():
-            result[name] = result[name] + value if name in result else value
-    return result

@@ -22,6 +22,7 @@ from backhaul.app.actions import (
     actions,
     at_host,
     combined,
+    parts_by_store,
     store_of,
     user_actions,
 )
@@ -401,10 +402,9 @@ class Router:
             places = self._jobs.get(asked["name"], [])
             if places:
                 return [(at, {**asked, "store": own}) for own, at in places]
-        if found is None and verb == "stock/release":
-            at = self._connectors.get(asked.get("instance") or "")
-            names = self._stores if at is None else (at,)
-            return [(name, {**asked, "store": name}) for name in names]
+        parts = parts_by_store(verb, asked, self._stores, self._connectors)
+        if found is None and parts:
+            return parts
         if verb == "events/refold":
             return [(store, asked) for store in await self._one_of_each()]
         if verb == "search/rebuild":  # the other owners only index their stores again

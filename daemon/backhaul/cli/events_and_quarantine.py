@@ -1,5 +1,6 @@
 """`backhaul events` and `backhaul quarantine`: lists and decisions."""
 
+import sys
 from typing import Annotated, Any
 
 import msgspec
@@ -12,12 +13,12 @@ from backhaul.cli.context import (
     JsonOption,
     LimitOption,
     OptionalReason,
-    ReasonOption,
     SinceOption,
     example,
     reader,
 )
 from backhaul.cli.daemon_client import change, who
+from backhaul.connect.quarantine_retry import Preview, preview
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import (
@@ -28,6 +29,7 @@ from backhaul.store.filters import (
     parse_filter,
 )
 from backhaul.store.inbox import EventState, Selection
+from backhaul.store.records import ROW_STATES, RowVerb
 
 events = typer.Typer(no_args_is_help=True, help="Inbound events from the platform.")
 quarantine = typer.Typer(
@@ -179,10 +181,18 @@ def reprocess(
 
 
 RowArgument = Annotated[int, typer.Argument(help="The row's number (id).")]
+RowsArgument = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="[ROW]...", help="Numbers (ids) of rows."),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show what would be changed, and change nothing."),
+]
 
 
 def edit(
-    row: RowArgument,
     fields: Annotated[
         list[str],
         typer.Option(
@@ -191,37 +201,60 @@ def edit(
             help="A field and its new value. Repeat the option for several fields.",
         ),
     ],
+    rows: RowsArgument = None,
+    where: WhereOption = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Kind of the record, required if the row has none yet:"
-            " fulfill (shipment), cancel (cancellation), adjust (stock adjustment),"
-            " level (stock count) or track (status of a parcel)."
+            help="Kind of the record, required if the row has none yet, and only for"
+            " one row: fulfill (shipment), cancel (cancellation), adjust (stock"
+            " adjustment), level (stock count) or track (status of a parcel)."
         ),
     ] = None,
     reason: OptionalReason = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Edit fields of a quarantined record and try the record again.
+    """Edit fields of quarantined records and try the records again.
 
-    Examples of fields are `order` and `sku`. Write a list as JSON.
+    Examples of fields are `order` and `sku`. Write a list as JSON. With several
+    rows or --where, every row gets the same value.
     """
     pairs = [text.partition("=") for text in fields]
     if wrong := [name for name, equals, _ in pairs if not equals or not name]:
         raise typer.BadParameter(f"must be NAME=VALUE, not {wrong[0]!r}")
-    asked = {"fields": {name: value for name, _, value in pairs}, "kind": kind}
-    _change("edit", row, reason or "edited", config, as_json, asked)
+    asked: dict[str, Any] = {"fields": {name: value for name, _, value in pairs}}
+    if is_one := _is_one(rows, where, dry_run):
+        asked["kind"] = kind
+    elif kind is not None:
+        raise typer.BadParameter("--kind is only for one row", param_hint="--kind")
+    asked["reason"] = reason or "edited"
+    _change(
+        RowVerb.EDIT, rows, where, asked, _How(config, as_json, yes, dry_run, is_one)
+    )
 
 
 def retry(
-    row: RowArgument,
+    rows: RowsArgument = None,
+    where: WhereOption = None,
     reason: OptionalReason = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try a row again without changes, for example after its order has arrived."""
-    _change("retry", row, reason or "tried again", config, as_json)
+    """Try rows again without changes, for example after their order has arrived.
+
+    With several rows or --where, the command first shows what will happen, and
+    asks for confirmation. Events are processed again.
+    """
+    is_one = _is_one(rows, where, dry_run)
+    asked = {"reason": reason or "tried again"}
+    _change(
+        RowVerb.RETRY, rows, where, asked, _How(config, as_json, yes, dry_run, is_one)
+    )
 
 
 def correct(
@@ -236,29 +269,119 @@ def correct(
     units. If the store does not accept a second tracking number for a fulfilled
     order, this fulfill command becomes `rejected`, with that reason.
     """
-    _change("correct", row, reason or "the number was corrected", config, as_json)
+    asked = {"reason": reason or "the number was corrected"}
+    _change_one("correct", row, asked, config, as_json)
 
 
-def drop_row(
-    row: RowArgument,
-    reason: ReasonOption,
+def discard_rows(
+    rows: RowsArgument = None,
+    where: WhereOption = None,
+    reason: OptionalReason = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Discard a row: it stays readable and is not tried again."""
-    _change("drop", row, reason, config, as_json)
+    """Discard rows: they stay readable and are not tried again.
+
+    With several rows or --where, the command first shows what will happen, and
+    asks for confirmation.
+    """
+    is_one = _is_one(rows, where, dry_run)
+    if reason is None and not dry_run:
+        raise typer.BadParameter("give a reason; the audit log keeps it: --reason TEXT")
+    asked = {"reason": reason}
+    _change(
+        RowVerb.DISCARD, rows, where, asked, _How(config, as_json, yes, dry_run, is_one)
+    )
+
+
+class _How(msgspec.Struct, frozen=True):
+    """The options of a change; `is_one` if it is of one row, without a preview."""
+
+    config: ConfigOption
+    as_json: bool
+    yes: bool
+    dry_run: bool
+    is_one: bool
+
+
+def _is_one(rows: list[int] | None, where: Filter | None, dry_run: bool) -> bool:
+    if bool(rows) == (where is not None):
+        raise typer.BadParameter("choose rows by number, or by --where FILTER")
+    return rows is not None and len(rows) == 1 and not dry_run
+
+
+_ONE = {RowVerb.RETRY: "retry", RowVerb.EDIT: "edit", RowVerb.DISCARD: "drop"}
+"""The names of the actions on one row."""
 
 
 def _change(
-    verb: str,
-    row: int,
-    reason: str,
-    config: ConfigOption,
-    as_json: bool,
-    more: dict[str, Any] | None = None,
+    verb: RowVerb,
+    rows: list[int] | None,
+    where: Filter | None,
+    asked: dict[str, Any],
+    how: _How,
 ) -> None:
-    asked = {"row": row, "who": who(), "reason": reason, **(more or {})}
-    done = change(config, f"quarantine/{verb}", asked)
+    if rows and how.is_one:
+        _change_one(_ONE[verb], rows[0], asked, how.config, how.as_json)
+        return
+    wanted = where or Filter(ids=tuple(rows or ()))
+    with reader(how.config) as known:
+        shown = preview(verb, known.quarantine_selected(wanted))
+    if how.dry_run or not shown.changed:
+        _print_preview(shown, how.as_json)
+        return
+    if not how.yes:
+        _confirm(verb, shown)
+    done = change(
+        how.config,
+        "quarantine/change",
+        {
+            **asked,
+            "verb": verb.value,
+            "where": wanted.in_words(),
+            "expected": shown.stores,
+            "who": who(),
+        },
+    )
+    _print_changed(done, how.as_json)
+
+
+def _print_preview(shown: Preview, as_json: bool) -> None:
+    if as_json:
+        output.json(shown)
+    else:
+        typer.echo("\n".join(shown.lines) or "no row matches")
+
+
+def _confirm(verb: RowVerb, shown: Preview) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(
+            "without a terminal, the command cannot ask for confirmation; to change"
+            f" {shown.changed:,} rows, add --yes, or --dry-run to see them"
+        )
+    _print_preview(shown, as_json=False)
+    typer.confirm(f"{verb.value.capitalize()} {shown.changed:,} rows?", abort=True)
+
+
+def _print_changed(done: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        output.json(done)
+        return
+    for name, words in ROW_STATES.items():
+        if done[name]:
+            typer.echo(f"{done[name]:,} {words}")
+    if done["unchanged"]:
+        typer.echo(f"{done['unchanged']:,} could not be changed:")
+    for each in done["problems"]:
+        typer.echo(f"  row {each['row']}: {each['problem']}")
+
+
+def _change_one(
+    verb: str, row: int, asked: dict[str, Any], config: ConfigOption, as_json: bool
+) -> None:
+    done = change(config, f"quarantine/{verb}", {"row": row, "who": who(), **asked})
     if as_json:
         output.json(done)
     else:

@@ -17,7 +17,7 @@ from backhaul.cli.customer_erasure import customers, forget
 from backhaul.cli.doctor import check_config, doctor, support_bundle
 from backhaul.cli.events_and_quarantine import (
     correct,
-    drop_row,
+    discard_rows,
     edit,
     events,
     quarantine,
@@ -96,13 +96,26 @@ commands.command(
 )(discard)
 app.add_typer(commands, name="commands")
 quarantine.command(
-    "edit", epilog=example("quarantine edit 4 --set sku=LAMP-1 --set delta=-1")
+    "edit",
+    epilog=example(
+        "quarantine edit 4 --set sku=LAMP-1 --set delta=-1",
+        "quarantine edit --where 'subject=LAMP-2' --set sku=LAMP-20",
+    ),
 )(edit)
-quarantine.command("retry", epilog=example("quarantine retry 4"))(retry)
+quarantine.command(
+    "retry",
+    epilog=example(
+        "quarantine retry 4 5", "quarantine retry --where 'reason=unknown_sku since=1h'"
+    ),
+)(retry)
 quarantine.command("correct", epilog=example("quarantine correct 4"))(correct)
-quarantine.command("drop", epilog=example('quarantine drop 4 --reason "a test file"'))(
-    drop_row
-)
+quarantine.command(
+    "discard",
+    epilog=example(
+        'quarantine discard 4 5 --reason "a test file"',
+        "quarantine discard --where 'connector=erp' --reason \"a test\"",
+    ),
+)(discard_rows)
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(connectors, name="connectors")
 app.add_typer(incidents, name="incidents")
@@ -114,6 +127,7 @@ app.add_typer(users, name="users")
 # The words of earlier versions, for one release.
 commands.command("settle", hidden=True)(resolve_command)
 commands.command("drop", hidden=True)(discard)
+quarantine.command("drop", hidden=True)(discard_rows)
 events.command("refold", hidden=True)(reprocess)
 app.add_typer(forget, name="forget", hidden=True)
 app.add_typer(targets, name="targets", hidden=True)

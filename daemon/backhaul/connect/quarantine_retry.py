@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.connect.host import log_outcome
 from backhaul.connect.record_matching import RECORD_TYPES
 from backhaul.errors import BackhaulError
 from backhaul.runtime.loop import IDLE_SECONDS, Loop
+from backhaul.store.records import RowVerb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.runtime.signals import SharedSignals
-    from backhaul.store.inbox import QuarantinedRow
-    from backhaul.store.records import Records
+    from backhaul.store.read_records import SelectedRows
+    from backhaul.store.records import QuarantinedRow, Records
 
 
 NEW_KINDS = {
@@ -85,6 +88,82 @@ def edited_record(
         raise BackhaulError(
             "a field contains characters that are not valid text"
         ) from None
+
+
+class Preview(Struct, frozen=True):
+    """What a change of many rows will do.
+
+    `stores` counts the rows of each store, `rows` all of them, and `changed` those that
+    can be changed. `lines` say for people what happens, and why some rows stay.
+    """
+
+    stores: dict[str, int]
+    rows: int
+    changed: int
+    lines: tuple[str, ...]
+
+
+_UNREAD = "unchanged: Backhaul could not read them as records; edit each one"
+_CLOSED = "unchanged: they are no longer open, or were used"
+_ANSWERED = (
+    "matched again; the retry is your yes to the question in the reason, such as"
+    " whether to ship a further parcel"
+)
+_ZEROED = "applied: articles that these full stock lists leave out are set to 0"
+_DISCARDED = "discarded, also if their connector submits them again"
+_RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
+    RowVerb.RETRY: {
+        "record": (True, "matched again; rows that match now become commands"),
+        "question": (True, _ANSWERED),
+        "list": (True, _ZEROED),
+        "event": (True, "processed again (these are events)"),
+        "kept": (True, "applied by their connector in its next round"),
+        "bad": (False, _UNREAD),
+    },
+    RowVerb.EDIT: {
+        "record": (True, "edited and matched again; rows that match become commands"),
+        "question": (True, f"edited, and {_ANSWERED}"),
+        "list": (True, f"edited, and {_ZEROED}"),
+        "event": (False, "unchanged: these are events, which cannot be edited"),
+        "kept": (False, "unchanged: their connector keeps them, without fields"),
+        "bad": (False, _UNREAD),
+    },
+    RowVerb.DISCARD: {
+        "record": (True, _DISCARDED),
+        "question": (True, _DISCARDED),
+        "list": (True, "discarded; the articles that these full lists leave out stay"),
+        "event": (
+            True,
+            "discarded (these are events); commands that wait are released",
+        ),
+        "kept": (True, "discarded; their connector does not apply them"),
+        "bad": (True, "discarded"),
+    },
+}
+"""Whether a verb changes a row with a content, and what it does."""
+
+
+def preview(verb: RowVerb, selected: Iterable[SelectedRows]) -> Preview:
+    """Return what a change of the selected rows will do."""
+    stores: Counter[str] = Counter()
+    results: Counter[tuple[bool, str]] = Counter()
+    for each in selected:
+        stores[each.store] += each.rows
+        results[_result(verb, each)] += each.rows
+    changed = sum(rows for (is_changed, _), rows in results.items() if is_changed)
+    ordered = sorted(results.items(), key=lambda item: not item[0][0])
+    lines = [
+        f"{'1 row' if rows == 1 else f'{rows:,} rows'}: {text}"
+        for (_, text), rows in ordered
+    ]
+    return Preview(dict(stores), stores.total(), changed, tuple(lines))
+
+
+def _result(verb: RowVerb, rows: SelectedRows) -> tuple[bool, str]:
+    states = {"open"} if verb is RowVerb.DISCARD else {"open", "dropped"}
+    if rows.state not in states:
+        return False, _CLOSED
+    return _RESULTS[verb][rows.content]
 
 
 def _record_of(row: QuarantinedRow) -> dict[str, Any]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from backhaul.store.deliveries import Deliveries
     from backhaul.store.inbox import (
         Inbox,
-        Quarantine,
         RefetchQueue,
         Reprocessing,
         Spool,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from backhaul.store.operators import Logins, Requests, Users
     from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
-    from backhaul.store.records import ConnectorDocuments, Records
+    from backhaul.store.records import ConnectorDocuments, Quarantine, Records
     from backhaul.store.stock_targets import Targets
 
 T = TypeVar("T")

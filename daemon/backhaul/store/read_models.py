@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         QuarantineCounts,
         QuarantineDetail,
         SearchHit,
+        SelectedRows,
         TimelineEntry,
     )
     from backhaul.store.stock_targets import HeldFilter
@@ -155,6 +156,14 @@ class Reader(Protocol):
 
     def quarantine_counts(self, wanted: Filter, most_groups: int) -> QuarantineCounts:
         """Count the rows that `quarantine` returns, and those of the other states."""
+        ...
+
+    def quarantine_ids(self, wanted: Filter) -> list[int]:
+        """Return the numbers of all rows that match, the oldest first."""
+        ...
+
+    def quarantine_selected(self, wanted: Filter) -> list[SelectedRows]:
+        """Count the rows that match by what can be done with them."""
         ...
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:

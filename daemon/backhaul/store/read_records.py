@@ -205,6 +205,21 @@ class ListedQuarantine(Struct, frozen=True):
     store: str
 
 
+class SelectedRows(Struct, frozen=True):
+    """How many rows of a selection can be changed in the same way.
+
+    `content` is `record`, `question` (a record that an operator decides about), `list`
+    (the end of a full stock list), `event`, `kept` (its connector can apply the row) or
+    `bad` (the row never became a record). The state of a row that was used is
+    `retried`.
+    """
+
+    store: str
+    state: str
+    content: str
+    rows: int
+
+
 class QuarantineGroup(Struct, frozen=True):
     """Rows of the quarantine with one reason: 38 rows of `unknown_sku`, `LAMP-2`."""
 

@@ -127,7 +127,7 @@ MatchOne: TypeAlias = (
 )
 
 
-class QuarantinedRow(Struct, frozen=True):
+class RejectedRow(Struct, frozen=True):
     """A row of a connector that Backhaul could not use, and why."""
 
     id: int
@@ -181,7 +181,7 @@ class Records(Protocol):
         """Return True if a record waits, even if it is not due."""
         ...
 
-    async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]:
+    async def unreported(self, instance: str, limit: int) -> list[RejectedRow]:
         """Return the oldest quarantined rows that the connector does not know."""
         ...
 
@@ -189,7 +189,7 @@ class Records(Protocol):
         """Record that rows of the quarantine were reported to the connector."""
         ...
 
-    async def approved(self, instance: str) -> list[QuarantinedRow]:
+    async def approved(self, instance: str) -> list[RejectedRow]:
         """Return the rows that an operator wants applied by the connector."""
         ...
 
@@ -211,5 +211,113 @@ class ConnectorDocuments(Protocol):
         The unit is queued by the call, and resolves after its commit with what `work`
         returned. An exception of `work` is raised, and undoes all of it. May raise
         Busy.
+        """
+        ...
+
+
+class QuarantinedRow(Struct, frozen=True):
+    """A row of the quarantine, and the record that it became.
+
+    `source` is `event` or `record`; `name` is the store of an event, or the connection
+    of a record. `payload` is JSON: `null` if the row never became a record.
+    """
+
+    id: int
+    source: str
+    name: str
+    key: str
+    locator: str
+    state: str
+    reason: str
+    payload: str
+    command_id: str | None
+    store: str
+
+
+ROW_STATES = {
+    "waiting": "wait to be matched",
+    "approved": "are applied by their connector in its next round",
+    "reprocess": "were processed again",
+    "dropped": "were discarded",
+}
+"""What became of rows, by the name of the number in the answer."""
+
+
+class RowVerb(StrEnum):
+    """What can be done with many rows of the quarantine at once."""
+
+    RETRY = "retry"
+    EDIT = "edit"
+    DISCARD = "discard"
+
+
+class RowChange(Struct, frozen=True):
+    """What an operator does with rows of the quarantine.
+
+    `edit` returns the new payload of a record; it raises BackhaulError if the record
+    cannot be edited so.
+    """
+
+    verb: RowVerb
+    who: str
+    reason: str
+    edit: Callable[[QuarantinedRow], bytes] | None = None
+
+
+class ChangedRow(Struct, frozen=True):
+    """What became of a row: the new state of its record, or the `problem`.
+
+    The state is `waiting`, `approved` or `dropped`. An event to reprocess has its
+    number in `event`, and the state `reprocess`.
+    """
+
+    id: int
+    state: str = ""
+    problem: str = ""
+    event: int | None = None
+
+
+class Quarantine(Protocol):
+    """What an operator does with quarantined rows.
+
+    Each change has an audit entry. All methods may raise Busy, and raise BackhaulError
+    if the state of the row does not allow them.
+    """
+
+    async def find(self, id_: int) -> QuarantinedRow:
+        """Return the row of a record that may be retried."""
+        ...
+
+    async def retry(
+        self, id_: int, payload: bytes | None, who: str, reason: str
+    ) -> str:
+        """Match a row again, with a new payload if there is one.
+
+        A row that was dropped can be retried too. Returns the new state of the record:
+        `approved` if its connector is to apply it, otherwise `waiting`.
+        """
+        ...
+
+    async def correct(self, id_: int, who: str, reason: str) -> str:
+        """Plan to send only the tracking number of a shipment; return the command's id.
+
+        The order must be shipped completely.
+        """
+        ...
+
+    async def drop(self, id_: int, who: str, reason: str) -> None:
+        """Discard a row: it stays readable, and Backhaul does not retry it.
+
+        Backhaul ignores the record even if its connector submits it again. The commands
+        that wait because of an event are released.
+        """
+        ...
+
+    async def change(self, ids: Sequence[int], change: RowChange) -> list[ChangedRow]:
+        """Change each row in one transaction, and return what became of each.
+
+        A row that its state or content does not allow to change stays as it is, with
+        the reason in its result. The retry of an event is only written to the audit
+        log: reprocess the event then.
         """
         ...

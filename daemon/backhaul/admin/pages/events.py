@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
-from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS
+from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS, preview
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import (
     QUARANTINE,
@@ -24,12 +24,14 @@ from backhaul.store.filters import (
 from backhaul.store.inbox import EventState, Selection
 from backhaul.store.operators import Role
 from backhaul.store.read_records import ListedQuarantine
+from backhaul.store.records import ROW_STATES, RowVerb
 from backhaul_sdk.files import formula_safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from backhaul.admin.context import PageContext, PageRequest
+    from backhaul.store.filters import Filter
     from backhaul.store.read_records import QuarantineDetail
 
 
@@ -86,6 +88,11 @@ ROUTES = (
 
 
 MOST_GROUPS = 8
+PREVIEWED = 10
+ROW, ALL = "row:", "all"
+"""How the names of the checkboxes begin; the choice of all rows that match."""
+DONE_ROWS = {RowVerb.RETRY: "tried again", RowVerb.EDIT: "edited", RowVerb.DISCARD: ""}
+"""The reason in the audit log if the operator gives none."""
 MOST_EXPORTED = 50_000
 BLANK_FIELDS = 2
 """Empty inputs for fields that the row does not have yet."""
@@ -222,6 +229,103 @@ async def change(context: PageContext, page_request: PageRequest) -> web.Respons
     return page_request.redirect("/quarantine")
 
 
+async def show_preview(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show what an action on the selected rows, or on all that match, will do.
+
+    The form of this page repeats the filter, with fixed times, and the numbers shown.
+    """
+    wanted = _selection(context, page_request)
+    verb = _verb_of(page_request.query("verb"))
+    selected, rows = await context.services.store.read(
+        lambda reader: (
+            reader.quarantine_selected(wanted),
+            reader.quarantine(PREVIEWED, None, wanted),
+        )
+    )
+    return context.page(
+        page_request,
+        "quarantine_preview",
+        verb=verb.value,
+        where=wanted.in_words(),
+        shown=(shown := preview(verb, selected)),
+        expected=msgspec.json.encode(shown.stores).decode(),
+        rows=rows,
+        field=page_request.query("field") or "",
+        value=page_request.query("value") or "",
+    )
+
+
+def _selection(context: PageContext, page_request: PageRequest) -> Filter:
+    """Return the filter of the page, or one for the rows that are checked."""
+    text = page_request.query("where") or ""
+    if page_request.query("rows") != ALL:
+        names = page_request.request.query
+        ids = [name.removeprefix(ROW) for name in names if name.startswith(ROW)]
+        if not ids:
+            raise BackhaulError("no row is selected; select rows, or choose all rows")
+        text = f"id={','.join(ids)}"
+    return parse_filter(text, QUARANTINE, context.services.clock.now())
+
+
+def _verb_of(text: str | None) -> RowVerb:
+    try:
+        return RowVerb(text or "")
+    except ValueError:
+        raise BackhaulError("choose what to do with the rows") from None
+
+
+async def change_rows(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Carry out what the preview showed; show it again if more rows match now."""
+    form = page_request.form
+    verb, where = _verb_of(form.get("verb")), form.get("where", "")
+    wanted = parse_filter(where, QUARANTINE, context.services.clock.now())
+    expected = _expected(form.get("expected", ""))
+    selected = await context.services.store.read(
+        lambda reader: reader.quarantine_selected(wanted)
+    )
+    found = preview(verb, selected)
+    if found.rows > sum(expected.values()):
+        text = f"{found.rows:,} rows match now. Check them, then confirm again."
+        page_request.session.add_notice("bad", f"Nothing was changed: {text}")
+        again = {name: form.get(name, "") for name in ("where", "field", "value")}
+        again |= {"verb": verb.value, "rows": ALL}
+        return page_request.redirect(f"/quarantine/preview?{urlencode(again)}")
+    field = form.get("field", "").strip()
+    done = await context.change(
+        page_request,
+        "quarantine/change",
+        where=where,
+        expected=expected,
+        verb=verb.value,
+        reason=form.get("reason", "").strip() or DONE_ROWS[verb],
+        fields={field: form.get("value", "")} if verb is RowVerb.EDIT else {},
+    )
+    page_request.session.add_notice(*_notice(done))
+    return page_request.redirect("/quarantine")
+
+
+def _expected(text: str) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, int])
+    except (msgspec.MsgspecError, ValueError):
+        raise BackhaulError("this page is out of date; load it again") from None
+
+
+def _notice(done: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the kind and the text of the notice about changed rows."""
+    parts = [
+        f"{done[name]:,} {text}" for name, text in ROW_STATES.items() if done[name]
+    ]
+    if done["unchanged"]:
+        first = done["problems"][0]
+        parts.append(
+            f"{done['unchanged']:,} could not be changed, such as row {first['row']}:"
+            f" {first['problem']}"
+        )
+    kind = "bad" if done["unchanged"] else "good"
+    return kind, f"Rows: {'; '.join(parts) or 'nothing was changed'}."
+
+
 async def _row_of(context: PageContext, page_request: PageRequest) -> QuarantineDetail:
     id_ = int(page_request.request.match_info["id"])
     row = await context.services.store.read(lambda reader: reader.quarantined(id_))
@@ -266,6 +370,8 @@ def _text(value: object) -> str:
 _ROW = r"/quarantine/{id:\d{1,18}}"
 QUARANTINE_ROUTES = (
     Route("GET", "/quarantine", Role.VIEWER, show_quarantine),
+    Route("GET", "/quarantine/preview", Role.OPERATOR, show_preview),
+    Route("POST", "/quarantine/change", Role.OPERATOR, change_rows),
     Route("GET", "/quarantine.{form:csv|json}", Role.VIEWER, show_export),
     Route("GET", _ROW, Role.VIEWER, show_quarantined),
     Route("POST", f"{_ROW}/{{verb:{'|'.join(DONE)}}}", Role.OPERATOR, change),

@@ -32,12 +32,11 @@ from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
-    from backhaul.store.inbox import QuarantinedRow
     from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.read_records import (
         ListedQuarantine,
     )
-    from backhaul.store.records import MatchOne
+    from backhaul.store.records import MatchOne, QuarantinedRow
     from backhaul.store.testing.scenes import TestClock
 
 NUMBER = "T-9"

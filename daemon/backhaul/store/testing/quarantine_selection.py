@@ -1,4 +1,4 @@
-"""Tests of selecting rows of the quarantine by a filter."""
+"""Tests of selecting rows of the quarantine by a filter, and of changing many."""
 
 # ruff: noqa: S101 - these are tests, which assert
 
@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.errors import BackhaulError
 from backhaul.store.filters import Filter
-from backhaul.store.records import NewRecord, ReasonClass, Unmatched
-from backhaul.store.testing.command_scenes import at
+from backhaul.store.records import (
+    NewRecord,
+    ReasonClass,
+    RowChange,
+    RowVerb,
+    Unmatched,
+)
+from backhaul.store.testing.command_scenes import at, audit_entries
+from backhaul.store.testing.event_scenes import quarantined
 from backhaul.store.testing.mirror_scenes import show_order
 from backhaul.store.testing.quarantine import bad_event, bad_record, document
 from backhaul.store.testing.scenes import StoreConformance
@@ -19,6 +27,7 @@ from backhaul.store.testing.scenes import StoreConformance
 if TYPE_CHECKING:
     from backhaul.store import Store
     from backhaul.store.read_records import QuarantineCounts
+    from backhaul.store.records import QuarantinedRow
     from backhaul.store.testing.scenes import TestClock
 
 
@@ -170,3 +179,99 @@ class QuarantineSelectionConformance(StoreConformance):
         assert (record.kind, record.store, record.state) == ("adjust", "main", "open")
         assert (event.reason_class, event.subject) == ("value", "")
         assert (event.kind, event.store) == ("order", "main")
+
+
+def the_change(verb: RowVerb, **more: Any) -> RowChange:
+    """Return what ann does with rows."""
+    return RowChange(verb, "ann", "seen", **more)
+
+
+class QuarantineChangesConformance(StoreConformance):
+    """Tests of `Quarantine.change`, and of what a preview counts before."""
+
+    async def test_many_rows_are_retried_at_once(self, store: Store) -> None:
+        good = [await failed(store, f"row {n}", {"sku": "A"}) for n in range(3)]
+        bad = await bad_record(store, None, "bad")
+        kept = await bad_record(store, None, "kept", can_apply=True)
+        event = await bad_event(store)
+        every = [*good, bad, kept, event, 99]
+        done = await store.quarantine.change(every, the_change(RowVerb.RETRY))
+        assert [(each.id, each.state) for each in done] == [
+            *((row, "waiting") for row in good),
+            *((bad, ""), (kept, "approved"), (event, "reprocess"), (99, "")),
+        ]
+        problems = {each.id: each.problem for each in done if each.problem}
+        assert problems.keys() == {bad, 99}
+        assert "could not read row" in problems[bad]
+        assert "there is no row 99" in problems[99]
+        assert [each.event for each in done if each.event] == [1]
+        assert await selected(store) == [event, bad]
+        entries = await audit_entries(store)
+        assert [entry.who for entry in entries] == ["ann"] * 5
+        assert {entry.action for entry in entries} == {"quarantine retry"}
+
+    async def test_many_rows_are_discarded_at_once(self, store: Store) -> None:
+        row = await failed(store, "row", {"sku": "A"})
+        event = await bad_event(store)
+        change = the_change(RowVerb.DISCARD)
+        done = await store.quarantine.change([row, event], change)
+        assert [each.state for each in done] == ["dropped", "dropped"]
+        assert await selected(store, state="dropped") == [event, row]
+        (again, _) = await store.quarantine.change([row, event], change)
+        assert "is now dropped" in again.problem
+        assert len(await audit_entries(store)) == 2
+
+    async def test_many_rows_are_edited_at_once(self, store: Store) -> None:
+        rows = [await failed(store, f"row {n}", {"sku": f"{n}"}) for n in range(3)]
+        event = await bad_event(store)
+
+        def edit(row: QuarantinedRow) -> bytes:
+            if '"1"' in row.payload:
+                raise BackhaulError("not this one")
+            return document("edited")
+
+        change = the_change(RowVerb.EDIT, edit=edit)
+        done = await store.quarantine.change([*rows, event], change)
+        assert [each.state for each in done] == ["waiting", "", "waiting", ""]
+        assert done[1].problem == "not this one"
+        assert "is an event" in done[3].problem
+        assert (await quarantined(store, rows[0])).payload == document(
+            "edited"
+        ).decode()
+        assert await selected(store) == [event, rows[1]]
+        actions = {entry.action for entry in await audit_entries(store)}
+        assert actions == {"quarantine edit"}
+
+    async def test_a_row_that_fails_unexpectedly_undoes_the_transaction(
+        self, store: Store
+    ) -> None:
+        rows = [await failed(store, f"row {n}", {"sku": f"{n}"}) for n in range(2)]
+
+        def edit(row: QuarantinedRow) -> bytes:
+            if row.id == rows[1]:
+                raise RuntimeError("a bug")
+            return document("edited")
+
+        with pytest.raises(RuntimeError, match="a bug"):
+            await store.quarantine.change(rows, the_change(RowVerb.EDIT, edit=edit))
+        assert await selected(store) == rows[::-1]
+        assert await audit_entries(store) == []
+
+    async def test_a_preview_counts_what_can_be_done(self, store: Store) -> None:
+        rows = [await failed(store, f"row {n}", {"sku": "A"}) for n in range(2)]
+        await failed(store, "ask", {"sku": "A"}, why=ReasonClass.NEEDS_DECISION)
+        await failed(store, "end", {}, "list", why=ReasonClass.NEEDS_DECISION)
+        await bad_record(store, None, "bad")
+        await bad_record(store, None, "kept", can_apply=True)
+        await bad_event(store, name="outlet")
+        await store.quarantine.drop(rows[0], "ann", "seen")
+        wanted = Filter(state="any")
+        found = await store.read(lambda reader: reader.quarantine_selected(wanted))
+        assert [(x.store, x.state, x.content, x.rows) for x in found] == [
+            ("main", "dropped", "record", 1),
+            *(("main", "open", each, 1) for each in ("bad", "kept", "list")),
+            *(("main", "open", each, 1) for each in ("question", "record")),
+            ("outlet", "open", "event", 1),
+        ]
+        ids = await store.read(lambda reader: reader.quarantine_ids(Filter(sku="A")))
+        assert ids == [rows[1], rows[1] + 1]

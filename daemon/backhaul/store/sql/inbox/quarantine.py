@@ -9,10 +9,10 @@ from msgspec.structs import asdict
 
 from backhaul.core import strict_json
 from backhaul.core.identity import command_id
-from backhaul.errors import BackhaulError, Unusable
-from backhaul.store.inbox import QuarantinedRow
+from backhaul.errors import BackhaulError, Busy, Fatal, Unusable
 from backhaul.store.matching import NewCommand
 from backhaul.store.operations import AuditEntry
+from backhaul.store.records import ChangedRow, QuarantinedRow, RowVerb
 from backhaul.store.sql.commands.planning import plan
 from backhaul.store.sql.dialect import document_of
 from backhaul.store.sql.family import Family, write
@@ -22,10 +22,10 @@ from backhaul.store.sql.operations.operators import add_entry
 from backhaul.store.sql.records.acceptance import KEPT_BY_CONNECTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from backhaul.store.mirror import OrderSummary
-    from backhaul.store.records import ReasonClass
+    from backhaul.store.records import ReasonClass, RowChange
     from backhaul.store.sql.family import Connection
 
 
@@ -250,24 +250,15 @@ class SqlQuarantine(Family):
         who: str,
         reason: str,
     ) -> str:
-        now = self._now()
         row = _find(connection, id_, _MAY_RETRY)
-        edited = payload.decode() if payload else None
-        kept = edited or row.payload
-        if kept == "null":
-            raise BackhaulError(
-                f"Backhaul could not read row {id_} as a record, so a retry without"
-                f" changes fails again. Edit the row: backhaul quarantine edit {id_}"
-                " --kind KIND --set NAME=VALUE"
-            )
-        by_connector = kept == KEPT_BY_CONNECTOR.decode()
-        state = "approved" if by_connector else "waiting"
-        values = _key(row) | {"state": state, "payload": edited, "now": now}
-        connection.execute(_RETRY, values)
-        _close(connection, row, "retried")
-        verb = "edit" if payload else "retry"
-        _add_entry(connection, row, AuditEntry(who, verb, reason), now)
-        return state
+        return _retry(connection, row, payload, who, reason, self._now())
+
+    @write
+    def change(
+        self, connection: Connection, ids: Sequence[int], change: RowChange
+    ) -> list[ChangedRow]:
+        now = self._now()
+        return [_change(connection, id_, change, now) for id_ in ids]
 
     @write
     def correct(self, connection: Connection, id_: int, who: str, reason: str) -> str:
@@ -284,13 +275,67 @@ class SqlQuarantine(Family):
 
     @write
     def drop(self, connection: Connection, id_: int, who: str, reason: str) -> None:
-        now = self._now()
         row = _find(connection, id_, _MAY_DROP, events=True)
+        _drop(connection, row, who, reason, self._now())
+
+
+def _change(
+    connection: Connection, id_: int, change: RowChange, now: str
+) -> ChangedRow:
+    """Change a row; nothing is written about a row that cannot be changed."""
+    who, reason = change.who, change.reason
+    try:
+        if change.verb is RowVerb.DISCARD:
+            row = _find(connection, id_, _MAY_DROP, events=True)
+            return ChangedRow(id_, _drop(connection, row, who, reason, now))
+        is_retry = change.verb is RowVerb.RETRY
+        row = _find(connection, id_, _MAY_RETRY, events=is_retry)
         if row.source == _EVENT:
-            unreadable_orders.discard(connection, int(row.key), now)
-        connection.execute(_DROP, _key(row))
-        _close(connection, row, "dropped")
-        _add_entry(connection, row, AuditEntry(who, "drop", reason), now)
+            _add_entry(connection, row, AuditEntry(who, "retry", reason), now)
+            return ChangedRow(id_, "reprocess", event=int(row.key))
+        payload = change.edit(row) if change.edit else None
+        return ChangedRow(id_, _retry(connection, row, payload, who, reason, now))
+    except (Busy, Fatal):
+        raise  # the whole transaction failed, not this row
+    except BackhaulError as error:
+        return ChangedRow(id_, problem=str(error))
+
+
+def _retry(
+    connection: Connection,
+    row: QuarantinedRow,
+    payload: bytes | None,
+    who: str,
+    reason: str,
+    now: str,
+) -> str:
+    edited = payload.decode() if payload else None
+    kept = edited or row.payload
+    if kept == "null":
+        raise BackhaulError(
+            f"Backhaul could not read row {row.id} as a record, so a retry without"
+            f" changes fails again. Edit the row: backhaul quarantine edit {row.id}"
+            " --kind KIND --set NAME=VALUE"
+        )
+    by_connector = kept == KEPT_BY_CONNECTOR.decode()
+    state = "approved" if by_connector else "waiting"
+    values = _key(row) | {"state": state, "payload": edited, "now": now}
+    connection.execute(_RETRY, values)
+    _close(connection, row, "retried")
+    verb = "edit" if payload else "retry"
+    _add_entry(connection, row, AuditEntry(who, verb, reason), now)
+    return state
+
+
+def _drop(
+    connection: Connection, row: QuarantinedRow, who: str, reason: str, now: str
+) -> str:
+    if row.source == _EVENT:
+        unreadable_orders.discard(connection, int(row.key), now)
+    connection.execute(_DROP, _key(row))
+    _close(connection, row, "dropped")
+    _add_entry(connection, row, AuditEntry(who, "drop", reason), now)
+    return "dropped"
 
 
 def may_correct(connection: Connection, id_: int) -> bool:

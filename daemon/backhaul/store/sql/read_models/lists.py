@@ -29,6 +29,7 @@ from backhaul.store.read_records import (
     QuarantineCounts,
     QuarantineDetail,
     QuarantineGroup,
+    SelectedRows,
 )
 from backhaul.store.sql.commands import incidents, queries
 from backhaul.store.sql.commands.queries import NO_END
@@ -123,6 +124,19 @@ _QUARANTINE_GROUPS = f"""
     {_MATCHING}
     GROUP BY q.reason_class, q.subject
     ORDER BY found DESC, q.reason_class, q.subject LIMIT :most
+"""
+_QUARANTINE_IDS = f"SELECT q.id {_MATCHING} ORDER BY q.id"
+_QUARANTINE_SELECTED = f"""
+    SELECT {_STORE} AS at,
+           CASE WHEN r.command_id IS NULL THEN q.state ELSE 'retried' END AS state,
+           CASE WHEN q.source = 'event' THEN 'event' WHEN {_RECORD_KIND} IS NULL
+                THEN 'bad' WHEN {_RECORD_KIND} IN ('kept', 'list') THEN {_RECORD_KIND}
+                WHEN q.reason_class = 'needs_decision' THEN 'question'
+                ELSE 'record' END
+             AS content,
+           count(*) AS found
+    {_MATCHING}
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 """
 _QUARANTINED = """
     SELECT q.id, q.source, q.name, q.key, q.raw, q.reason, q.locator, q.state, q.at,
@@ -267,6 +281,13 @@ class SqlLists:
 
     def quarantine_counts(self, wanted: Filter, most_groups: int) -> QuarantineCounts:
         return _count_rows(self._connection, wanted, most_groups)
+
+    def quarantine_ids(self, wanted: Filter) -> list[int]:
+        return [row[0] for row in self._rows(_QUARANTINE_IDS, _values_of(wanted))]
+
+    def quarantine_selected(self, wanted: Filter) -> list[SelectedRows]:
+        values = _values_of(wanted)
+        return [SelectedRows(*row) for row in self._rows(_QUARANTINE_SELECTED, values)]
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:
         rows = self._rows(_QUARANTINED, {"id": id_})

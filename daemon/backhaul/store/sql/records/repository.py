@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.matching import WaitingRecord
-from backhaul.store.records import QuarantinedRow
+from backhaul.store.records import RejectedRow
 from backhaul.store.sql.dialect import as_bytes, elements, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.quarantine import text_of
@@ -145,10 +145,10 @@ class SqlRecords(Family):
     @write
     def unreported(
         self, connection: Connection, instance: str, limit: int
-    ) -> list[QuarantinedRow]:
+    ) -> list[RejectedRow]:
         values = {"instance": instance, "limit": limit}
         return [
-            QuarantinedRow(id_, key, text_of(raw), reason, locator)
+            RejectedRow(id_, key, text_of(raw), reason, locator)
             for id_, key, raw, reason, locator in connection.execute(UNREPORTED, values)
         ]
 
@@ -160,9 +160,9 @@ class SqlRecords(Family):
         )
 
     @write
-    def approved(self, connection: Connection, instance: str) -> list[QuarantinedRow]:
+    def approved(self, connection: Connection, instance: str) -> list[RejectedRow]:
         rows = connection.execute(APPROVED, {"instance": instance})
-        return [QuarantinedRow(*row) for row in rows]
+        return [RejectedRow(*row) for row in rows]
 
     @write
     def mark_applied(self, connection: Connection, id_: int) -> None:

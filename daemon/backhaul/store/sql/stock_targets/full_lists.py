@@ -158,7 +158,7 @@ def _ask(
         f"the full stock list {record.locator} {has} and leaves out {len(absent)}"
         f" of the {covered} SKUs that it covers, {why}: {named}{more}. They keep"
         " their stock. backhaul quarantine show lists them, quarantine retry sets"
-        " them to 0, quarantine drop keeps their stock"
+        " them to 0, quarantine discard keeps their stock"
     )
     return Unmatched(reason, final=True, reason_class=ReasonClass.NEEDS_DECISION)
 
