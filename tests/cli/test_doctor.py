@@ -74,7 +74,7 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
         '"https://192.0.2.',
     ),
     (planted.closed_port, "fail connection", "cannot be connected to", "the port"),
-    (planted.no_tls, "fail tls", "SSL", "speaks HTTPS"),
+    (planted.no_tls, "fail tls", "does not speak TLS", "set up HTTPS"),
     (planted.wrong_path, "fail platform", "answered 404", "without /api/v1"),
     (planted.wrong_key, "fail api key", "refuses the key (401", "create a key"),
     (planted.wrong_key_in_a_file, "fail api key", "refuses the key", "write it into"),

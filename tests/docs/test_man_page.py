@@ -16,6 +16,7 @@ from docs.man_page import CODES, codes, leaves, page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/backhaul.1"
 NO_JSON = {
+    "init": "asks questions",
     "demo": "plays on a screen",
     "run": "is the daemon",
     "reference": "is a server",

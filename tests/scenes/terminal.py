@@ -12,7 +12,7 @@ import sys
 import termios
 from typing import TYPE_CHECKING
 
-from scenes.waiting import HANG_SECONDS
+from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +69,42 @@ def _all_of(ours: int) -> bytes:
     finally:
         os.close(ours)
     return found
+
+
+class Typist:
+    """Somebody who types at a program that asks, and sees what is echoed."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.seen = ""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "backhaul", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,  # so that getpass finds no other terminal
+        )
+        os.close(theirs)
+
+    def answer(self, question: str, text: str) -> None:
+        """Wait for a question that was not answered yet, and type a line."""
+        asked = len(self.seen)
+        while question not in self.seen[asked:]:
+            self.seen += os.read(self._ours, 4_096).decode()
+        # A prompt for a secret discards what was typed before it.
+        _await_prompt(self._ours, hidden="invisible" in question)
+        os.write(self._ours, f"{text}\n".encode())
+
+    def end(self) -> int:
+        """Read to the end; return the exit code."""
+        self.seen += _all_of(self._ours).decode()
+        return self._process.wait(HANG_SECONDS)
+
+
+def _await_prompt(terminal: int, *, hidden: bool) -> None:
+    """Wait until the terminal echoes, or hides, what is typed."""
+
+    def ready() -> bool:
+        return bool(termios.tcgetattr(terminal)[3] & termios.ECHO) is not hidden
+
+    await_true(ready, "the prompt")

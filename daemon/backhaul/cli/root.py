@@ -24,11 +24,11 @@ from backhaul.cli.events_and_quarantine import (
     reprocess,
     retry,
 )
+from backhaul.cli.init import init
 from backhaul.cli.jobs import jobs
-from backhaul.cli.query import export, query
+from backhaul.cli.query import export, query, search, why
 from backhaul.cli.reconcile import backfill, reconcile
 from backhaul.cli.run import EXAMPLE, demo, reference, run
-from backhaul.cli.search_and_why import search, why
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
 from backhaul.cli.traffic import capture, replay, trigger
@@ -39,6 +39,9 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 app.command("demo", epilog=example("demo", "demo --once --orders 50"))(demo)
+app.command(
+    "init", epilog=example("init", "init --url https://shop.example --key-file key")
+)(init)
 app.command("run", epilog=EXAMPLE)(run)
 app.command(
     "reference",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -53,7 +54,9 @@ async def _connection(host: str, port: int, about: str) -> Result:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
-        words = getattr(error, "strerror", None) or f"no answer in {CONNECT_SECONDS:g}s"
+        words = f"no answer in {CONNECT_SECONDS:g}s"
+        if error.errno is not None:
+            words = os.strerror(error.errno)  # asyncio's own text repeats the address
         said = f"{host}:{port} cannot be connected to: {words}"
         fix = "correct the port of base_url, or allow this connection in the firewall"
         return fail("connection", said, fix, about)
@@ -72,6 +75,10 @@ def explain_silence(base_url: str, error: Exception, about: str) -> Result:
             " SSL_CERT_FILE to its file",
             about,
         )
+    if "WRONG_VERSION_NUMBER" in words:
+        said = f"{base_url}: the server does not speak TLS (HTTPS) at this port"
+        fix = "correct the port of base_url, or set up HTTPS on the server"
+        return fail("tls", said, fix, about)
     if "SSL" in words:
         fix = "correct base_url; check that the server speaks HTTPS at that port"
         return fail("tls", f"{base_url}: {words}", fix, about)
