@@ -25,6 +25,8 @@ from backhaul.errors import (
     PortInUse,
 )
 from backhaul.observe.redaction import Redactor
+from scenes.daemon import backhaul
+from scenes.terminal import Typist
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,3 +216,16 @@ def test_nothing_is_logged_before_the_log_is_set_up() -> None:
         [sys.executable, "-c", script], capture_output=True, check=True
     )
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_a_long_error_is_wrapped_between_words_at_a_terminal(tmp_path: Path) -> None:
+    missing = tmp_path / "no-such-file.toml"
+    person = Typist("status", "--config", str(missing))
+    code = person.end()
+    lines = [line for line in person.seen.splitlines() if line]
+    words = " ".join(lines).split()
+    assert (code, len(lines) > 1, max(map(len, lines[1:])) <= 80) == (78, True, True)
+    assert str(missing) in words[0], "a path is not cut, so that it can be copied"
+    piped = backhaul("status", config=missing)
+    assert len(piped.err.splitlines()) == 1
+    assert words == piped.err.split()

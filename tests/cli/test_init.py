@@ -47,6 +47,7 @@ def test_the_written_configuration_passes_its_check(
     settings = context.settings(config)
     assert settings.stores["main"].base_url == platform.public_url
     assert settings.public.url == "http://127.0.0.1:8750"
+    assert settings.stores["main"].test_store, "its platform is on this machine"
     assert settings.state_dir == folder / "backhaul-data"
 
 

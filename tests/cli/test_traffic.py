@@ -260,6 +260,28 @@ def test_a_trigger_says_that_the_daemon_takes_it_for_real(office: Office) -> Non
     assert (named.code, named.err) == (0, ""), "whose receiver it is, one knows oneself"
 
 
+def test_a_trigger_to_the_daemon_of_a_live_store_needs_a_word(office: Office) -> None:
+    office.write(**{"test_store = true": ""})
+    try:
+        events = count(office.database, "events", topic="products/create")
+        trigger = ("trigger", "products/create")
+        said = in_process(*trigger, config=office.config)
+        assert (said.code, said.out) == (1, "")
+        told = " ".join(said.err.split())
+        assert "nothing was sent, because main is a live store" in told
+        assert "reach these connections: courier, bench" in told
+        assert "stores.main.test_store = true" in told
+        assert count(office.database, "events", topic="products/create") == events
+        url = f"{(office.live() or {})['public_url']}/webhooks/main"
+        for more in (("--to", url), ("--live",)):
+            assert in_process(*trigger, *more, config=office.config).code == 0
+        both = in_process(*trigger, "--to", url, "--live", config=office.config)
+        assert (both.code, both.out) == (1, "")
+        assert "--live has no effect with --to" in both.err
+    finally:
+        office.write()
+
+
 def test_a_trigger_is_told_as_json(office: Office) -> None:
     url = f"{(office.live() or {})['public_url']}/webhooks/main"
     trigger = ("trigger", "products/create", "--json")

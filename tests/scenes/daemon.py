@@ -132,6 +132,7 @@ match_wait = "10m"
 base_url = "{office.base_url}"
 api_key = "{office.api_key}"
 webhook_secrets = ["{office.webhook_secret}"]
+test_store = true
 [connectors.courier]
 type = "file_drop"
 every = "50ms"

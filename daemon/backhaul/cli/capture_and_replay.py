@@ -212,6 +212,26 @@ def trigger(
         output.note(TAKEN)
 
 
+def require_test_store(settings: Settings, store: str | None, topic: str) -> None:
+    """Raise BackhaulError if a sample would go to the daemon of a live store."""
+    name = context.one_store(settings, store)
+    if settings.stores[name].test_store:
+        return
+    takers = [
+        connection
+        for connection, each in settings.connectors.items()
+        if each.enabled and each.store == name
+    ]
+    reach = f", and reach these connections: {', '.join(takers)}" if takers else ""
+    raise BackhaulError(
+        f"nothing was sent, because {name} is a live store: the daemon would process"
+        f" the sample of {topic} like a real event. It would change the mirror{reach}."
+        " To send the sample to your own program, give --to URL. To test whether"
+        " webhooks arrive, run: backhaul doctor. If this is a test store, set"
+        f" stores.{name}.test_store = true. To send it all the same, add --live"
+    )
+
+
 def _address_of_daemon(settings: Settings, store: str | None) -> str:
     """Return the running daemon's address for a store's webhooks."""
     name = context.one_store(settings, store)

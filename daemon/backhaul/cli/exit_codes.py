@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,7 +114,16 @@ def _say(error: Exception, redact: Redactor, debug: bool) -> None:
             trace = "".join(traceback.format_exception(error)).splitlines()
             messages = [*trace, *messages]
     with contextlib.suppress(BrokenPipeError):
-        sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in messages))
+        for line in messages:
+            sys.stderr.write(f"{_fitted(printable(redact(line)))}\n")
+
+
+def _fitted(line: str) -> str:
+    """Return the line, wrapped between words on a terminal."""
+    if not sys.stderr.isatty():
+        return line
+    columns = shutil.get_terminal_size().columns
+    return textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
 
 
 def _place(error: Exception) -> str:

@@ -366,6 +366,7 @@ def configuration(files: Files, answers: Setup) -> str:
         store=answers.store,
         base_url=_quoted(answers.base_url),
         key=_quoted(files.key),
+        test_store=TEST_STORE if is_here(answers.base_url) else "",
         drop=_quoted(files.data.parent / "drop"),
     )
 
@@ -396,13 +397,20 @@ state_dir = {data}
 [stores.{store}]
 base_url = {base_url}
 api_key_file = {key}
-
+{test_store}
 # A connection to the back office. This one reads CSV files from a folder;
 # docs/connectors describes all types. Remove the # to use it.
 #[connectors.courier]
 #type = "file_drop"
 #path = {drop}
 #timezone = "UTC"
+"""
+
+
+TEST_STORE = """\
+# The platform is on this machine, so it is probably the reference server. Remove
+# this line for a live store: test commands then refuse to send it sample orders.
+test_store = true
 """
 
 

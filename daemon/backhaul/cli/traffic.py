@@ -174,16 +174,31 @@ def trigger(
             " Default: a sample."
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Send the sample to the running daemon although the store is not a"
+            " test store.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send a signed sample event to a receiver, as the platform would.
 
-    Caution: without --to, the running daemon receives the sample and treats it
-    as a real event. The sample order then appears in the mirror, and connectors
-    receive it. To test whether webhooks arrive, use `backhaul doctor` instead.
+    Without --to, the running daemon receives the sample and treats it as a real
+    event. The sample order then appears in the mirror, and connectors receive
+    it. So the store must be a test store (`test_store = true` in the settings).
+    To test whether webhooks arrive, use `backhaul doctor` instead.
     """
     from backhaul.cli import capture_and_replay  # see above
 
+    if live and to is not None:
+        raise BackhaulError(
+            "--live has no effect with --to: it is about the running daemon"
+        )
+    if to is None and not live:
+        capture_and_replay.require_test_store(context.settings(config), store, topic)
     capture_and_replay.trigger(
         topic, config, store, to, secret_file, data, as_json=as_json
     )

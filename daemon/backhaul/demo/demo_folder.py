@@ -255,6 +255,7 @@ retry_cap = "2s"
 base_url = {{base_url}}
 api_key_file = {{api_key}}
 webhook_secrets_file = {{webhook_secrets}}
+test_store = true
 
 [connectors.{SCANNER}]
 type = "scanner"

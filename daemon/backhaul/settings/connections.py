@@ -73,6 +73,12 @@ class Store(Section):
         "An order that was paid and then refunded in part counts as "
         "paid.",
     )
+    test_store: bool = Field(
+        default=False,
+        description="Whether this is a store for tests, such as one of the reference "
+        "server. Only then `backhaul trigger` sends a sample order to the running "
+        "daemon without the option `--live`.",
+    )
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="Jobs that differ for this store, by name."
     )
