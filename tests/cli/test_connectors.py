@@ -38,7 +38,7 @@ def record_states(office: Office) -> list[str]:
 
 def test_the_instances_are_listed(office: Office) -> None:
     found = said(office, "connectors", "list")
-    assert [(row["name"], row["type"], row["state"]) for row in found] == [
+    assert [(row["connection"], row["type"], row["state"]) for row in found] == [
         ("courier", "file_drop", "no daemon runs"),
         ("bench", "scanner", "no daemon runs"),
     ]

@@ -140,9 +140,9 @@ def test_all_that_is_known_is_on_one_screen(case: Case) -> None:
     assert [(a["status"], a["outcome"]) for a in found["attempts"]] == [
         (500, "uncertain")
     ]
-    assert [look["found"] for look in found["looks"]] == ["absent"]
+    assert [look["found"] for look in found["checks"]] == ["absent"]
     assert found["record"]["locator"] == f"fulfillments-{case.number}.csv:2"
-    assert (found["by_hand"], len(found["next"])) == ([], 4)
+    assert (found["decisions"], len(found["next"])) == ([], 4)
 
 
 def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> None:
@@ -153,7 +153,7 @@ def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> Non
     case.await_state("applied")
     assert case.parcels() == [case.number]
     assert case.audit() == [(ME, "commands settle", "", "parked", "uncertain")]
-    assert [look["found"] for look in case.show()["looks"]] == ["absent", "applied"]
+    assert [look["found"] for look in case.show()["checks"]] == ["absent", "applied"]
 
 
 def test_a_person_knows_that_it_took_effect(case: Case) -> None:
@@ -235,7 +235,7 @@ def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
     told = in_process(*words, config=case.office.config)
     assert f"and {total - 1} more; see --limit" in told.err
     none = in_process("commands", "list", "--kind", "target", config=case.office.config)
-    assert "no commands" in none.out
+    assert "no command matches" in none.out
 
 
 def test_another_body_than_the_one_that_was_shown_is_not_sent(case: Case) -> None:

@@ -56,7 +56,7 @@ def test_it_is_planned_and_leaves_when_the_dry_run_is_over(
         assert VARIABLES[variable] in told
         plan = ("commands", "list", "--plan")
         (row,) = in_process(*plan, "--json", config=office.config).json()
-        assert (row["method"], row["connector"]) == ("POST", "courier")
+        assert (row["method"], row["connection"]) == ("POST", "courier")
         assert row["path"] == f"/orders/{order['id']}/fulfill"
         said = in_process(*plan, config=office.config).out
         assert f"{row['id'][:8]}  POST {row['path']}  (dry run: not sent)" in said

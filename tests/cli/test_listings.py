@@ -61,7 +61,10 @@ def test_the_events_are_those_of_the_database(office: Office) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value", "column"),
-    [("--state", "folded", "state"), ("--topic", "orders/fulfilled", "topic")],
+    [
+        ("--state", "folded", "state"),
+        ("--topic", "orders/fulfilled", "topic"),
+    ],
 )
 def test_events_can_be_narrowed(
     option: str, value: str, column: str, office: Office
@@ -69,6 +72,31 @@ def test_events_can_be_narrowed(
     found = listed(office, "events", "list", option, value, "-n", "1000")
     assert {row[column] for row in found} == {value}
     assert len(found) == count(office.database, "events", **{column: value})
+
+
+def test_lists_can_be_narrowed_to_an_order(
+    office: Office, shipped: dict[str, Any]
+) -> None:
+    for name in (str(shipped["number"]), shipped["name"], shipped["id"]):
+        found = listed(office, "events", "list", "--order", name, "-n", "1000")
+        assert {row["object_id"] for row in found} == {shipped["id"]}
+        known = {"object_id": shipped["id"]}
+        assert len(found) == count(office.database, "events", **known)
+    (command,) = listed(office, "commands", "list", "--order", shipped["name"])
+    assert command["object_id"] == shipped["id"]
+    assert listed(office, "commands", "list", "--order", "998") == []
+    said = in_process("events", "list", "--order", "4711", config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "the mirror has no order '4711'; Backhaul searched" in said.err
+
+
+@pytest.mark.parametrize("command", ["events", "commands"])
+def test_lists_can_be_narrowed_to_a_time(command: str, office: Office) -> None:
+    whole = listed(office, command, "list", "-n", "1000")
+    assert listed(office, command, "list", "--since", "1d", "-n", "1000") == whole
+    assert listed(office, command, "list", "--since", "2100-01-01") == []
+    said = in_process(command, "list", "--since", "2100-01-01", config=office.config)
+    assert f"without a filter: backhaul {command} list" in said.out
 
 
 def test_one_event_is_shown_as_it_came(office: Office) -> None:
@@ -83,9 +111,10 @@ def test_one_event_is_shown_as_it_came(office: Office) -> None:
 
 def test_the_commands_are_those_of_the_database(office: Office) -> None:
     (found,) = listed(office, "commands", "list")
-    names = ("id", "kind", "target", "state", "attempts")
+    names = ("id", "kind", "target", "instance", "state", "attempts")
     (expected,) = rows_of(office.database, "commands", *names)
-    assert tuple(found[name] for name in names) == expected
+    shown = ("id", "kind", "object_id", "connection", "state", "attempts")
+    assert tuple(found[name] for name in shown) == expected
     assert found["state"] == "applied"
     assert listed(office, "commands", "list", "--state", "parked") == []
     assert listed(office, "commands", "list", "--kind", "cancel") == []
@@ -124,6 +153,8 @@ def test_one_command_is_shown_with_its_attempts(office: Office) -> None:
     assert found["id"] == id_
     (attempt,) = found["attempts"]
     assert (attempt["outcome"], attempt["status"]) == ("confirmed", 200)
+    assert (found["connection"], found["record"]["connection"]) == ("courier",) * 2
+    assert re.fullmatch("([0-9a-f]{2})+", found["digest"])
     told = in_process("commands", "show", id_[:8], config=office.config)
     assert "confirmed" in told.out
 

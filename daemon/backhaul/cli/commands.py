@@ -1,7 +1,7 @@
 """`backhaul commands`, `incidents` and `stock`: lists and decisions."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from msgspec.structs import asdict, replace
@@ -9,70 +9,116 @@ from msgspec.structs import asdict, replace
 from backhaul.cli import command_view, context, output
 from backhaul.cli.context import (
     ConfigOption,
+    FollowOption,
     JsonOption,
     LimitOption,
     OptionalReason,
+    OrderOption,
     ReasonOption,
+    SinceOption,
     StateOption,
     example,
+    object_id,
     reader,
+    reader_of,
     require_known,
 )
 from backhaul.cli.daemon_client import ask, change, who
-from backhaul.core.lifecycle import Kind
+from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
 from backhaul.platform import requests
 from backhaul.settings import Settings
 from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.matching import Command
 from backhaul.store.read_models import CommandFilter, Reader
-from backhaul.store.read_records import CommandDetail, ListedTarget
+from backhaul.store.read_records import CommandDetail, ListedCommand, ListedTarget
 from backhaul.store.stock_targets import HeldFilter
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
+Found = dict[str, Any]
 CommandArgument = Annotated[
     str, typer.Argument(help="The command's id, or the first characters of the id.")
 ]
 
 
-@commands.command("list", epilog=example("commands list --state parked"))
+@commands.command(
+    "list",
+    epilog=example(
+        "commands list --state parked",
+        "commands list --order 1001",
+        "commands list --follow",
+    ),
+)
 def list_commands(
     config: ConfigOption = None,
     state: StateOption = None,
     store: Annotated[str | None, typer.Option(help="Show only this store.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Show only this kind.")] = None,
+    order: OrderOption = None,
+    since: SinceOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the request of each planned command.")
     ] = False,
     limit: LimitOption = 20,
+    follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List commands: parked commands first, then the newest."""
-    selected = CommandFilter("planned" if plan else state, store, kind)
-    with reader(config) as known:
+    """List commands: parked commands first, then the newest.
+
+    With --follow, commands are in the order of planning, the newest last.
+    """
+    if plan and follow:
+        raise typer.BadParameter("--plan and --follow cannot be combined")
+    known_settings = context.settings(config)
+    selected = CommandFilter("planned" if plan else state, store, kind, since)
+    with reader_of(known_settings) as known:
+        selected = replace(selected, object_id=object_id(known, "order", order))
         total = known.count_commands(selected)
         if store is not None and not total:
-            configured = context.settings(config).stores
-            require_known(store, [*configured, *known.stores()], "--store")
-        if plan:
-            shown = _list_plan(
-                known, context.settings(config), selected, limit, as_json
-            )
+            require_known(store, [*known_settings.stores, *known.stores()], "--store")
+        if follow:
+            shown = 0
+        elif plan:
+            shown = _list_plan(known, known_settings, selected, limit, as_json)
         else:
             shown = _list_rows(known, selected, limit, as_json)
+    if follow:
+        _follow(known_settings, selected, limit, as_json)
     if total > shown:
         output.note(f"and {total - shown} more; see --limit")
+
+
+COMMAND_COLUMNS = ("id", "created_at", "kind", "about", "state", "reason")
 
 
 def _list_rows(
     known: Reader, selected: CommandFilter, limit: int, as_json: bool
 ) -> int:
     rows = known.commands(selected, limit)
-    shown = [replace(row, id=row.id[:8]) for row in rows]
-    columns = ("id", "created_at", "kind", "about", "state", "reason")
-    output.print_list(rows if as_json else shown, columns, "no commands", as_json)
+    shown = rows if as_json else [replace(row, id=row.id[:8]) for row in rows]
+    output.print_list(shown, COMMAND_COLUMNS, _no_commands(selected), as_json)
     return len(rows)
+
+
+def _no_commands(selected: CommandFilter) -> str:
+    if selected == CommandFilter():
+        return "no commands"
+    return "no command matches; without a filter: backhaul commands list"
+
+
+def _follow(
+    settings: Settings, selected: CommandFilter, limit: int, as_json: bool
+) -> NoReturn:
+    def read(number: int) -> list[ListedCommand]:
+        with reader_of(settings) as known:
+            # Parked commands come first in the list, and would hide the newest ones.
+            parked = known.count_commands(replace(selected, state=State.PARKED))
+            rows = known.commands(selected, number + parked)
+        rows.sort(key=lambda row: row.created_at, reverse=True)
+        return rows if as_json else [replace(row, id=row.id[:8]) for row in rows]
+
+    output.follow(read, COMMAND_COLUMNS, shown=limit, as_json=as_json)
 
 
 def _list_plan(
@@ -107,7 +153,7 @@ def _request(settings: Settings, command: Command, reason: str) -> dict[str, Any
     return {
         "id": command.id,
         "store": command.store,
-        "connector": command.instance,
+        "connection": command.instance,
         "method": "POST",
         "path": requests.path(command),
         "body": body.decode()
@@ -128,10 +174,17 @@ def show_command(
     """
     found = known_command(command, config)
     if as_json:
-        output.json({**asdict(found), "next": command_view.next_steps(found)})
+        output.json(_as_json(found))
     else:
         live, _ = ask(context.settings(config))
         command_view.show(found, (live or {}).get("stores", {}).get(found.store))
+
+
+def _as_json(found: CommandDetail) -> Found:
+    digests = (found.digest, found.request_digest)
+    digest, request_digest = (each and each.hex() for each in digests)
+    shown = output.fields(found) | {"digest": digest, "request_digest": request_digest}
+    return {**shown, "next": command_view.next_steps(found)}
 
 
 def known_command(command: str, config: ConfigOption) -> CommandDetail:
@@ -144,9 +197,6 @@ def known_command(command: str, config: ConfigOption) -> CommandDetail:
             f" {command!r}; see: backhaul commands list"
         )
     return found
-
-
-Found = dict[str, Any]
 
 
 def resolve_command(

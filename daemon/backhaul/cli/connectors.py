@@ -48,7 +48,7 @@ def list_connectors(config: ConfigOption = None, as_json: JsonOption = False) ->
     settings = context.settings(config)
     live = _live(settings)
     rows = [_listed(settings, name, live) for name in settings.connectors]
-    columns = ("name", "type", "store", "state", "reason")
+    columns = ("connection", "type", "store", "state", "reason")
     output.print_list(rows, columns, "the configuration has no connection", as_json)
     if not as_json:
         for line in _notice_lines(rows):
@@ -79,7 +79,7 @@ def _listed(
     else:
         state = "up" if seen and seen["up"] else "down" if seen else "unknown"
     return {
-        "name": name,
+        "connection": name,
         "type": own.type,
         "store": own.store,
         "state": state,
@@ -90,7 +90,9 @@ def _listed(
 
 def _notice_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Return one line for each notice of each connection."""
-    return [f"{row['name']}: {notice}" for row in rows for notice in row["notices"]]
+    return [
+        f"{row['connection']}: {notice}" for row in rows for notice in row["notices"]
+    ]
 
 
 @connectors.command("check", epilog=example("connectors check erp"))
@@ -106,7 +108,7 @@ def check(
         raise BackhaulError(f"{name}: {error}") from None
     notices = read_notices(connector)
     if as_json:
-        output.json({"name": name, "ok": True, "notices": notices})
+        output.json({"connection": name, "ok": True, "notices": notices})
         return
     typer.echo(f"{name}: ready")
     for notice in notices:
@@ -149,7 +151,7 @@ def deliveries(
         if name is not None and not rows:
             configured = context.settings(config).connectors
             require_known(name, [*configured, *known.instances()], "NAME")
-    columns = ("seq", "at", "instance", "topic", "about", "state", "reason")
+    columns = ("seq", "at", "connection", "topic", "about", "state", "reason")
     output.print_list(rows, columns, "no deliveries", as_json)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from backhaul.connect import registry
-from backhaul.core.clock import SystemClock, normalize
+from backhaul.core.clock import SystemClock, normalize, to_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
+from backhaul.settings.values import parse_duration
 from backhaul.store import database_at
 from backhaul.store.commands import LONGEST_REASON
 
@@ -42,13 +44,21 @@ def _moment(text: str) -> str:
     try:
         return normalize(text)
     except ValueError:
-        problem = f"{text!r} is not a time such as 2026-03-01 or 2026-03-01T12:00Z"
+        pass
+    try:
+        ago = timedelta(seconds=parse_duration(text))
+    except ValueError:
+        problem = (
+            f"{text!r} is not a time such as 2026-03-01, 2026-03-01T12:00Z or 2h (two"
+            " hours ago)"
+        )
         raise typer.BadParameter(problem) from None
+    return to_text(SystemClock().now() - ago)
 
 
 _TIME = (
-    "Examples of TIME: 2026-03-01, 2026-03-01T12:00Z. The zone is UTC if TIME names"
-    " none."
+    "Examples of TIME: 2026-03-01, 2026-03-01T12:00Z, 2h (two hours ago). The zone is"
+    " UTC if TIME names none."
 )
 SinceOption = Annotated[
     str | None,
@@ -71,6 +81,19 @@ UntilOption = Annotated[
 """A time that the user typed, in the form of the database."""
 StateOption = Annotated[
     State | None, typer.Option("--state", help="Show only this state.")
+]
+OrderOption = Annotated[
+    str | None,
+    typer.Option("--order", help="Show only this order: its number, name or id."),
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        "-f",
+        help="Then show each new row, and each row whose state changes, until Ctrl-C."
+        " With --json: one JSON object per line.",
+    ),
 ]
 LimitOption = Annotated[
     int,
@@ -121,10 +144,33 @@ def _check_connector(_: str, connector: Connector) -> list[Finding]:
     return found + registry.check_topics(connector.type, connector.topics)
 
 
+def object_id(known: Reader, kind: str, name: str | None) -> str | None:
+    """Return the id of the object that an operator names. Raises BackhaulError."""
+    if name is None:
+        return None
+    found = {each.id: each for each in known.find_objects(kind, name)}
+    if len(found) == 1:
+        return next(iter(found))
+    if not found:
+        raise BackhaulError(
+            f"the mirror has no {kind} {name!r}; Backhaul searched the"
+            f" {known.searched_in(kind)}"
+        )
+    there = ", ".join(f"{each.id} of store {each.store}" for each in found.values())
+    raise BackhaulError(f"several objects are called {name!r}; give an id: {there}")
+
+
 @contextlib.contextmanager
 def reader(config: Path | None) -> Iterator[Reader]:
     """Open the database read-only; this does not disturb a running daemon."""
-    with database_at(settings(config).place).reader() as opened:
+    with reader_of(settings(config)) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def reader_of(settings: Settings) -> Iterator[Reader]:
+    """Open the database of these settings read-only."""
+    with database_at(settings.place).reader() as opened:
         yield opened
 
 

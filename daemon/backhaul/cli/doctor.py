@@ -126,7 +126,7 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
     if as_json:
         output.json(
             {
-                "connector": name,
+                "connection": name,
                 "server": key.where,
                 "fingerprint": key.fingerprint,
                 "sftp_host_key": key.line,

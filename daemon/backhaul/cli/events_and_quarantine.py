@@ -5,17 +5,21 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from msgspec.structs import asdict
 
 from backhaul.cli import output
 from backhaul.cli.context import (
     ConfigOption,
+    FollowOption,
     JsonOption,
     LimitOption,
     OptionalReason,
+    OrderOption,
     SinceOption,
     example,
+    object_id,
     reader,
+    reader_of,
+    settings,
 )
 from backhaul.cli.daemon_client import change, who
 from backhaul.connect.quarantine_retry import Preview, preview
@@ -29,6 +33,8 @@ from backhaul.store.filters import (
     parse_filter,
 )
 from backhaul.store.inbox import EventState, Selection
+from backhaul.store.read_models import EventListFilter
+from backhaul.store.read_records import ListedEvent, ListedQuarantine
 from backhaul.store.records import ROW_STATES, RowVerb
 
 events = typer.Typer(no_args_is_help=True, help="Inbound events from the platform.")
@@ -41,19 +47,45 @@ EventStateOption = Annotated[
 ]
 
 
-@events.command("list", epilog=example("events list --state unhandled"))
+@events.command(
+    "list",
+    epilog=example(
+        "events list --state unhandled",
+        "events list --order 1001 --since 2h",
+        "events list --follow",
+    ),
+)
 def list_events(
     config: ConfigOption = None,
     state: EventStateOption = None,
     topic: Annotated[str | None, typer.Option(help="Show only this topic.")] = None,
+    order: OrderOption = None,
+    since: SinceOption = None,
     limit: LimitOption = 20,
+    follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List events, newest first."""
-    with reader(config) as known:
-        rows = known.events(state, topic, limit)
-    columns = ("id", "received_at", "topic", "about", "state", "detail")
-    output.print_list(rows, columns, "no events", as_json)
+    """List events, newest first. With --follow, the newest one is the last line."""
+    known_settings = settings(config)
+    with reader_of(known_settings) as known:
+        about = object_id(known, "order", order)
+        wanted = EventListFilter(state, topic, since, about)
+        rows = known.events(wanted, limit)
+
+    def read(number: int) -> list[ListedEvent]:
+        with reader_of(known_settings) as known:
+            return known.events(wanted, number)
+
+    columns = ("id", "received_at", "topic", "about", "state", "reason")
+    if follow:
+        output.follow(read, columns, shown=limit, as_json=as_json)
+    output.print_list(rows, columns, _no_events(wanted), as_json)
+
+
+def _no_events(wanted: EventListFilter) -> str:
+    if wanted == EventListFilter():
+        return "no events"
+    return "no event matches; without a filter: backhaul events list"
 
 
 @events.command("show", epilog=example("events show 1234"))
@@ -67,7 +99,7 @@ def show_event(
         found = known.event(event)
     if found is None:
         raise BackhaulError(f"there is no event {event}; see: backhaul events list")
-    _show(asdict(found), as_json)
+    _show(output.fields(found), as_json)
 
 
 def _filter(text: str) -> Filter:
@@ -103,23 +135,31 @@ def list_quarantine(
         bool, typer.Option("--groups", help="Count the rows by their reason.")
     ] = False,
     limit: LimitOption = 20,
+    follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List quarantined events and records, newest first.
 
-    Without `state=` in the filter, the list has the open rows.
+    Without `state=` in the filter, the list has the open rows. With --follow, the
+    newest one is the last line.
     """
-    wanted = where or NO_FILTER
+    wanted, known_settings = where or NO_FILTER, settings(config)
     none = "no row matches" if where else "nothing is in quarantine"
-    with reader(config) as known:
-        if groups:
+    if groups:
+        with reader_of(known_settings) as known:
             found = known.quarantine_counts(wanted, limit).groups
-            columns: tuple[str, ...] = ("rows", "reason_class", "subject", "last_at")
-            output.print_list(found, columns, none, as_json)
-            return
-        rows = known.quarantine(limit, None, wanted)
+        columns: tuple[str, ...] = ("rows", "reason_class", "subject", "last_at")
+        output.print_list(found, columns, none, as_json)
+        return
+
+    def read(number: int) -> list[ListedQuarantine]:
+        with reader_of(known_settings) as known:
+            return known.quarantine(number, None, wanted)
+
     columns = ("id", "at", "name", "about", "locator", "reason_class", "reason")
-    output.print_list(rows, columns, none, as_json)
+    if follow:
+        output.follow(read, columns, shown=limit, as_json=as_json)
+    output.print_list(read(limit), columns, none, as_json)
 
 
 @quarantine.command("show", epilog=example("quarantine show 4"))
@@ -135,7 +175,7 @@ def show_quarantined(
         raise BackhaulError(
             f"there is no quarantined row {row}; see: backhaul quarantine list"
         )
-    shown = asdict(found)
+    shown = output.fields(found)
     del shown["payload"], shown["store"]
     _show(shown, as_json)
 

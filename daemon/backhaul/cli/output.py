@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import typer
@@ -16,9 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from backhaul.observe.redaction import printable
+from backhaul.store.read_records import EventDetail, ListedEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.console import JustifyMethod
 
@@ -134,6 +136,23 @@ _USUAL_WIDTH = 80
 _NAMES = {"job", "store", "state", "kind", "topic", "fingerprint", "name"}
 
 
+_SAME_NAME = {
+    "instance": "connection",
+    "target": "object_id",
+    "looks": "checks",
+    "by_hand": "decisions",
+}
+"""The fields of records that have another name in the output."""
+
+
+def fields(record: Struct) -> dict[str, Any]:
+    """Return a record's fields, each under the name that all commands use for it."""
+    names = _SAME_NAME
+    if isinstance(record, ListedEvent | EventDetail):
+        names = _SAME_NAME | {"detail": "reason"}
+    return {names.get(name, name): value for name, value in asdict(record).items()}
+
+
 def json(document: object) -> None:
     """Print one JSON document."""
     typer.echo(msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2))
@@ -147,7 +166,7 @@ def table(
     A column that is empty in every row is left out, to save room for the others.
     """
     console = _console()
-    rows = [asdict(each) if isinstance(each, Struct) else each for each in records]
+    rows = [fields(each) if isinstance(each, Struct) else each for each in records]
     if not rows:
         console.print(none)
         return
@@ -174,6 +193,88 @@ def print_list(
         json(rows)
     else:
         table(rows, columns, none)
+
+
+def follow(
+    read: Callable[[int], Sequence[Struct]],
+    columns: Sequence[str],
+    *,
+    shown: int,
+    as_json: bool,
+) -> NoReturn:
+    """Print the last `shown` rows, then each that is new or has another state.
+
+    `read` returns as many of the newest rows as it is asked for, the newest first.
+    Ctrl-C ends it.
+    """
+    lines = _FollowedLines(columns)
+    rows = [fields(each) for each in read(max(shown, FOLLOWED_ROWS))]
+    known = {row["id"]: row.get("state") for row in rows[shown:]}
+    note("new rows appear below; Ctrl-C ends this")
+    while True:
+        unshown = [row for row in reversed(rows) if has_changed(row, known)]
+        if as_json:
+            for row in unshown:
+                typer.echo(msgspec.json.encode(_plain(row)))
+        else:
+            lines.print(unshown)
+        known = {row["id"]: row.get("state") for row in rows}
+        time.sleep(FOLLOW_SECONDS)
+        rows = _back_to(known, read)
+
+
+def has_changed(row: Mapping[str, Any], known: Mapping[object, object]) -> bool:
+    """Return whether a row is new, or has another state than the known one."""
+    return row["id"] not in known or known[row["id"]] != row.get("state")
+
+
+def _back_to(
+    known: Mapping[object, object], read: Callable[[int], Sequence[Struct]]
+) -> list[dict[str, Any]]:
+    """Read the newest rows, back to one that is known, however many are new."""
+    limit = FOLLOWED_ROWS
+    while True:
+        rows = [fields(each) for each in read(limit)]
+        if len(rows) < limit or rows[-1]["id"] in known:
+            return rows
+        limit *= 2
+
+
+FOLLOWED_ROWS = 200
+"""Rows whose state is watched."""
+FOLLOW_SECONDS = 0.5
+
+
+class _FollowedLines:
+    """Prints rows as they come; a column widens when a longer value comes."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._widths = {column: len(_heading(column)) for column in columns}
+        self._is_first = True
+
+    def print(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        console = _console(soft_wrap=True)
+        shown = [{c: _cell(_short(c, row[c])) for c in self._widths} for row in rows]
+        for cells in shown:
+            for column, cell in cells.items():
+                self._widths[column] = max(self._widths[column], cell.cell_len)
+        if self._is_first and rows:
+            heads = {column: Text(_heading(column)) for column in self._widths}
+            console.print(self._line(heads, console, "dim"))
+            self._is_first = False
+        for cells in shown:
+            console.print(self._line(cells, console))
+
+    def _line(self, cells: dict[str, Text], console: Console, style: str = "") -> Text:
+        line = Text(style=style)
+        for column, cell in cells.items():
+            padded = cell.copy()
+            padded.pad_right(self._widths[column] + 2 - cell.cell_len)
+            line.append_text(padded)
+        line.rstrip()
+        if console.is_terminal:
+            line.truncate(console.width, overflow="ellipsis")
+        return line
 
 
 def _heading(column: str) -> str:
@@ -308,7 +409,7 @@ def _decoded(value: object) -> str:
 
 def _plain(value: object) -> object:
     if isinstance(value, Struct):
-        value = asdict(value)
+        value = fields(value)
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -83,11 +83,26 @@ class SearchIndex(Protocol):
 
 
 class CommandFilter(Struct, frozen=True):
-    """Which commands to list; None is any."""
+    """Which commands to list; None is any.
+
+    `since` is the time of planning, as text in UTC. `object_id` is the id of the order
+    or product.
+    """
 
     state: str | None = None
     store: str | None = None
     kind: str | None = None
+    since: str | None = None
+    object_id: str | None = None
+
+
+class EventListFilter(Struct, frozen=True):
+    """Which events to list; None is any. `since` is a time of arrival in UTC."""
+
+    state: str | None = None
+    topic: str | None = None
+    since: str | None = None
+    object_id: str | None = None
 
 
 KINDS = ("order", "product", "sku", "customer")
@@ -103,11 +118,7 @@ class Reader(Protocol):
     """
 
     def events(
-        self,
-        state: str | None,
-        topic: str | None,
-        limit: int,
-        before: int | None = None,
+        self, wanted: EventListFilter, limit: int, before: int | None = None
     ) -> list[ListedEvent]:
         """Return events, with the object that each is about."""
         ...

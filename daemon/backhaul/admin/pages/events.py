@@ -23,6 +23,7 @@ from backhaul.store.filters import (
 )
 from backhaul.store.inbox import EventState, Selection
 from backhaul.store.operators import Role
+from backhaul.store.read_models import EventListFilter
 from backhaul.store.read_records import ListedQuarantine
 from backhaul.store.records import ROW_STATES, RowVerb
 from backhaul_sdk.files import formula_safe
@@ -42,9 +43,9 @@ STATES = [state.value for state in EventState]
 async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
     """List the newest events, filtered by state and topic."""
     state, topic = page_request.query("state"), page_request.query("topic")
-    since = cursor_of(page_request)
+    wanted, before = EventListFilter(state, topic), cursor_of(page_request)
     found = await context.services.store.read(
-        lambda reader: reader.events(state, topic, PAGE_ROWS + 1, since)
+        lambda reader: reader.events(wanted, PAGE_ROWS + 1, before)
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(

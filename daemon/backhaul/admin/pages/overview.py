@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
 from backhaul.store.operators import Role
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.read_models import CommandFilter, EventListFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def _read(reader: Reader) -> dict[str, Any]:
         "incidents": reader.incidents(),
         "parked": parked,
         "open_commands": open_commands[:MAX_ROWS],
-        "events": reader.events(None, None, MAX_ROWS),
+        "events": reader.events(EventListFilter(), MAX_ROWS),
         "consistency": reader.consistency(),
     }
 

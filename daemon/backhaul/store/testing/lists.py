@@ -12,7 +12,7 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.operations import AuditEntry, JobRun, Trigger
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.read_models import CommandFilter, EventListFilter
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import at, claimed_ids, detail, plan, sent
 from backhaul.store.testing.event_scenes import HEADERS, arrive
@@ -62,25 +62,18 @@ async def receive(
 
 
 async def events(
-    store: Store,
-    state: str | None = None,
-    topic: str | None = None,
-    limit: int = 99,
-    before: int | None = None,
+    store: Store, limit: int = 99, before: int | None = None, **wanted: str
 ) -> list[ListedEvent]:
     """Return events as operators see them."""
-    return await store.read(lambda reader: reader.events(state, topic, limit, before))
+    wish = EventListFilter(**wanted)
+    return await store.read(lambda reader: reader.events(wish, limit, before))
 
 
 async def event_ids(
-    store: Store,
-    state: str | None = None,
-    topic: str | None = None,
-    limit: int = 99,
-    before: int | None = None,
+    store: Store, limit: int = 99, before: int | None = None, **wanted: str
 ) -> list[int]:
     """Return the ids of events as operators see them."""
-    return [row.id for row in await events(store, state, topic, limit, before)]
+    return [row.id for row in await events(store, limit, before, **wanted)]
 
 
 async def changes_before(
@@ -103,20 +96,22 @@ class EventListsConformance(StoreConformance):
         assert await event_ids(store, limit=9, before=ids[1]) == [ids[0]]
         assert await event_ids(store, before=ids[0]) == []
 
-    async def test_events_are_filtered_by_state_and_topic(
-        self, store: Store, clock: TestClock
-    ) -> None:
+    async def test_events_are_filtered(self, store: Store, clock: TestClock) -> None:
         folded = await receive(store, clock)
-        paid = await receive(store, clock, topic="orders/paid")
+        about = ("order", "ord_1")
+        paid = await receive(store, clock, topic="orders/paid", about=about)
+        clock.advance(60)
         stale = await receive(store, clock, "stale")
         waiting = await store.inbox.append(
             Arrival("main", "delivery", "orders/paid", at(clock), b"{}", b"{}")
         )
-        assert await event_ids(store, "folded") == [paid, folded]
-        assert await event_ids(store, "received") == [waiting]
+        assert await event_ids(store, state="folded") == [paid, folded]
+        assert await event_ids(store, state="received") == [waiting]
         assert await event_ids(store, topic="orders/paid") == [waiting, paid]
-        assert await event_ids(store, "folded", "orders/paid") == [paid]
-        assert await event_ids(store, "folded", before=paid) == [folded]
+        assert await event_ids(store, state="folded", topic="orders/paid") == [paid]
+        assert await event_ids(store, before=paid, state="folded") == [folded]
+        assert await event_ids(store, since=at(clock)) == [waiting, stale]
+        assert await event_ids(store, object_id="ord_1") == [paid]
         assert await event_ids(store) == [waiting, stale, paid, folded]
 
     async def test_an_event_is_listed_with_its_object(
@@ -394,8 +389,9 @@ class CommandListsConformance(StoreConformance):
         for place, id_ in enumerate(expected):
             assert await command_ids(store, ALL, 2, id_) == expected[place + 1 :][:2]
 
-    async def test_commands_are_filtered(self, store: Store) -> None:
+    async def test_commands_are_filtered(self, store: Store, clock: TestClock) -> None:
         parked = (await sent(store, Cause.UNDECIDABLE, target="ord_1")).id
+        clock.advance(60)
         cancel = await plan(store, "cancel", "ord_2")
         other = await plan(store, target="ord_3", name="other")
         for wanted, expected in (
@@ -405,6 +401,8 @@ class CommandListsConformance(StoreConformance):
             (CommandFilter(store="other"), [other]),
             (CommandFilter(store="main", state="planned"), [cancel]),
             (CommandFilter(state="applied"), []),
+            (CommandFilter(since=at(clock)), [other, cancel]),
+            (CommandFilter(object_id="ord_2"), [cancel]),
         ):
             assert await command_ids(store, wanted) == expected
 

@@ -52,6 +52,8 @@ IS_PARKED = """
 _WANTED = """
     (:state IS NULL OR state = :state) AND (:kind IS NULL OR kind = :kind)
     AND (:store IS NULL OR store = :store)
+    AND (:since IS NULL OR created_at >= :since)
+    AND (:object_id IS NULL OR target = :object_id)
 """
 _COUNT = f"SELECT count(*) AS commands FROM commands_and_targets WHERE {_WANTED}"  # noqa: S608 - constants
 _NEWEST = f"""

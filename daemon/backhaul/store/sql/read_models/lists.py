@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from backhaul.store.filters import Filter
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
-    from backhaul.store.read_models import CommandFilter
+    from backhaul.store.read_models import CommandFilter, EventListFilter
     from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import HeldFilter
 
@@ -59,6 +59,8 @@ _EVENTS = """
            ) AS about, detail
     FROM events e
     WHERE (:state IS NULL OR state = :state) AND (:topic IS NULL OR topic = :topic)
+      AND (:since IS NULL OR received_at >= :since)
+      AND (:object_id IS NULL OR object_id = :object_id)
       AND id < :before ORDER BY id DESC LIMIT :limit
 """
 _EVENT = f"""
@@ -235,18 +237,9 @@ class SqlLists:
         self._connection = connection
 
     def events(
-        self,
-        state: str | None,
-        topic: str | None,
-        limit: int,
-        before: int | None = None,
+        self, wanted: EventListFilter, limit: int, before: int | None = None
     ) -> list[ListedEvent]:
-        values = {
-            "state": state,
-            "topic": topic,
-            "limit": limit,
-            "before": _end(before),
-        }
+        values = asdict(wanted) | {"limit": limit, "before": _end(before)}
         return [ListedEvent(*row) for row in self._rows(_EVENTS, values)]
 
     def event(self, id_: int) -> EventDetail | None:
