@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.clock import from_text
 from scenes.daemon import backhaul, connected_process, in_process, office_of
 from scenes.shopper import buy
 from scenes.stored import count, rows_of, value_of
@@ -188,6 +190,20 @@ def test_the_quarantine_is_narrowed_by_a_filter(
 def test_the_quarantine_is_counted_by_reason(office: Office) -> None:
     (group,) = listed(office, "quarantine", "list", "--groups")
     assert (group["rows"], group["reason_class"], group["subject"]) == (1, "value", "")
+
+
+def test_a_waiting_record_is_listed_with_its_reason(office: Office) -> None:
+    (found,) = listed(office, "records", "waiting")
+    assert found["reason"] == "order '777777' is not known"
+    assert (found["connection"], found["kind"]) == ("courier", "fulfill")
+    assert found["locator"] == "fulfillments-1.csv:3"
+    received, until = (from_text(found[n]) for n in ("received_at", "quarantine_at"))
+    assert until - received == timedelta(minutes=10)
+    said = in_process("records", "waiting", config=office.config)
+    assert "777777" in said.out
+    assert "goes to quarantine 10m after it was received" in " ".join(said.err.split())
+    told = backhaul("status", config=office.config).out
+    assert "1 records waiting  > backhaul records waiting" in told
 
 
 def test_status_counts_what_is_there(office: Office) -> None:

@@ -1,6 +1,7 @@
-"""`backhaul connectors`: connections, their health and decisions."""
+"""`backhaul connectors` and `records`: connections, their work and decisions."""
 
 import asyncio
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -16,13 +17,16 @@ from backhaul.cli.context import (
     StateOption,
     example,
     reader,
+    reader_of,
     require_known,
 )
 from backhaul.cli.daemon_client import change, who
 from backhaul.connect import registry
 from backhaul.connect.health import ConnectorFailed, guarded, read_notices
+from backhaul.core.clock import from_text, to_text
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
+from backhaul.settings.values import duration_text
 
 connectors = typer.Typer(
     no_args_is_help=True, help="Connections to the back office, and their deliveries."
@@ -191,6 +195,48 @@ def resolve_delivery(
         output.json(done)
     else:
         typer.echo(f"delivery {delivery} is {done['state']} now")
+
+
+records = typer.Typer(
+    no_args_is_help=True, help="Records that the back office submitted."
+)
+
+
+@records.command("waiting", epilog=example("records waiting"))
+def list_waiting(
+    config: ConfigOption = None, limit: LimitOption = 20, as_json: JsonOption = False
+) -> None:
+    """List the records that wait for their order or SKU, and why; oldest first.
+
+    Backhaul tries these records again automatically. After the time in
+    `connect.match_wait`, a record goes to quarantine.
+    """
+    settings = context.settings(config)
+    with reader_of(settings) as known:
+        waiting = known.waiting_records(limit + 1)
+    wait = settings.connect.match_wait
+    rows = [
+        output.fields(each) | {"quarantine_at": _later(each.received_at, wait)}
+        for each in waiting[:limit]
+    ]
+    columns = ("received_at", "connection", "kind", "locator", "reason")
+    output.print_list(rows, columns, "no record waits", as_json)
+    if as_json or not rows:
+        return
+    if len(waiting) > limit:
+        output.note("and more; see --limit")
+    output.note(
+        "Backhaul tries these records again automatically. A record goes to quarantine"
+        f" {duration_text(wait)} after it was received."
+    )
+
+
+def _later(at: str, seconds: float) -> str | None:
+    """Return a time after another one; None if that cannot be read."""
+    try:
+        return to_text(from_text(at) + timedelta(seconds=seconds))
+    except ValueError:
+        return None
 
 
 def _connector_settings(settings: Settings, name: str) -> Any:

@@ -11,7 +11,7 @@ from backhaul.cli.commands import (
     stock,
     targets,
 )
-from backhaul.cli.connectors import connectors
+from backhaul.cli.connectors import connectors, records
 from backhaul.cli.context import example, program
 from backhaul.cli.customer_erasure import customers, forget
 from backhaul.cli.doctor import check_config, doctor, support_bundle
@@ -121,6 +121,7 @@ quarantine.command(
 )(discard_rows)
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(connectors, name="connectors")
+app.add_typer(records, name="records")
 app.add_typer(incidents, name="incidents")
 app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")

@@ -236,7 +236,8 @@ class _View:
             f" {found['in_doubt']} to refetch; {found['events']} events,"
             f" {found['waiting_records']} records waiting"
         )
-        return Line("mirror", says)
+        show = "backhaul records waiting" if found["waiting_records"] else ""
+        return Line("mirror", says, show)
 
     def connectors(self) -> Iterator[Line]:
         for name, each in self._found["connectors"].items():

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ListedTarget,
         ListedUser,
         ListedVariant,
+        ListedWaitingRecord,
         OpenIncident,
         OrderLine,
         Overview,
@@ -197,6 +198,10 @@ class Reader(Protocol):
 
     def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
         """Return the last records of a connection."""
+        ...
+
+    def waiting_records(self, limit: int) -> list[ListedWaitingRecord]:
+        """Return the records that wait for their order or SKU, the oldest first."""
         ...
 
     def conditions(self, instances: Iterable[str]) -> AlertConditions:

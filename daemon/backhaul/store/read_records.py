@@ -290,6 +290,23 @@ class ListedRecord(Struct, frozen=True):
     command_id: str | None
 
 
+class ListedWaitingRecord(Struct, frozen=True):
+    """A record that waits for its order or SKU; `retry_at` is its next try.
+
+    `kind` is None if the record is damaged.
+    """
+
+    id: int
+    received_at: str
+    store: str
+    instance: str
+    kind: str | None
+    locator: str
+    reason: str
+    retry_at: str
+    key: str
+
+
 class JobStatus(Struct, frozen=True):
     """The state of a scheduled job, with its last run."""
 

@@ -268,6 +268,21 @@ class RecordsConformance(StoreConformance):
             (record,) = await last_records(store)
             assert (record.state, record.reason) == ("waiting", reason)
 
+    async def test_waiting_records_are_listed_with_their_reason_the_oldest_first(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await accept(store, new("old"))
+        clock.advance(1)
+        await accept(store, new("late", "ord_2"))
+        await show_order(store, "ord_3")
+        await accept(store, new("matched", "ord_3"))
+        rows = await store.read(lambda reader: reader.waiting_records(9))
+        assert [row.key for row in rows] == ["old", "late"]
+        (first,) = await store.read(lambda reader: reader.waiting_records(1))
+        assert first == rows[0]
+        assert (first.instance, first.store) == ("courier", "main")
+        assert first.reason
+
     async def test_a_record_that_cannot_be_matched_is_quarantined(
         self, store: Store, clock: TestClock
     ) -> None:

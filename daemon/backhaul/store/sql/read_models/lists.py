@@ -25,6 +25,7 @@ from backhaul.store.read_records import (
     ListedSecret,
     ListedTarget,
     ListedUser,
+    ListedWaitingRecord,
     OpenIncident,
     QuarantineCounts,
     QuarantineDetail,
@@ -165,6 +166,11 @@ _LAST_RECORDS = """
     SELECT received_at, key, state, reason, command_id FROM records
     WHERE instance = :instance ORDER BY id DESC LIMIT :limit
 """
+_WAITING_RECORDS = f"""
+    SELECT id, received_at, store, instance, {member("payload", "$.kind")} AS kind,
+           locator, reason, retry_at, key
+    FROM records WHERE state = 'waiting' ORDER BY received_at, id LIMIT :limit
+"""  # noqa: S608 - constants
 _WEBHOOK_SECRETS = """
     SELECT store, fingerprint, CASE WHEN dropped_at IS NULL THEN 'accepted'
            ELSE 'dropped' END AS state, last_used_at, known_since, dropped_at, source
@@ -307,6 +313,10 @@ class SqlLists:
     def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
         values = {"instance": instance, "limit": limit}
         return [ListedRecord(*row) for row in self._rows(_LAST_RECORDS, values)]
+
+    def waiting_records(self, limit: int) -> list[ListedWaitingRecord]:
+        rows = self._rows(_WAITING_RECORDS, {"limit": limit})
+        return [ListedWaitingRecord(*row) for row in rows]
 
     def stores(self) -> list[str]:
         found = {
