@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +26,7 @@ from scenes.daemon import in_process
 from scenes.damaged_rows import insert_delivery, overwrite
 from scenes.databases import append, started_store
 from scenes.mirror_files import fill, lone_office, orders
-from scenes.terminal import seen
+from scenes.terminal import Typist, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,3 +283,42 @@ def test_text_is_cut_by_columns_not_by_characters() -> None:
     assert cut("abcd", 3) == "ab…"
     assert cell_len(cut("注文注文", 6)) <= 6
     assert packed(["a" * 4, "b" * 4, "c" * 4], 10) == ["aaaa; bbbb", "cccc"]
+
+
+def test_watching_shows_the_status_again_and_again() -> None:
+    with lone_office() as office:
+        asyncio.run(fill(office, *orders(2)))
+        person = Typist("status", "--watch", "--config", str(office.config))
+        person.await_text("2 orders")
+        asyncio.run(fill(office, *orders(1, 2001)))
+        person.await_text("3 orders")
+        assert person.interrupt() == 130
+    assert "Ctrl-C ends this" in person.seen
+
+
+def test_watching_outlives_a_database_that_cannot_be_read() -> None:
+    with lone_office() as office:
+        person = Typist("status", "--watch", "--config", str(office.config))
+        person.await_text("there is no database yet")
+        asyncio.run(fill(office, *orders(2)))
+        person.await_text("2 orders")
+        assert person.interrupt() == 130
+
+
+def test_watching_into_a_pipe_prints_lines_of_json() -> None:
+    with lone_office() as office:
+        asyncio.run(fill(office, *orders(2)))
+        said = in_process("status", "--watch", config=office.config)
+        assert (said.code, said.out) == (2, "")
+        assert "--watch needs a terminal, or --json" in said.err
+        command = [sys.executable, "-m", "backhaul", "status", "--watch", "--json"]
+        with subprocess.Popen(
+            [*command, "--config", str(office.config)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            found = [json.loads(process.stdout.readline()) for _ in range(2)]
+            process.kill()
+    assert [each["orders"] for each in found] == [2, 2]
+    assert "silence" not in found[0]

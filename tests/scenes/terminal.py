@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -86,14 +87,23 @@ class Typist:
         )
         os.close(theirs)
 
+    def await_text(self, text: str) -> None:
+        """Wait until the program prints a text that it did not print before."""
+        before = len(self.seen)
+        while text not in self.seen[before:]:
+            self.seen += os.read(self._ours, 4_096).decode()
+
     def answer(self, question: str, text: str) -> None:
         """Wait for a question that was not answered yet, and type a line."""
-        asked = len(self.seen)
-        while question not in self.seen[asked:]:
-            self.seen += os.read(self._ours, 4_096).decode()
+        self.await_text(question)
         # A prompt for a secret discards what was typed before it.
         _await_prompt(self._ours, hidden="invisible" in question)
         os.write(self._ours, f"{text}\n".encode())
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C; return the exit code."""
+        self._process.send_signal(signal.SIGINT)
+        return self.end()
 
     def end(self) -> int:
         """Read to the end; return the exit code."""

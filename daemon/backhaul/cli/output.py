@@ -158,6 +158,11 @@ def json(document: object) -> None:
     typer.echo(msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2))
 
 
+def json_line(document: object) -> None:
+    """Print one JSON document on one line."""
+    typer.echo(msgspec.json.encode(_plain(document)))
+
+
 def table(
     records: Sequence[Mapping[str, Any] | Struct], columns: Sequence[str], none: str
 ) -> None:
@@ -215,7 +220,7 @@ def follow(
         unshown = [row for row in reversed(rows) if has_changed(row, known)]
         if as_json:
             for row in unshown:
-                typer.echo(msgspec.json.encode(_plain(row)))
+                json_line(row)
         else:
             lines.print(unshown)
         known = {row["id"]: row.get("state") for row in rows}
@@ -378,6 +383,18 @@ def screen(sections: list[Section], size: tuple[int, int] | None) -> None:
         lines = fit(sections, width, height - 1)
     for line in lines:
         console.print(_styled(line))
+
+
+def redraw(sections: list[Section], size: tuple[int, int] | None) -> None:
+    """Print the sections over what the terminal shows, without flicker."""
+    console = _console(soft_wrap=True)
+    width, height = size or (_USUAL_WIDTH, 24)
+    erase_line, erase_below = "\x1b[K", "\x1b[J"
+    console.file.write("\x1b[H")
+    for line in fit(sections, width, height - 1):
+        console.print(_styled(line), end=f"{erase_line}\n")
+    console.file.write(erase_below)
+    console.file.flush()
 
 
 def _styled(line: Line) -> Text:

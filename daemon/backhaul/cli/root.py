@@ -51,7 +51,7 @@ app.command(
 )(reference)
 app.command("check-config")(check_config)
 app.command("doctor", epilog=example("doctor", "doctor --deep"))(doctor)
-app.command("status")(status)
+app.command("status", epilog=example("status", "status --watch"))(status)
 app.command("support-bundle", epilog=example("support-bundle help.tar.gz"))(
     support_bundle
 )

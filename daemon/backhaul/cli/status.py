@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import typer
 from msgspec.structs import asdict
 
 from backhaul.admin.accounts import TOKEN_FILE
@@ -15,7 +17,7 @@ from backhaul.alerting.problem import LISTS, Facts, Problem
 from backhaul.app import jobs
 from backhaul.app.control_socket import Control
 from backhaul.cli import context, output
-from backhaul.cli.context import ConfigOption, JsonOption, reader
+from backhaul.cli.context import ConfigOption, JsonOption, reader_of
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
 from backhaul.core.clock import SystemClock, ago
@@ -156,10 +158,11 @@ class _View:
 
     def addresses(self) -> Iterator[Line]:
         if live := self._found["daemon"]:
-            said = f"admin at {live['admin_url']}"
+            label = "addresses"
             if public := live["public_url"]:
-                said = f"receives at {public}, {said}"
-            yield Line("addresses", said)
+                yield Line(label, f"receives at {public}")
+                label = ""
+            yield Line(label, f"admin at {live['admin_url']}")
             if live["spooled"]:
                 yield Line("webhooks", _spooled_text(live), "", "warn")
 
@@ -231,9 +234,10 @@ class _View:
 
     def work(self) -> Line:
         found = self._found
+        refetch = f"{found['in_doubt']} to refetch, " if found["in_doubt"] else ""
         says = (
             f"{found['orders']} orders, {found['products']} products,"
-            f" {found['in_doubt']} to refetch; {found['events']} events,"
+            f" {refetch}{found['events']} events,"
             f" {found['waiting_records']} records waiting"
         )
         show = "backhaul records waiting" if found["waiting_records"] else ""
@@ -306,35 +310,82 @@ def _size(count: int) -> str:
 PARKED_SHOWN = 3
 
 
-def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+WATCH_SECONDS = 2.0
+
+
+def status(
+    config: ConfigOption = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            "-w",
+            help="Show the status again every 2 seconds, until Ctrl-C. With --json:"
+            " one JSON object per line.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show health, waiting work and suggested next commands on one screen.
 
     On a terminal, long lists are shortened. A file or a pipe gets the complete
     lists.
     """
     settings = context.settings(config)
+    if watch and as_json:
+        while True:
+            output.json_line(_as_json(_status(settings)))
+            time.sleep(WATCH_SECONDS)
+    terminal = output.terminal()
+    if watch and terminal is None:
+        raise typer.BadParameter("--watch needs a terminal, or --json")
+    while watch:
+        output.redraw(_watched(settings), output.terminal())
+        time.sleep(WATCH_SECONDS)
+    found = _status(settings)
+    if as_json:
+        output.json(_as_json(found))
+        return
+    now = SystemClock().now()
+    output.screen(sections(found, now, exact=terminal is None), terminal)
+
+
+def _watched(settings: Settings) -> list[Section]:
+    """Return the status now, or why there is none: the next try may work."""
+    now = SystemClock().now()
+    head = f"{now:%H:%M:%S} UTC, again every {WATCH_SECONDS:.0f} s; Ctrl-C ends this"
+    try:
+        shown = sections(_status(settings), now, exact=False)
+    except BackhaulError as error:
+        shown = [Section([Line("status", str(error), "", "fail")])]
+    return [Section([Line("now", head)]), *shown]
+
+
+def _status(settings: Settings) -> dict[str, Any]:
+    """Return all that the status shows. Raises BackhaulError."""
     live, silence = ask(settings)
     try:
-        with reader(config) as known:
+        with reader_of(settings) as known:
             found = {"daemon": live, **_read(settings, known, live)}
             found["problems"] = current(settings, known, live)
             found["members"] = database_at(settings.place).members()
-            token = _token(settings, known)
+            found["token"] = _token(settings, known)
     except BackhaulError as error:
         if not (live and live["spooled"]):
             raise
         raise BackhaulError(f"{error}\n{_spooled_text(live)}") from None
-    if as_json:
-        plain = {
-            key: msgspec.to_builtins(found[key]) for key in ("problems", "members")
-        }
-        output.json({**found, **plain})
-        return
-    said = {**found, "silence": silence, "token": token}
-    said["dry_run_of"] = live["dry_run"] if live else settings.dry_run_connections
-    terminal = output.terminal()
-    now = SystemClock().now()
-    output.screen(sections(said, now, exact=terminal is None), terminal)
+    found["silence"] = silence
+    found["dry_run_of"] = live["dry_run"] if live else settings.dry_run_connections
+    return found
+
+
+_ONLY_FOR_PEOPLE = {"token", "silence", "dry_run_of"}
+
+
+def _as_json(found: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {key: msgspec.to_builtins(found[key]) for key in ("problems", "members")}
+    shown = {**found, **plain}
+    return {k: v for k, v in shown.items() if k not in _ONLY_FOR_PEOPLE}
 
 
 def _read(
