@@ -11,6 +11,7 @@ import msgspec
 from backhaul.errors import Unusable
 
 MAX_DEPTH = 64
+_NO_BRACKET = bytes(set(range(256)) - set(b"[{"))
 
 # An exponent beyond what Decimal holds is an ArithmeticError.
 _NOT_JSON = (
@@ -39,7 +40,8 @@ def decode(text: bytes) -> Any:
         document = _decoded(text)
     except _NOT_JSON as error:
         raise Unusable(f"the body is not JSON: {error}") from None
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _deeper(document, MAX_DEPTH):
+    brackets = text.translate(None, _NO_BRACKET)  # faster than to count each kind
+    if len(brackets) > MAX_DEPTH and _deeper(document, MAX_DEPTH):
         raise Unusable(
             f"the JSON of the body is nested more than {MAX_DEPTH} levels deep"
         )

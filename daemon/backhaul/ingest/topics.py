@@ -102,8 +102,6 @@ READS: Mapping[str, Handler] = {
 """The topics of Backhaul's own reads; a webhook never has one of these."""
 
 
-_ZERO = rb"\u0000"
-"""How JSON writes a zero byte."""
 TEST_TOPIC = "webhooks/test"
 """The topic of a test delivery that somebody requested at the platform."""
 DAMAGED = (
@@ -180,7 +178,7 @@ def _decoded(source: Source, data: dict[str, Any], store_id: str | None) -> Deco
         return Decoded(partial(_without_handler, source, named))
     try:
         decoded = handler(source, data)
-        if decoded.concerned and _ZERO in event.body:
+        if decoded.concerned:
             _require_keys(decoded.concerned)
     except Unusable as error:
         return Decoded(partial(_raise, error), source.concerned())
