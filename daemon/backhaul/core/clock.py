@@ -108,11 +108,11 @@ def earlier(text: str, by: timedelta) -> str:
 
 def normalize(text: str) -> str:
     """Return any RFC 3339 time in the form of `to_text`. Raises ValueError."""
-    moment = from_text(text)
     if _NORMAL.fullmatch(text):
+        datetime.fromisoformat(text)  # refuses a day that its month does not have
         return text
     try:
-        return to_text(moment)
+        return to_text(from_text(text))
     except OverflowError:
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
 

@@ -141,8 +141,8 @@ def _order(
         currency=currency,
         customer_id=wire.customer.id if wire.customer else None,
         updated_at=_time(wire.updated_at),
-        items=tuple(_item(item, wire, currency, notes) for item in wire.items),
-        shipments=tuple(_shipment(parcel) for parcel in wire.shipments),
+        items=tuple([_item(item, wire, currency, notes) for item in wire.items]),
+        shipments=tuple([_shipment(parcel) for parcel in wire.shipments]),
         document=_document(document),
     )
     return _with_notes(found, notes)
@@ -480,6 +480,6 @@ def _time_or_none(text: str | None, member: str) -> str | None:
 
 
 def _document(data: Data) -> bytes:
-    if not TRANSIENT.isdisjoint(data):
+    if not data.keys().isdisjoint(TRANSIENT):
         data = {name: value for name, value in data.items() if name not in TRANSIENT}
     return strict_json.encode(data)

@@ -169,7 +169,8 @@ class SliceRows:
         """Return a row with its key, None if there is none."""
         if key in self._changed:
             return self._changed[key]
-        self.load((key,))
+        if key not in self._stored:
+            self.load((key,))
         return self._stored[key]
 
     def put(self, key: Key, row: Values | None) -> None:

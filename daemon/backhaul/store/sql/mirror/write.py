@@ -226,8 +226,8 @@ class MirrorTransaction:
         orders = memory.objects["order"]
         orders.put(key, columns)
         # The columns of lines and parcels are in the order of their fields.
-        items = {item.id: (*key, *astuple(item)) for item in order.items}
-        shipments = {parcel.id: (*key, *astuple(parcel)) for parcel in order.shipments}
+        items = {item.id: key + astuple(item) for item in order.items}
+        shipments = {parcel.id: key + astuple(parcel) for parcel in order.shipments}
         is_new = orders.is_new(key)  # then the table has no parts of it
         memory.items.put_all(key, items, is_new=is_new)
         memory.shipments.put_all(key, shipments, is_new=is_new)
@@ -300,25 +300,24 @@ class MirrorTransaction:
     def add_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
-        effects = self._effects.pop(event, {})
+        cause = None
+        if effects := self._effects.pop(event, None):
+            cause = self._cause_of(store, effects, event)
+        self._memory.changes.append(
+            (store, kind, object_id, change, self.now, event, cause)
+        )
+
+    def _cause_of(
+        self, store: str, effects: dict[str, str | None], event: int
+    ) -> str | None:
+        """Return the connection that caused all these effects, and link them."""
+        causes = set(effects.values())
         # Two connections that caused one change would each miss the other's part. If
         # the cause of one of several effects is unknown, that effect may be foreign.
-        causes = set(effects.values())
         if len(causes) > 1 or (len(effects) > 1 and None in causes):
-            effects, causes = {}, {None}
-        if effects:
-            self._memory.linked[event] = store, [*effects]
-        self._memory.changes.append(
-            (
-                store,
-                kind,
-                object_id,
-                change,
-                self.now,
-                event,
-                causes.pop() if causes else None,
-            )
-        )
+            return None
+        self._memory.linked[event] = store, [*effects]
+        return causes.pop()
 
     def record_effects(
         self, store: str, lane: str, effects: Sequence[str], event: int
