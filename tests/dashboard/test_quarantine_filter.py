@@ -74,7 +74,7 @@ async def test_the_filter_that_is_typed_is_the_address(office: Office) -> None:
     page = await browser.read(f"/quarantine?where={quote(text)}")
     assert html.escape(text) in page.replace("&#34;", "&quot;")
     assert shown(page) == 3
-    again = links(page)["Any 3"]
+    again = links(page)["Any 4"]
     assert "since%3D1h" in again
     await office.clock.advance(2 * 3_600 - 1)
     browser = await office.browser("vera")

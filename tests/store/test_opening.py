@@ -23,7 +23,11 @@ from backhaul.errors import (
     CorruptData,
 )
 from backhaul.store.database import setting_errors, sole_writer
-from backhaul.store.sql.schema import CONNECTOR_DOCUMENTS, QUARANTINE_REASONS
+from backhaul.store.sql.schema import (
+    CONNECTOR_DOCUMENTS,
+    QUARANTINE_REASONS,
+    QUARANTINE_STATES,
+)
 from backhaul.store.sqlite import connections, file_backup
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from backhaul.store.sqlite.migrations import migrations
@@ -147,7 +151,8 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
             "INSERT INTO quarantine (source, name, key, raw, reason, locator, at)"
             " VALUES ('event', 'main', '1', '{', 'no JSON', 'event 1', '')"
         )
-    assert pending(path) == [CONNECTOR_DOCUMENTS, QUARANTINE_REASONS]
+    steps = [CONNECTOR_DOCUMENTS, QUARANTINE_REASONS, QUARANTINE_STATES]
+    assert pending(path) == steps
     store = open_store(path, SystemClock())
     store.start()
     await store.documents.transact("dock", None, lambda each: each.put("a", b"1"))

@@ -167,7 +167,7 @@ class Reader(Protocol):
         ...
 
     def quarantine_counts(self, wanted: Filter, most_groups: int) -> QuarantineCounts:
-        """Count the rows that `quarantine` returns, and those of the other states."""
+        """Count the rows that match by their reason, and all rows by their state."""
         ...
 
     def quarantine_ids(self, wanted: Filter) -> list[int]:

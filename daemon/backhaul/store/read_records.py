@@ -230,9 +230,10 @@ class QuarantineGroup(Struct, frozen=True):
 
 
 class QuarantineCounts(Struct, frozen=True):
-    """How many rows match a filter: by state, by class of reason, and in groups.
+    """How many rows match a filter, by class of reason and in groups.
 
-    The numbers by state are those of all states, whichever the filter names.
+    `states` counts all rows by their state, whatever the filter says: to match the rows
+    of all the past may take seconds.
     """
 
     states: dict[str, int]

@@ -13,6 +13,7 @@ from backhaul.store.sql.schema import (
     BASELINE,
     CONNECTOR_DOCUMENTS,
     QUARANTINE_REASONS,
+    QUARANTINE_STATES,
     STEPS,
 )
 from backhaul.store.sqlite.full_text import create_index
@@ -93,6 +94,12 @@ def m002_connector_documents(database: Database) -> None:
 def m003_quarantine_reasons(database: Database) -> None:
     """The class of each reason in quarantine, and what the reason is about."""
     _execute(database, QUARANTINE_REASONS)
+
+
+@migrations()
+def m004_quarantine_states(database: Database) -> None:
+    """An index, so that the open rows are found among all that ever were."""
+    _execute(database, QUARANTINE_STATES)
 
 
 def _execute(database: Database, step: str) -> None:

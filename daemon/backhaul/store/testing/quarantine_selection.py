@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, Busy
 from backhaul.store.filters import Filter
 from backhaul.store.records import (
     NewRecord,
@@ -111,7 +111,9 @@ class QuarantineSelectionConformance(StoreConformance):
         states = {"open": 1, "dropped": 1, "retried": 1}
         assert (await counted(store)).states == states
         assert (await counted(store, state="dropped", sku="A")).states == states
-        assert (await counted(store, sku="B")).states == {}
+        assert (await counted(store, sku="B")).states == states
+        assert (await counted(store, sku="B")).reasons == {}
+        assert (await counted(store, state="dropped")).reasons == {"value": 1}
 
     @pytest.mark.parametrize(
         ("words", "found"),
@@ -242,17 +244,18 @@ class QuarantineChangesConformance(StoreConformance):
         actions = {entry.action for entry in await audit_entries(store)}
         assert actions == {"quarantine edit"}
 
-    async def test_a_row_that_fails_unexpectedly_undoes_the_transaction(
-        self, store: Store
+    @pytest.mark.parametrize("error", [RuntimeError("a bug"), Busy("the disk is full")])
+    async def test_an_error_that_is_not_of_one_row_undoes_the_transaction(
+        self, error: Exception, store: Store
     ) -> None:
         rows = [await failed(store, f"row {n}", {"sku": f"{n}"}) for n in range(2)]
 
         def edit(row: QuarantinedRow) -> bytes:
             if row.id == rows[1]:
-                raise RuntimeError("a bug")
+                raise error
             return document("edited")
 
-        with pytest.raises(RuntimeError, match="a bug"):
+        with pytest.raises(type(error), match=str(error)):
             await store.quarantine.change(rows, the_change(RowVerb.EDIT, edit=edit))
         assert await selected(store) == rows[::-1]
         assert await audit_entries(store) == []

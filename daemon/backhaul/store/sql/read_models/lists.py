@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict, replace
@@ -44,6 +45,8 @@ from backhaul.store.sql.stock_targets import adjustments, held_targets
 from backhaul.store.sql.stock_targets.rows import SHOWN_STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from backhaul.store.filters import Filter
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
@@ -77,33 +80,46 @@ _TEXT = f"""
           || CASE WHEN q.source = 'record' THEN coalesce(r.raw, '')
              ELSE {ascii_text("q.raw")} END)
 """
-_MATCHING = f"""
+_SELECTED_ROWS = f"""
     FROM quarantine q
     LEFT JOIN event_outcomes o ON o.id = {quarantine.EVENT_ID}
     LEFT JOIN records r
       ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
-    WHERE (:ids = '[]' OR q.id IN (
-        SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")}))
-      AND (:state = 'any' OR q.state = :state)
-      AND (:kind IS NULL OR coalesce({_RECORD_KIND}, o.kind) = :kind)
-      AND (:store IS NULL OR {_STORE} = :store)
-      AND (:connector IS NULL OR (q.source = 'record' AND q.name = :connector))
-      AND (:order IS NULL OR ltrim({_RECORD_ORDER}, '#') = :order
-           OR (o.kind = 'order' AND (o.object_id = :order OR EXISTS (
-             SELECT 1 FROM orders m WHERE m.store = q.name AND m.id = o.object_id
-             AND ltrim(m.name, '#') = :order))))
-      AND (:sku IS NULL OR {_RECORD_SKU} = :sku
-           OR (q.reason_class = 'unknown_sku' AND q.subject = :sku)
-           OR EXISTS (
-             SELECT 1 FROM {elements("r.payload", "$.record.lines")} l
-             WHERE {member("l.value", "$.sku")} = :sku))
-      AND (:reason IS NULL OR q.reason_class = :reason)
-      AND (:subject IS NULL OR q.subject = :subject)
-      AND (:since IS NULL OR q.at >= :since) AND (:until IS NULL OR q.at < :until)
-      AND NOT EXISTS (
-        SELECT 1 FROM {elements(":words", "$")} w
-        WHERE NOT {contains(_TEXT, "lower(w.value)")})
-"""  # noqa: S608 - constants
+"""
+_CONDITIONS: Mapping[str, str] = {
+    "ids": f"""
+        q.id IN (SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")})
+    """,  # noqa: S608 - constants
+    "state": "q.state = :state",
+    "kind": f"coalesce({_RECORD_KIND}, o.kind) = :kind",
+    "store": f"{_STORE} = :store",
+    "connector": "q.source = 'record' AND q.name = :connector",
+    "order": f"""
+        (ltrim({_RECORD_ORDER}, '#') = :order
+         OR (o.kind = 'order' AND (o.object_id = :order OR EXISTS (
+           SELECT 1 FROM orders m WHERE m.store = q.name AND m.id = o.object_id
+           AND ltrim(m.name, '#') = :order))))
+    """,  # noqa: S608 - constants
+    "sku": f"""
+        ({_RECORD_SKU} = :sku
+         OR (q.reason_class = 'unknown_sku' AND q.subject = :sku)
+         OR EXISTS (
+           SELECT 1 FROM {elements("r.payload", "$.record.lines")} l
+           WHERE {member("l.value", "$.sku")} = :sku))
+    """,  # noqa: S608 - constants
+    "reason": "q.reason_class = :reason",
+    "subject": "q.subject = :subject",
+    "since": "q.at >= :since",
+    "until": "q.at < :until",
+    "words": f"""
+        NOT EXISTS (
+          SELECT 1 FROM {elements(":words", "$")} w
+          WHERE NOT {contains(_TEXT, "lower(w.value)")})
+    """,  # noqa: S608 - constants
+    "before": "q.id < :before",
+}
+"""The condition of each term. A query has those of its filter alone, so that the engine
+reads no joined table and parses no document without need."""
 _QUARANTINE_ROWS = f"""
     SELECT q.id, q.at, q.source, q.name, q.locator, q.reason, q.reason_class, q.subject,
            q.state, {_STORE} AS store, coalesce({_RECORD_KIND}, o.kind) AS kind,
@@ -111,24 +127,18 @@ _QUARANTINE_ROWS = f"""
            (SELECT name FROM orders WHERE store = q.name AND id = o.object_id
             AND o.kind = 'order') AS mirrored,
            coalesce('order ' || {_RECORD_ORDER}, 'sku ' || {_RECORD_SKU}) AS named
-    {_MATCHING}
-      AND q.id < coalesce(:before, 9223372036854775807)
-    ORDER BY q.id DESC LIMIT :most
+    {_SELECTED_ROWS} WHERE {{where}} ORDER BY q.id DESC LIMIT :most
 """  # noqa: S608 - constants
-_QUARANTINE_STATES = f"""
-    SELECT q.state, count(*) {_MATCHING} GROUP BY q.state ORDER BY q.state
-"""
-_QUARANTINE_REASONS = f"""
-    SELECT q.reason_class, count(*) AS found {_MATCHING}
-    GROUP BY q.reason_class ORDER BY found DESC, q.reason_class
+_QUARANTINE_STATES = """
+    SELECT state, count(*) FROM quarantine GROUP BY state ORDER BY state
 """
 _QUARANTINE_GROUPS = f"""
     SELECT q.reason_class, q.subject, count(*) AS found, max(q.at) AS last_at
-    {_MATCHING}
+    {_SELECTED_ROWS} WHERE {{where}}
     GROUP BY q.reason_class, q.subject
-    ORDER BY found DESC, q.reason_class, q.subject LIMIT :most
+    ORDER BY found DESC, q.reason_class, q.subject
 """
-_QUARANTINE_IDS = f"SELECT q.id {_MATCHING} ORDER BY q.id"
+_QUARANTINE_IDS = f"SELECT q.id {_SELECTED_ROWS} WHERE {{where}} ORDER BY q.id"
 _QUARANTINE_SELECTED = f"""
     SELECT {_STORE} AS at,
            CASE WHEN r.command_id IS NULL THEN q.state ELSE 'retried' END AS state,
@@ -138,8 +148,7 @@ _QUARANTINE_SELECTED = f"""
                 ELSE 'record' END
              AS content,
            count(*) AS found
-    {_MATCHING}
-    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+    {_SELECTED_ROWS} WHERE {{where}} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 """
 _QUARANTINED = """
     SELECT q.id, q.source, q.name, q.key, q.raw, q.reason, q.locator, q.state, q.at,
@@ -275,18 +284,33 @@ class SqlLists:
     def quarantine(
         self, limit: int, before: int | None = None, wanted: Filter = NO_FILTER
     ) -> list[ListedQuarantine]:
-        rows = _list_rows(self._connection, wanted, limit, before)
-        return [ListedQuarantine(**row) for row in rows]
+        rows = self._selected(_QUARANTINE_ROWS, wanted, before=before, most=limit)
+        return [ListedQuarantine(**_with_about(dict(row))) for row in rows]
 
     def quarantine_counts(self, wanted: Filter, most_groups: int) -> QuarantineCounts:
-        return _count_rows(self._connection, wanted, most_groups)
+        rows = self._selected(_QUARANTINE_GROUPS, wanted)
+        groups = [QuarantineGroup(*row) for row in rows]
+        reasons: Counter[str] = Counter()
+        for group in groups:
+            reasons[group.reason_class] += group.rows
+        states = dict(map(tuple, self._rows(_QUARANTINE_STATES)))
+        return QuarantineCounts(
+            states, dict(reasons.most_common()), groups[:most_groups]
+        )
 
     def quarantine_ids(self, wanted: Filter) -> list[int]:
-        return [row[0] for row in self._rows(_QUARANTINE_IDS, _values_of(wanted))]
+        return [row[0] for row in self._selected(_QUARANTINE_IDS, wanted)]
 
     def quarantine_selected(self, wanted: Filter) -> list[SelectedRows]:
-        values = _values_of(wanted)
-        return [SelectedRows(*row) for row in self._rows(_QUARANTINE_SELECTED, values)]
+        rows = self._selected(_QUARANTINE_SELECTED, wanted)
+        return [SelectedRows(*row) for row in rows]
+
+    def _selected(self, query: str, wanted: Filter, **more: int | None) -> list[Any]:
+        """Return the rows of a query on the quarantine, with the terms of a filter."""
+        values = {**_values_of(wanted), **more}
+        given = {name: value for name, value in values.items() if value is not None}
+        terms = [_CONDITIONS[name] for name in _CONDITIONS if name in given]
+        return self._rows(query.format(where=" AND ".join(terms) or "1 = 1"), given)
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:
         rows = self._rows(_QUARANTINED, {"id": id_})
@@ -405,43 +429,15 @@ class SqlLists:
             return []  # no row has a number that is so large
 
 
-def _list_rows(
-    connection: Connection, wanted: Filter, limit: int, before: int | None
-) -> list[dict[str, Any]]:
-    """Return rows of the quarantine, the newest first.
-
-    `about` is the kind and name of the object: an event's own, or the order or SKU that
-    a record names. It is empty if the object is unknown.
-    """
-    values = {**_values_of(wanted), "most": limit, "before": before}
-    return [
-        _with_about(dict(row)) for row in connection.execute(_QUARANTINE_ROWS, values)
-    ]
-
-
-def _count_rows(
-    connection: Connection, wanted: Filter, most_groups: int
-) -> QuarantineCounts:
-    """Count the rows: by state as if every state was selected, and by reason."""
-    values = _values_of(wanted)
-    groups = connection.execute(_QUARANTINE_GROUPS, {**values, "most": most_groups})
-    return QuarantineCounts(
-        dict(
-            map(tuple, connection.execute(_QUARANTINE_STATES, {**values, "state": ANY}))
-        ),
-        dict(map(tuple, connection.execute(_QUARANTINE_REASONS, values))),
-        [QuarantineGroup(*row) for row in groups],
-    )
-
-
 def _values_of(wanted: Filter) -> dict[str, Any]:
-    """Return the values of a filter for statements."""
+    """Return the values of the terms of a filter; None for a term without condition."""
+    state = wanted.state or (ANY if wanted.ids else "open")
     return {
         **asdict(wanted),
-        "ids": json.dumps(wanted.ids),
-        "words": json.dumps(wanted.words),
+        "ids": json.dumps(wanted.ids) if wanted.ids else None,
+        "words": json.dumps(wanted.words) if wanted.words else None,
         "order": wanted.order and wanted.order.removeprefix("#"),
-        "state": wanted.state or (ANY if wanted.ids else "open"),
+        "state": None if state == ANY else state,
     }
 
 

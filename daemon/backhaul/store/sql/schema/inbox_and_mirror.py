@@ -71,6 +71,10 @@ QUARANTINE_REASONS: tuple[str, ...] = (
     "ALTER TABLE quarantine ADD COLUMN reason_class TEXT NOT NULL DEFAULT 'other'",
     "ALTER TABLE quarantine ADD COLUMN subject TEXT NOT NULL DEFAULT ''",
 )
+# Rows that were retried or dropped stay for ever; few are open.
+QUARANTINE_STATES: tuple[str, ...] = (
+    "CREATE INDEX quarantine_states ON quarantine(state, id)",
+)
 SEARCH_DOCUMENTS = """
     CREATE TABLE search_documents (
         id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,
