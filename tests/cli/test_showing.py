@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from backhaul.cli import output
 from backhaul.cli.exit_codes import run
 from backhaul.errors import Unusable
 from scenes import payloads
@@ -68,3 +70,42 @@ def test_neither_does_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> Non
 def test_what_is_asked_for_is_no_markup(word: str, office: Office) -> None:
     said = in_process("search", word, config=office.config)
     assert (said.code, said.out) == (0, f"nothing contains {word!r}\n")
+
+
+LONG = (
+    '{"id":"ord_1","total":1398.10,"note":"\\u0041sha",'
+    '"lines":[{"sku":"TEA-250","quantity":2}]}'
+)
+
+
+def test_long_json_is_printed_on_several_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.record([("body", LONG), ("short", '{"a":1}'), ("text", "{no JSON" * 20)])
+    head, *lines, short, text = capsys.readouterr().out.splitlines()
+    assert head == "body"
+    assert lines[:4] == [
+        "  {",
+        '    "id": "ord_1",',
+        '    "total": 1398.10,',
+        '    "note": "\\u0041sha",',
+    ]
+    assert short.split() == ["short", '{"a":1}']
+    assert text.endswith("{no JSON" * 20)
+    output.record([("body", LONG)], exact=True)
+    assert capsys.readouterr().out.split() == ["body", LONG]
+
+
+def test_json_that_is_too_long_says_how_much_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.record([("body", LONG)], most_json_lines=3)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert lines[-1] == "  … and 8 more lines; see --json"
+
+
+def test_json_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"name": STEERING, "more": "x" * 80}
+    output.record([("body", msgspec.json.encode(document))])
+    assert "\x1b" not in capsys.readouterr().out

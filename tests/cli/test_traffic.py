@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import stat
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from backhaul.cli.query import open_output
+from backhaul.core import webhook
+from backhaul.errors import BackhaulError
 from backhaul.traffic.sample_events import SAMPLES
 from scenes.daemon import (
     NOBODY,
@@ -18,11 +26,12 @@ from scenes.daemon import (
     in_process,
     office_of,
 )
+from scenes.damaged_rows import lose, overwrite
 from scenes.databases import started_store
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.shopper import buy
-from scenes.stored import count, values_of
-from scenes.waiting import await_true
+from scenes.stored import count, value_of, values_of
+from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +96,26 @@ def test_a_capture_into_a_file_is_told_as_json(office: Office) -> None:
     assert "--json has no effect if the output is standard output" in " ".join(
         said.err.split()
     )
+
+
+def test_a_capture_overwrites_no_file(office: Office, tmp_path: Path) -> None:
+    out = tmp_path / "day.jsonl"
+    out.write_text("mine\n")
+    for as_json in ((), ("--json",)):
+        said = in_process("capture", out, *as_json, config=office.config)
+        assert (said.code, said.out, out.read_text()) == (1, "", "mine\n")
+        assert f"{out} exists already, and is not overwritten" in said.err
+    assert in_process("capture", "/dev/null", config=office.config).code == 0
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "day.jsonl"
+    output = open_output(out, overwrite=False)
+    output.__enter__().write("ours\n")
+    out.write_text("mine\n")
+    with pytest.raises(BackhaulError, match="exists already"):
+        output.__exit__(None, None, None)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["mine\n"]
 
 
 def test_a_kind_of_event_that_is_none_is_refused(office: Office) -> None:
@@ -161,6 +190,7 @@ def test_a_replay_ends_in_the_same_mirror(
     """The mirror goes on meanwhile: what counts is a capture of all that it holds."""
     day, held = tmp_path / "day.jsonl", count(office.database, "events")
     while True:
+        day.unlink(missing_ok=True)
         assert in_process("capture", day, config=office.config).code == 0
         played = in_process("replay", day, *disorder, "--json", config=office.config)
         shown = in_process("replay", day, *disorder, config=office.config)
@@ -196,6 +226,30 @@ def test_what_was_lost_is_shown(office: Office, captured: Path, number: int) -> 
     missing = {d["id"] for d in told["differences"] if d["table"] == "orders"}
     assert missing == set(values_of(office.database, "orders", "id"))
     assert told["events"] == {}
+
+
+def test_differences_are_readable_at_80_columns(
+    office: Office, captured: Path, number: int
+) -> None:
+    kept = office.folder / "whole.db"
+    into = ("--into", str(kept))
+    assert in_process("replay", captured, *into, config=office.config).code == 0
+    id_ = value_of(kept, "orders", "id", number=number)
+    overwrite(kept, "orders", {"status": "ODD", "name": "N" * 90}, id=id_)
+    lose(kept, "customers", id=values_of(kept, "customers", "id")[0])
+    against = ("--against", str(kept))
+    said = in_process("replay", captured, *against, config=office.config)
+    assert said.code == 0, said.err
+    lines_ = said.out.splitlines()
+    place = lines_.index(f"orders {id_} of store main")
+    below = lines_[place + 1 : place + 5]
+    assert below[0] == "  name:"
+    assert below[1] == f"    mirror {'N' * 90}"
+    assert below[2].startswith("    replay #")
+    assert below[3].startswith("  status: mirror ODD, replay ")
+    assert "  only in the replay" in lines_
+    long = [line for line in lines_ if len(line) > 80 and str(kept) not in line]
+    assert long == [below[1]]
 
 
 def test_a_replay_never_touches_a_database_in_use(
@@ -248,6 +302,86 @@ def test_a_sample_of_each_topic_is_taken_and_folded(office: Office, topic: str) 
     assert said.code == 0, said.err
     states = (office.database, "events", "state")
     await_true(lambda: values_of(*states, topic=topic)[-1:] == ["folded"], "folded")
+
+
+class Sink(BaseHTTPRequestHandler):
+    """A developer's program: it keeps each webhook that comes."""
+
+    came: ClassVar[list[tuple[dict[str, str], bytes]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.came.append((dict(self.headers), body))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def sink() -> Iterator[str]:
+    Sink.came.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Sink) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def first_heard(office: Office, platform: ReferenceProcess, *options: str) -> Any:
+    """Listen; return what is printed of the first webhook after an order."""
+    command = [sys.executable, "-m", "backhaul", "listen", "--json", *options]
+    with subprocess.Popen(
+        [*command, "--config", str(office.config), "--topic", "orders/create"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        lines_ = process.stdout
+        assert lines_ is not None
+        found: list[str] = []
+        reading = Thread(target=lambda: found.append(lines_.readline()))
+        reading.start()
+        # It hears only what comes after its start, so somebody buys again and again.
+        while reading.is_alive():
+            buy(platform)
+            reading.join(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(HANG_SECONDS) == 130, process.stderr
+    return json.loads(found[0])
+
+
+def test_a_listener_forwards_webhooks_as_they_came(
+    office: Office, platform: ReferenceProcess, sink: str
+) -> None:
+    heard = first_heard(office, platform, "--forward-to", sink, "--body")
+    assert (heard["status"], heard["topic"]) == (204, "orders/create")
+    headers, body = Sink.came[0]
+    assert body.decode() == heard["body"]
+    assert body in deliveries(office)
+    signature = webhook.sign(body, office.webhook_secret.encode())
+    assert headers[webhook.HEADER].encode() == signature
+    assert headers["X-Service-Event-Id"] == heard["event_id"]
+    assert headers["X-Service-Topic"] == "orders/create"
+
+
+def test_a_receiver_that_is_away_does_not_end_a_listener(
+    office: Office, platform: ReferenceProcess
+) -> None:
+    heard = first_heard(office, platform, "--forward-to", NOBODY)
+    assert heard["status"] is None
+    assert f"{NOBODY} cannot be reached" in heard["error"]
+
+
+def test_webhooks_are_not_forwarded_to_their_own_daemon(office: Office) -> None:
+    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    said = in_process("listen", "--forward-to", url, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "is this daemon's own address" in said.err
 
 
 def test_a_trigger_says_that_the_daemon_takes_it_for_real(office: Office) -> None:

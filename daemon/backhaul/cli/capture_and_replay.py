@@ -8,10 +8,11 @@ import shutil
 import sys
 import tempfile
 from contextlib import suppress
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import msgspec
 import typer
 from msgspec.structs import asdict
@@ -19,10 +20,12 @@ from msgspec.structs import asdict
 from backhaul.app.control_socket import Control, NoDaemon
 from backhaul.cli import context, output, query, secrets
 from backhaul.cli.context import require_known
+from backhaul.cli.daemon_client import ask
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.ingest.topics import fold_for
 from backhaul.maintenance.customer_erasure import CustomerEraser
+from backhaul.observe.redaction import printable
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.personal_data import CustomerIdentity
 from backhaul.settings.values import without_password
@@ -37,10 +40,12 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store import Place
     from backhaul.store.mirror import Difference
-    from backhaul.store.read_models import EventFilter
+    from backhaul.store.read_models import EventFilter, EventListFilter
+    from backhaul.store.read_records import EventDetail
 
 
 MOST_DIFFERENCES = 200
+SHORT_LINE = 76
 TAKEN = (
     "the daemon takes the sample for a real event: it is now in the mirror and goes to"
     " connectors; backhaul doctor tests whether webhooks arrive without such an effect"
@@ -58,7 +63,8 @@ def capture(
         }
         now = to_text(SystemClock().now())
         head = capture_files.CaptureHeader(capture_files.FORMAT, now, facts)
-        with query.open_output(None if str(out) == "-" else out) as stream:
+        file = None if str(out) == "-" else out
+        with query.open_output(file, overwrite=False) as stream:
             count = capture_files.write(head, export.arrivals(selected), stream)
             if selected.store is not None and not count:
                 require_known(selected.store, [*settings.stores, *facts], "--store")
@@ -104,10 +110,40 @@ def _compare(
         return
     summary = ", ".join(f"{count} {state}" for state, count in outcomes.items())
     output.record([("events", summary or "none"), ("compared with", _shown(mirror))])
-    columns = ("table", "store", "id", "column", "mirror", "replay")
-    output.table(rows, columns, "the mirrors are equal")
+    if not rows:
+        typer.echo("the mirrors are equal")
+    _print_differences(found[:MOST_DIFFERENCES])
     if len(found) > MOST_DIFFERENCES:
         typer.echo(f"and more: only the first {MOST_DIFFERENCES} are shown")
+
+
+def _print_differences(found: list[Difference]) -> None:
+    """Print a heading for each object, and below it each value that differs."""
+    for (table, store, id_), each in groupby(found, lambda d: (d.table, d.store, d.id)):
+        typer.echo(printable(f"{table} {id_} of store {store}"))
+        for difference in each:
+            for line in _sides(difference):
+                typer.echo(f"  {printable(line)}")
+
+
+def _sides(difference: Difference) -> Iterator[str]:
+    """Yield what each mirror has, on one line if both are short."""
+    left, right = difference.left, difference.right
+    if not difference.column:
+        yield "only in the replay" if left is None else "missing in the replay"
+        return
+    name = difference.column
+    line = f"{name}: mirror {_value(left)}, replay {_value(right)}"
+    if len(line) <= SHORT_LINE:
+        yield line
+        return
+    yield f"{name}:"
+    yield f"  mirror {_value(left)}"
+    yield f"  replay {_value(right)}"
+
+
+def _value(value: object) -> str:
+    return "nothing" if value is None else str(value)
 
 
 def _row(difference: Difference) -> dict[str, object]:
@@ -230,6 +266,104 @@ def require_test_store(settings: Settings, store: str | None, topic: str) -> Non
         " webhooks arrive, run: backhaul doctor. If this is a test store, set"
         f" stores.{name}.test_store = true. To send it all the same, add --live"
     )
+
+
+def listen(
+    settings: Settings,
+    wanted: EventListFilter,
+    to: str | None,
+    *,
+    with_body: bool,
+    as_json: bool,
+) -> None:
+    """Show the webhooks that arrive, and forward each, until Ctrl-C."""
+    if to is not None:
+        _refuse_loop(settings, to)
+    if not as_json:
+        passed_on = f" and forwarding them to {to}" if to else ""
+        output.note(f"listening for webhooks{passed_on}; Ctrl-C ends this")
+
+    def read(limit: int) -> list[_Arrived]:
+        with context.reader_of(settings) as known:
+            rows = known.events(wanted, limit)
+        return [_Arrived(row.id, row.source) for row in rows]
+
+    seconds = capture_files.TIMEOUT_SECONDS
+    with httpx.Client(timeout=seconds, trust_env=False) as client:
+        for rows in output.changes(read, shown=0):
+            for row in rows:
+                if row["source"] == "delivery":
+                    event = _event(settings, row["id"])
+                    answer = {} if to is None else _forwarded(client, to, event)
+                    _show_webhook(event, answer, with_body=with_body, as_json=as_json)
+
+
+def _event(settings: Settings, id_: int) -> EventDetail:
+    with context.reader_of(settings) as known:
+        event = known.event(id_)
+    if event is None:
+        raise BackhaulError(f"event {id_} is no longer in the database")
+    return event
+
+
+class _Arrived(msgspec.Struct, frozen=True):
+    """An event in the list: it is forwarded once, so its state does not matter."""
+
+    id: int
+    source: str
+
+
+def _forwarded(client: httpx.Client, to: str, event: EventDetail) -> dict[str, object]:
+    """Send a webhook; return the receiver's status, or why there is none."""
+    arrival = Arrival(
+        event.store,
+        event.source,
+        event.topic,
+        event.received_at,
+        event.headers,
+        event.body,
+    )
+    clock = SystemClock()
+    began = clock.monotonic()
+    answer: dict[str, object]
+    try:
+        answer = {"status": capture_files.forward(client, to, arrival)}
+    except Unusable as error:
+        answer = {"status": None, "error": str(error)}
+    return answer | {"milliseconds": round((clock.monotonic() - began) * 1_000)}
+
+
+def _show_webhook(
+    event: EventDetail, answer: dict[str, object], *, with_body: bool, as_json: bool
+) -> None:
+    if as_json:
+        shown = {name: getattr(event, name) for name in _SHOWN_OF_WEBHOOK}
+        body = {"body": event.body} if with_body else {}
+        output.json_line(shown | answer | body)
+        return
+    line = f"{event.received_at[11:19]}  {event.topic:<22}  event {event.id}"
+    if error := answer.get("error"):
+        line += f"  not forwarded: {error}"
+    elif answer:
+        line += f"  answered {answer['status']} in {answer['milliseconds']} ms"
+    typer.echo(printable(line))
+    if with_body:
+        output.record([("body", event.body)])
+
+
+_SHOWN_OF_WEBHOOK = ("id", "received_at", "store", "topic", "event_id", "object_id")
+
+
+def _refuse_loop(settings: Settings, to: str) -> None:
+    """Refuse to forward webhooks to the daemon that they came from."""
+    live, _ = ask(settings)
+    own = {settings.public.url, (live or {}).get("public_url")}
+    for url in filter(None, own):
+        if to.startswith(f"{url}/") or to == url:
+            raise BackhaulError(
+                f"{to} is this daemon's own address: it would receive each webhook"
+                " again and again"
+            )
 
 
 def _address_of_daemon(settings: Settings, store: str | None) -> str:

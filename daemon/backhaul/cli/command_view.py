@@ -21,7 +21,8 @@ Found = dict[str, Any]
 
 LONGEST = 200
 """Characters shown of a response, request or baseline; `--json` shows all of them."""
-_ATTEMPT = ("number", "finished_at", "outcome", "status", "reason", "response")
+MOST_JSON_LINES = 40
+_ATTEMPT = ("number", "finished_at", "outcome", "status", "reason")
 _CHECK = ("check", "at", "found", "reason", "read")
 _MANUAL = ("at", "who", "action", "state_before", "state_after", "reason")
 _MEANS = {
@@ -81,7 +82,8 @@ def _steps(found: CommandDetail) -> Iterator[tuple[str, str]]:
 
 def show(found: CommandDetail, store: Mapping[str, Any] | None = None) -> None:
     """Print the command; `store` is the running daemon's status of its store."""
-    output.record([*_facts(found), *_waits(found, store or {})])
+    facts = [*_facts(found), *_waits(found, store or {})]
+    output.record(facts, most_json_lines=MOST_JSON_LINES)
     history(found)
     _print_steps(found)
 
@@ -91,6 +93,12 @@ def history(found: CommandDetail) -> None:
     attempts = [_answered(row) for row in found.attempts]
     if attempts or found.kind != "target":
         output.table(attempts, _ATTEMPT, _unsent(found))
+        responses = [
+            (f"response {row.number}", _readable(row.response))
+            for row in found.attempts
+            if row.response
+        ]
+        output.record(responses, most_json_lines=MOST_JSON_LINES)
     if found.looks:
         output.table([_checked(row) for row in found.looks], _CHECK, "")
     if found.by_hand:
@@ -129,7 +137,7 @@ def _facts(found: CommandDetail) -> Iterator[tuple[str, object]]:
     state = State(found.state)
     yield "command", found.id
     yield "action", f"{found.kind} {about} of store {found.store}"
-    yield "payload", shortened(found.payload)
+    yield "payload", _readable(found.payload)
     yield "caused by", f"{found.cause} (connector {found.instance})"
     if found.record:
         yield (
@@ -156,8 +164,8 @@ def _evidence(evidence: str) -> Sequence[tuple[str, object]]:
             fact for each in document.pop("earlier", ()) for fact in _earlier(each)
         ]
     except (AttributeError, LookupError, TypeError, ValueError):
-        return [("evidence", shortened(evidence))]
-    last = [("evidence", shortened(msgspec.json.encode(document)))] if document else []
+        return [("evidence", _readable(evidence))]
+    last = [("evidence", _readable(msgspec.json.encode(document)))] if document else []
     return [*last, *before]
 
 
@@ -165,9 +173,9 @@ def _earlier(earlier: Found) -> Iterator[tuple[str, object]]:
     at = f" at {earlier['at']}" if earlier["at"] else ""  # an open state has no end
     yield "previously", f"{earlier['state']}{at}: {earlier['reason']}"
     if earlier["request"]:
-        yield "previous request", shortened(earlier["request"])
+        yield "previous request", _readable(earlier["request"])
     if earlier["evidence"]:
-        yield "previous evidence", shortened(msgspec.json.encode(earlier["evidence"]))
+        yield "previous evidence", _readable(msgspec.json.encode(earlier["evidence"]))
 
 
 def _means(found: CommandDetail, state: State) -> str:
@@ -182,8 +190,8 @@ def _sent(found: CommandDetail) -> Iterator[tuple[str, object]]:
     if found.request is None:
         return
     yield "last sent at", found.sent_at or "unknown"
-    yield "request sent", shortened(found.request)
-    yield "known before it", shortened(found.baseline) or "nothing"
+    yield "request sent", _readable(found.request)
+    yield "known before it", _readable(found.baseline) or "nothing"
 
 
 def _counted(found: CommandDetail) -> Iterator[tuple[str, object]]:
@@ -229,7 +237,6 @@ def _answered(row: CommandAttempt) -> Found:
         **asdict(row),
         "outcome": row.outcome or "no response",
         "reason": row.reason or unanswered,
-        "response": shortened(row.response),
     }
 
 
@@ -246,6 +253,12 @@ def _rows_read(read: str | None) -> str:
         count = len(document)
         return f"{count} {'row' if count == 1 else 'rows'}: {shortened(read)}"
     return shortened(read)
+
+
+def _readable(value: bytes | str | None) -> str:
+    """Return JSON whole, because it is printed on several lines; else `shortened`."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+    return text if text.startswith(("{", "[")) else shortened(text)
 
 
 def shortened(value: bytes | str | None) -> str:

@@ -1,7 +1,7 @@
 """`backhaul commands`, `incidents` and `stock`: lists and decisions."""
 
 import sys
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import asdict, replace
@@ -78,7 +78,7 @@ def list_commands(
         if store is not None and not total:
             require_known(store, [*known_settings.stores, *known.stores()], "--store")
         if follow:
-            shown = 0
+            shown = total
         elif plan:
             shown = _list_plan(known, known_settings, selected, limit, as_json)
         else:
@@ -109,7 +109,7 @@ def _no_commands(selected: CommandFilter) -> str:
 
 def _follow(
     settings: Settings, selected: CommandFilter, limit: int, as_json: bool
-) -> NoReturn:
+) -> None:
     def read(number: int) -> list[ListedCommand]:
         with reader_of(settings) as known:
             # Parked commands come first in the list, and would hide the newest ones.
@@ -300,7 +300,8 @@ def _ask(found: CommandDetail, request: Found) -> None:
             ("to be sent", f"{request['method']} {request['path']}"),
             ("body", request["body"]),
             ("state", f"{found.state}: {found.reason}"),
-        ]
+        ],
+        exact=True,
     )
     command_view.history(found)
     typer.confirm("Send it?", abort=True)

@@ -79,6 +79,7 @@ def list_events(
     columns = ("id", "received_at", "topic", "about", "state", "reason")
     if follow:
         output.follow(read, columns, shown=limit, as_json=as_json)
+        return
     output.print_list(rows, columns, _no_events(wanted), as_json)
 
 
@@ -159,6 +160,7 @@ def list_quarantine(
     columns = ("id", "at", "name", "about", "locator", "reason_class", "reason")
     if follow:
         output.follow(read, columns, shown=limit, as_json=as_json)
+        return
     output.print_list(read(limit), columns, none, as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
@@ -20,7 +20,7 @@ from backhaul.observe.redaction import printable
 from backhaul.store.read_records import EventDetail, ListedEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import JustifyMethod
 
@@ -206,23 +206,33 @@ def follow(
     *,
     shown: int,
     as_json: bool,
-) -> NoReturn:
+) -> None:
     """Print the last `shown` rows, then each that is new or has another state.
 
     `read` returns as many of the newest rows as it is asked for, the newest first.
-    Ctrl-C ends it.
+    Only Ctrl-C ends it.
     """
     lines = _FollowedLines(columns)
-    rows = [fields(each) for each in read(max(shown, FOLLOWED_ROWS))]
-    known = {row["id"]: row.get("state") for row in rows[shown:]}
     note("new rows appear below; Ctrl-C ends this")
-    while True:
-        unshown = [row for row in reversed(rows) if has_changed(row, known)]
+    for rows in changes(read, shown):
         if as_json:
-            for row in unshown:
+            for row in rows:
                 json_line(row)
         else:
-            lines.print(unshown)
+            lines.print(rows)
+
+
+def changes(
+    read: Callable[[int], Sequence[Struct]], shown: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the last `shown` rows, then those that are new or have another state.
+
+    The oldest row comes first. Without changes, an empty list comes from time to time.
+    """
+    rows = [fields(each) for each in read(max(shown, FOLLOWED_ROWS))]
+    known = {row["id"]: row.get("state") for row in rows[shown:]}
+    while True:
+        yield [row for row in reversed(rows) if has_changed(row, known)]
         known = {row["id"]: row.get("state") for row in rows}
         time.sleep(FOLLOW_SECONDS)
         rows = _back_to(known, read)
@@ -359,12 +369,45 @@ def note(text: str) -> None:
     _console(stderr=True).print(text, style="dim")
 
 
-def record(fields: Iterable[tuple[str, object]]) -> None:
-    """Print one object, with a name and a value per line."""
+def record(
+    fields: Iterable[tuple[str, object]],
+    *,
+    exact: bool = False,
+    most_json_lines: int | None = None,
+) -> None:
+    """Print one object: a name and a value per line, long JSON on indented lines.
+
+    `exact` prints JSON as it is. `most_json_lines` shortens it.
+    """
     console = _console(soft_wrap=True)
     for name, value in fields:
         line = Text(f"{name.replace('_', ' '):<22}", style="dim")
-        console.print(line.append_text(_cell(value, dim=False)))
+        if exact or (lines := _json_lines(value)) is None:
+            console.print(line.append_text(_cell(value, dim=False)))
+            continue
+        line.rstrip()
+        console.print(line)
+        for each in lines[:most_json_lines]:
+            console.print(Text(f"  {printable(each)}"))
+        if left := len(lines[most_json_lines or len(lines) :]):
+            console.print(Text(f"  … and {left} more lines; see --json", style="dim"))
+
+
+_RECORD_WIDTH = _USUAL_WIDTH - 22
+
+
+def _json_lines(value: object) -> list[str] | None:
+    """Return indented lines of a JSON object or array; None if it is short or none.
+
+    Only white space changes: numbers and escapes remain as they are.
+    """
+    text = _decoded(value) if isinstance(value, str | bytes) else ""
+    if len(text) <= _RECORD_WIDTH or not text.startswith(("{", "[")):
+        return None
+    try:
+        return msgspec.json.format(text, indent=2).splitlines()
+    except (msgspec.DecodeError, UnicodeError):
+        return None
 
 
 def terminal() -> tuple[int, int] | None:

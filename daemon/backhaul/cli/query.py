@@ -136,19 +136,25 @@ _WRITERS: Mapping[Format, Callable[[Any, Any, TextIO], int]] = {
 
 
 @contextmanager
-def open_output(file: Path | None) -> Iterator[TextIO]:
+def open_output(file: Path | None, *, overwrite: bool = True) -> Iterator[TextIO]:
     """Open standard output, or a file that appears complete or not at all.
 
     Only the owner can read the file, because it may hold addresses. A device or a pipe
     is written to directly, so that /dev/null is not replaced. Raises BackhaulError if
-    the file cannot be written, PermissionError if the user lacks the right to.
+    the file cannot be written, or exists and must not be overwritten; PermissionError
+    if the user lacks the right to write it.
     """
     if file is None:
         yield sys.stdout
         return
+    flows = _flows(file)
+    if not (overwrite or flows) and os.path.lexists(file):
+        raise BackhaulError(_EXISTS.format(file))
     try:
-        with _piping(file) if _flows(file) else _replacing(file) as stream:
+        with _piping(file) if flows else _whole(file, overwrite=overwrite) as stream:
             yield stream
+    except FileExistsError:
+        raise BackhaulError(_EXISTS.format(file)) from None
     except PermissionError:
         raise  # has an exit code of its own
     except OSError as error:
@@ -165,18 +171,36 @@ def _piping(file: Path) -> TextIO:
     return file.open("w", encoding="utf-8", newline="")
 
 
+_EXISTS = "{} exists already, and is not overwritten; choose another name"
+
+
 @contextmanager
-def _replacing(file: Path) -> Iterator[TextIO]:
+def _whole(file: Path, *, overwrite: bool) -> Iterator[TextIO]:
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with open(handle, "w", encoding="utf-8", newline="") as stream:  # noqa: PTH123 - a handle
             yield stream
             stream.flush()
             os.fsync(handle)
-        Path(name).replace(file)
+        if not overwrite:
+            _link(Path(name), file)
+        else:
+            Path(name).replace(file)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _link(finished: Path, file: Path) -> None:
+    """Give a finished file its name; unlike a rename, a link replaces no file."""
+    try:
+        os.link(finished, file)
+    except FileExistsError:
+        raise
+    except OSError:  # some file systems have no links
+        finished.replace(file)
+    else:
+        finished.unlink()
 
 
 PATIENCE_SECONDS = 2 * LONGEST_SECONDS

@@ -31,7 +31,7 @@ from backhaul.cli.reconcile import backfill, reconcile
 from backhaul.cli.run import EXAMPLE, demo, reference, run
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
-from backhaul.cli.traffic import capture, replay, trigger
+from backhaul.cli.traffic import capture, listen, replay, trigger
 from backhaul.cli.users import users
 
 app = program()
@@ -71,6 +71,10 @@ app.command(
 app.command(
     "replay", epilog=example("replay incident.jsonl --shuffle 7 --duplicate 0.2")
 )(replay)
+app.command(
+    "listen",
+    epilog=example("listen", "listen --forward-to http://127.0.0.1:8080/webhooks"),
+)(listen)
 app.command(
     "trigger",
     epilog=example("trigger orders/create --to http://127.0.0.1:8080/webhooks/main"),

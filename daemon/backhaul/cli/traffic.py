@@ -10,7 +10,7 @@ from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
-from backhaul.store.read_models import EventFilter
+from backhaul.store.read_models import EventFilter, EventListFilter
 
 # `capture_and_replay` does the work. It loads the store, the fold and the HTTP client,
 # so these commands import it on use.
@@ -138,6 +138,39 @@ def replay(
         return
     mirror = against or context.settings(config).place
     capture_and_replay.compare(capture_file, disorder, into, mirror, as_json)
+
+
+def listen(
+    config: ConfigOption = None,
+    forward_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send each webhook to this URL too, with its original body, headers"
+            " and signature.",
+        ),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    with_body: Annotated[
+        bool, typer.Option("--body", help="Show the body of each webhook.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the webhooks that the daemon receives, until Ctrl-C.
+
+    With --forward-to, also send each webhook to your own program. Your program
+    checks the signature with the store's webhook secret. A webhook that your
+    program does not accept is not sent again.
+    """
+    from backhaul.cli import capture_and_replay  # see above
+
+    capture_and_replay.listen(
+        context.settings(config),
+        EventListFilter(topic=topic),
+        forward_to,
+        with_body=with_body,
+        as_json=as_json,
+    )
 
 
 def _refuse_unused(to: str | None, **given: object) -> None:

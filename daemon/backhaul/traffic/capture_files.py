@@ -299,10 +299,29 @@ async def _send(
     try:
         answer = await client.post(receiving.url, content=arrival.body, headers=headers)
     except httpx.HTTPError as error:
-        raise Unusable(
-            f"{receiving.url} cannot be reached: {error} ({type(error).__name__})"
-        ) from None
+        raise _unreachable(receiving.url, error) from None
     return answer.status_code
+
+
+def forward(client: httpx.Client, url: str, arrival: Arrival) -> int:
+    """Send a webhook as it came, with the platform's signature; return the status.
+
+    Raises Unusable if the receiver cannot be reached.
+    """
+    headers = _headers(arrival)
+    came = msgspec.json.decode(arrival.headers, type=dict[str, str])
+    for name, value in came.items():
+        if name.lower() == webhook.HEADER.lower():
+            headers[name] = value
+    try:
+        answer = client.post(url, content=arrival.body, headers=headers)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _unreachable(url, error) from None
+    return answer.status_code
+
+
+def _unreachable(url: str, error: Exception) -> Unusable:
+    return Unusable(f"{url} cannot be reached: {error} ({type(error).__name__})")
 
 
 def _headers(arrival: Arrival) -> httpx.Headers:
