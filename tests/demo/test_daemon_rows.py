@@ -10,6 +10,7 @@ from backhaul.demo.daemon_rows import (
     read_daemon_rows,
     read_progress,
     read_totals,
+    recent_activity,
     recent_latency_seconds,
 )
 from backhaul.store import open_store
@@ -43,3 +44,12 @@ def test_progress_counts_what_is_there(database: Place) -> None:
     assert (found.open_commands, found.waiting, found.to_fold) == (1, 1, 0)
     assert read_totals(database) == (0, 0)
     assert recent_latency_seconds(database) is None
+
+
+def test_activity_says_what_happened_last(database: Place) -> None:
+    open_store(database, SystemClock())
+    assert recent_activity(database, 9) == []
+    put_target(database, "a" * 32)
+    (line,) = recent_activity(database, 9)
+    assert line.split("  ")[1].startswith("prod_1 counted by ")
+    assert line.endswith("(planned: )")

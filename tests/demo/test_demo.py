@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from backhaul.demo import tryton_server
+from backhaul.demo.demo_folder import free_port, ports_from
 from backhaul.errors import BackhaulError
 from scenes.stored import COMMANDS_AND_TARGETS, rows_of
 from scenes.tryton import bare_database, common_folder
@@ -131,7 +134,46 @@ def test_a_signal_stops_both_programs(number: signal.Signals, tmp_path: Path) ->
     assert statuses == [200] * 3
     assert (demo.returncode, errors) == (0, "")
     assert "both programs are stopped" in output
+    assert f"the data, logs and configuration are in {kept}" in output
     assert '"daemon.stopped"' in (kept / "daemon.log").read_text()
+
+
+def test_the_ports_can_be_chosen(tmp_path: Path) -> None:
+    first = free_row()
+    with running("--keep", str(tmp_path / "kept"), "--port", str(first)) as demo:
+        places = [read_until(demo.stdout, name).split()[-1] for name in PLACES]
+        # Figures come every five seconds, and the last ones are the summary.
+        read_until(demo.stdout, "placed 1")
+        demo.send_signal(signal.SIGINT)
+        output, errors = demo.communicate(timeout=HANG_SECONDS)
+    assert [urlsplit(url).port for url in places] == [first, first + 1, first + 3]
+    assert (demo.returncode, errors) == (0, "")
+    summary = dict(ROW.findall(output.partition("are stopped\n")[2]))
+    assert int(summary["placed"]) > 0
+    assert summary["parked"] == "0"
+
+
+def free_row() -> int:
+    """Return a port that nobody listens on, and nobody on the four after it."""
+    while True:
+        first = free_port()
+        try:
+            ports_from(first)
+        except BackhaulError:
+            continue
+        return first
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        first = min(port - 2, 65_531)
+        with running("--keep", str(tmp_path / "kept"), "--port", str(first)) as demo:
+            output, errors = demo.communicate(timeout=HANG_SECONDS)
+    assert (demo.returncode, output) == (1, "")
+    assert f"another program listens on port {port}" in " ".join(errors.split())
 
 
 def test_once_that_is_interrupted_gives_no_verdict(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from backhaul.demo.comparison import ComparisonReport, Latency
 from backhaul.demo.daemon_rows import Finding, Kind
-from backhaul.demo.runner import SHOWN, Screen
+from backhaul.demo.runner import SHOWN, Screen, _panel
 
 NO_LATENCY = Latency(0, 0.0, 0.0)
 
@@ -37,3 +37,15 @@ def test_a_row_that_is_not_zero_is_explained() -> None:
 def test_many_findings_are_cut_short() -> None:
     many = [Finding(Kind.DIFFERING, f"order {n}", "status") for n in range(SHOWN + 5)]
     assert printed(*many)[-1] == "differing: and 5 more"
+
+
+def test_the_screen_shows_what_happened_above_the_figures() -> None:
+    output = StringIO()
+    figures = [("placed", "12"), ("parked", "0")]
+    done = ["12:00:01  #1001 placed", f"12:00:02  {'long ' * 30}"]
+    Console(file=output, width=80).print(_panel(figures, done, 80))
+    lines = output.getvalue().splitlines()
+    assert lines[0].strip() == done[0]
+    assert lines[1].rstrip().endswith("…")
+    assert lines[2].strip() == "placed 12, parked 0"
+    assert max(map(len, lines)) <= 80

@@ -135,6 +135,17 @@ def demo(
         int, typer.Option(min=1, help="Number of orders; only with --once.")
     ] = 200,
     keep: KeepOption = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65_531,
+            help="First of five ports in a row: the store, its dashboard, the"
+            " daemon's webhooks, the daemon's dashboard, and scanners. Default:"
+            " five free ports.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -167,11 +178,12 @@ def demo(
     ] = 3,
 ) -> None:
     """Run the daemon with a local test platform and a simulated warehouse."""
-    if cluster and (once or with_tryton):
-        other = "--once" if once else "--with-tryton"
+    if cluster and (once or with_tryton or port is not None):
+        other = "--once" if once else "--with-tryton" if with_tryton else "--port"
         raise typer.BadParameter(f"--cluster and {other} cannot be combined")
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
+    from backhaul.demo.demo_folder import ports_from
 
     screen, clock = runner.Screen(), SystemClock()
     if cluster:
@@ -184,10 +196,10 @@ def demo(
         from backhaul.demo.tryton_server import keep_database
 
         tryton = keep_database(screen.say)
+    ports = None if port is None else ports_from(port)
+    stage = runner.Stage(keep, ports, tryton)
     if once:
-        play = runner.run_once(
-            screen, clock, orders=orders, keep=keep, seed=seed, tryton=tryton
-        )
+        play = runner.run_once(screen, clock, stage, orders=orders, seed=seed)
     else:
-        play = runner.run_live(screen, clock, keep=keep, seed=seed, tryton=tryton)
+        play = runner.run_live(screen, clock, stage, seed=seed)
     raise typer.Exit(asyncio.run(play))

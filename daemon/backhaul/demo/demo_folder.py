@@ -211,6 +211,17 @@ class Access(Struct, frozen=True):
         return {"Authorization": f"Bearer {self.control_token}"}
 
 
+def ports_from(first: int) -> Ports:
+    """Return five ports in a row. Raises BackhaulError if one is taken."""
+    ports = range(first, first + 5)
+    if taken := [str(port) for port in ports if not _is_free(port)]:
+        raise BackhaulError(
+            f"another program listens on port {', '.join(taken)}; the demo needs the"
+            f" ports {first} to {first + 4}: choose others with --port"
+        )
+    return Ports(*ports)
+
+
 def free_ports() -> Ports:
     """Choose five ports that nobody listens on."""
     chosen: set[int] = set()

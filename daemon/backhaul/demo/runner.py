@@ -25,6 +25,7 @@ from backhaul.demo.daemon_rows import (
     Kind,
     read_daemon_rows,
     read_progress,
+    recent_activity,
     recent_latency_seconds,
 )
 from backhaul.demo.demo_folder import SCANNER, STORE
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.demo.comparison import ComparisonReport, Latency
     from backhaul.demo.daemon_rows import Finding, Progress
+    from backhaul.demo.demo_folder import Ports
     from backhaul.demo.mirror_checks import State
     from backhaul.demo.program_pair import Pair
     from backhaul.demo.simulation import Pace
@@ -164,19 +166,21 @@ def floor_for(pair: Pair, pace: Pace, seed: int, clock: Clock) -> ShopFloor:
     return ShopFloor(pair, pace, rng, clock)
 
 
-async def run_once(
-    screen: Screen,
-    clock: Clock,
-    *,
-    orders: int,
-    keep: Path | None,
-    seed: int,
-    tryton: Path | None = None,
-) -> int:
-    """Play once and print the comparison. Returns the exit code.
+class Stage(Struct, frozen=True):
+    """Where a demo plays: its folder, None for a temporary one, and its ports.
 
     `tryton` is the folder with the database for a Tryton, which then works beside.
     """
+
+    keep: Path | None = None
+    ports: Ports | None = None
+    tryton: Path | None = None
+
+
+async def run_once(
+    screen: Screen, clock: Clock, stage: Stage, *, orders: int, seed: int
+) -> int:
+    """Play once and print the comparison. Returns the exit code."""
 
     async def play(pair: Pair) -> Result:
         floor = floor_for(pair, at_once(orders), seed, clock)
@@ -186,8 +190,8 @@ async def run_once(
             return await conclude(pair, floor, clock)
 
     screen.say("starting the reference server and the daemon")
-    with lent_folder(keep) as (folder, kept):
-        result = await _with_pair(play, folder, clock, tryton, limits=False)
+    with lent_folder(stage.keep) as (folder, kept):
+        result = await _with_pair(play, folder, clock, stage, limits=False)
         if result is None:
             return INTERRUPTED
         screen.show(result.report)
@@ -200,14 +204,7 @@ async def run_once(
         return FAILED
 
 
-async def run_live(
-    screen: Screen,
-    clock: Clock,
-    *,
-    keep: Path | None,
-    seed: int,
-    tryton: Path | None = None,
-) -> int:
+async def run_live(screen: Screen, clock: Clock, stage: Stage, *, seed: int) -> int:
     """Play until Ctrl-C or SIGTERM. Returns the exit code."""
 
     async def play(pair: Pair) -> None:
@@ -217,9 +214,14 @@ async def run_live(
             await floor.play()
 
     screen.say("starting the reference server and the daemon")
-    with lent_folder(keep) as (folder, _):
-        await _with_pair(play, folder, clock, tryton, limits=True)
+    with lent_folder(stage.keep) as (folder, _):
+        await _with_pair(play, folder, clock, stage, limits=True)
     screen.say("both programs are stopped")
+    screen.summarize()
+    if stage.keep is None:
+        screen.say("the data are deleted; to keep the data: backhaul demo --keep DIR")
+    else:
+        screen.say(f"the data, logs and configuration are in {folder}")
     return OK
 
 
@@ -227,7 +229,7 @@ async def _with_pair(
     play: Callable[[Pair], Awaitable[T]],
     folder: Path,
     clock: Clock,
-    tryton: Path | None,
+    stage: Stage,
     *,
     limits: bool,
 ) -> T | None:
@@ -236,7 +238,12 @@ async def _with_pair(
     async def work() -> T:
         async with (
             open_pair(
-                folder, clock, limits=limits, with_erp=True, tryton_database=tryton
+                folder,
+                clock,
+                limits=limits,
+                ports=stage.ports,
+                with_erp=True,
+                tryton_database=stage.tryton,
             ) as pair,
             beside(*(program.watch() for program in pair.programs)),
         ):
@@ -310,6 +317,8 @@ def lent_folder(keep: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
 
 
 LIVE_SECONDS, LINES_SECONDS = 0.5, 5.0
+PANEL_LINES = 3
+"""Lines of the panel below the activity, which has half of the screen."""
 SHOWN = 20
 """Findings of one kind that are printed; the rest is counted."""
 
@@ -327,6 +336,7 @@ class Screen:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _Terminal(highlight=False, soft_wrap=True)
+        self._figures: Figures = []
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -342,11 +352,21 @@ class Screen:
         if not self.console.is_terminal:
             while True:
                 await clock.sleep(LINES_SECONDS)
-                self.say(_line(_figures(pair.home.database, floor)))
+                self._figures = _figures(pair.home.database, floor)
+                self.say(_line(self._figures))
         with Live(console=self.console, transient=True) as live:
             while True:
-                live.update(_panel(_figures(pair.home.database, floor)))
+                self._figures = _figures(pair.home.database, floor)
+                lines = max(self.console.height // 2 - PANEL_LINES, 3)
+                done = recent_activity(pair.home.database, lines)
+                live.update(_panel(self._figures, done, self.console.width))
                 await clock.sleep(LIVE_SECONDS)
+
+    def summarize(self) -> None:
+        """Print the last figures, one a line."""
+        for name, value in self._figures:
+            line = Text(f"{name:<22}", style="dim").append(value, "not dim")
+            self.console.print(line)
 
     def show(self, report: ComparisonReport) -> None:
         """Print the comparison, and explain each row that is not zero."""
@@ -435,12 +455,13 @@ def _line(figures: Figures) -> str:
     return ", ".join(f"{name} {value}" for name, value in figures)
 
 
-def _panel(figures: Figures) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, _ in figures:
-        table.add_column(name, justify="right")
-    table.add_row(*(value for _, value in figures))
-    return Group(table, Text("Ctrl-C stops both programs", style="dim"))
+def _panel(figures: Figures, done: Sequence[str], width: int) -> RenderableType:
+    """Return what happened last, one line each, above the figures."""
+    stream = [Text(line) for line in done]
+    for line in stream:
+        line.truncate(width, overflow="ellipsis")
+    hint = "Ctrl-C stops both programs and shows a summary; times are UTC"
+    return Group(*stream, Text(_line(figures), style="bold"), Text(hint, style="dim"))
 
 
 def _spoken(latency: Latency) -> str:
