@@ -135,7 +135,7 @@ def _add_mail_options(made: argparse.ArgumentParser) -> None:
             "where the server writes mails if --smtp is not set: to files in"
             " DIR/mails, or to stdout. A mail to a buyer contains a link that shows"
             " the buyer's order without a login; on stdout the server writes"
-            " (redacted) in place of the link's token"
+            " the text '(redacted)' in place of the link's token"
         ),
     )
     add(

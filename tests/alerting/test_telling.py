@@ -169,7 +169,7 @@ async def test_what_cannot_be_read_is_not_over(
 ) -> None:
     scene.ill(PARKED)
     await scene.watch().notify()
-    with pytest.raises(Busy, match="cannot be read"):
+    with pytest.raises(Busy, match="cannot read from the database"):
         await SqliteStore(
             tmp_path / "absent.db", SystemClock()
         ).alert_conditions.current([])

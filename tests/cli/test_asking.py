@@ -100,9 +100,9 @@ def test_an_object_is_not_written_with_a_value_too_few(
         ("PRAGMA user_version = 7", "`backhaul query` only reads"),
         ("VACUUM", "query"),
         ("SELECT 1; DELETE FROM orders", "only one SQL statement"),
-        ("", "there is no SQL; begin with SELECT"),
-        (" \n", "there is no SQL; begin with SELECT"),
-        ("SELEC 1", "'SELEC 1' does not begin an SQL statement; begin with SELECT"),
+        ("", "there is no SQL; the statement must begin with SELECT"),
+        (" \n", "there is no SQL; the statement must begin with SELECT"),
+        ("SELEC 1", "'SELEC 1' does not begin an SQL statement; the statement must"),
         ("(SELECT 1)", "'(SELECT 1)' does not begin an SQL statement"),
         ("EXPLAIN table orders", "'EXPLAIN table orders' does not begin"),
         ("EXPLAIN VACUUM", "refuses VACUUM"),
@@ -230,7 +230,7 @@ def test_a_file_is_replaced_whole_or_stays(office: Office, tmp_path: Path) -> No
     out = tmp_path / "orders.csv"
     out.write_text("yesterday's")
     said = in_process("export", "nothing", "--out", out, config=office.config)
-    assert "there is no table 'nothing'" in said.err
+    assert "there is no table or view 'nothing' to export" in said.err
     with pytest.raises(ZeroDivisionError):
         _break_off(out)
     assert out.read_text() == "yesterday's"
@@ -277,7 +277,7 @@ def _break_off(out: Path) -> None:
     [
         (("export", "orders; DROP TABLE orders"), "there is no table"),
         (("export", "kv"), "there is no table"),
-        (("export", "orders", "--csv", "--json"), "choose one of"),
+        (("export", "orders", "--csv", "--json"), "choose one"),
         (("export", "orders", "--out", "/nowhere/at/all.csv"), "create the folder"),
     ],
 )

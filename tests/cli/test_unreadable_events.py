@@ -54,7 +54,7 @@ async def test_why_names_the_event_of_an_order_that_was_never_mirrored(
     assert "backhaul quarantine show 1" in found["mirrored"]
     event, hold = found["timeline"]
     assert (event["what"], event["state"]) == ("event 1", "quarantined")
-    assert "order #7002 (ord_7002): status is missing" in event["detail"]
+    assert "order #7002 (ord_7002): the member status is missing" in event["detail"]
     assert (hold["what"], hold["state"]) == ("hold", "waiting")
     shown = in_process("why", "order", name, config=office.config).out
     assert "backhaul quarantine show 1" in shown

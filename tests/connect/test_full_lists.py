@@ -104,7 +104,7 @@ async def test_too_much_waits_for_an_operator(
     ((raw, reason),) = rows_of(lists.store.place, "quarantine", "raw", "reason")
     assert raw.splitlines()[:3] == ["sku,stock,new stock", "A0,5,0", "A1,5,0"]
     assert len(raw.splitlines()) == 1 + 20 - len(skus)
-    assert f"leaves out {20 - len(skus)} of the 20 articles" in reason
+    assert f"leaves out {20 - len(skus)} of the 20 SKUs" in reason
     # The same list that comes again is no decision.
     assert await lists.say(2, *skus) == "quarantined"
     assert lists.zeros() == []

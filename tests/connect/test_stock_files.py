@@ -166,7 +166,7 @@ async def test_an_old_full_list_that_comes_late_is_a_question(
     )
     assert files.targets() == dict.fromkeys(SEVERAL, 5)
     reason = value_of(files.store.place, "quarantine", "reason")
-    assert "leaves out 1 of the 12 articles" in reason
+    assert "leaves out 1 of the 12 SKUs" in reason
     assert "the list was counted before some of these, at 2026-03-30T" in reason
 
 

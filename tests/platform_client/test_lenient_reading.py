@@ -218,7 +218,9 @@ def test_the_document_is_the_same_however_parcels_are_named() -> None:
 
 
 def test_an_error_names_the_order() -> None:
-    with pytest.raises(Unreadable, match=r"order #1001 \(ord_1\): items\[0\]") as met:
+    with pytest.raises(
+        Unreadable, match=r"order #1001 \(ord_1\): the member items\[0\]"
+    ) as met:
         with_item(quantity=None)
     assert (met.value.kind, met.value.object_id) == ("order", "ord_1")
 

@@ -73,7 +73,7 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     if after is None:
         with pytest.raises(
             BackhaulError,
-            match=f"is {state}, so {CLI_WORDS.get(verb, verb)} is not possible",
+            match=f"is {state}, so the action {CLI_WORDS.get(verb, verb)} is not",
         ):
             await decide(stage, verb, command)
         assert (stage.state(command), audit(stage)) == (state, [])

@@ -185,7 +185,7 @@ async def test_a_resume_without_a_pause_puts_nothing_off(path: Path) -> None:
 async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
     settings = settings_of(stores=("main", "other"))
     async with program(path, settings) as life:
-        with pytest.raises(BackhaulError, match="the jobs are prune, backup, push_"):
+        with pytest.raises(BackhaulError, match="the jobs are: prune, backup, push_"):
             await life.jobs.run("push_orders", None, "otto")
         with pytest.raises(
             BackhaulError, match="does not exist for store 'x'; its stores are: main"

@@ -155,7 +155,8 @@ def test_a_disk_that_is_nearly_full_is_reported_with_what_is_needed(
     path, target = tmp_path / "backhaul.db", tmp_path / "copy.db"
     path.write_bytes(b"x" * (3 << 20))
     problem = re.escape(
-        f"{target}: not enough space: the copy needs 3.3 MB, and 3.2 MB are free"
+        f"{target}: this disk has not enough space: the copy needs 3.3 MB, and 3.2 MB"
+        " are free"
     )
     with pytest.raises(BackhaulError, match=problem):
         file_backup.copy(path, target, room=lambda _: 32 * (1 << 20) // 10)

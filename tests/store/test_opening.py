@@ -229,7 +229,7 @@ def unreleased(tmp_path: Path) -> Path:
 
 def test_a_database_from_before_the_first_release_is_refused(unreleased: Path) -> None:
     before = unreleased.read_bytes()
-    with pytest.raises(CorruptData, match=r"before 0\.1\.0 made this .*; move"):
+    with pytest.raises(CorruptData, match=r"before 0\.1\.0 made this .*Move"):
         open_store(unreleased, SystemClock())
     with pytest.raises(CorruptData, match=r"before 0\.1\.0"):
         pending(unreleased)

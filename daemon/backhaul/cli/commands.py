@@ -14,8 +14,8 @@ from backhaul.cli.context import (
     LimitOption,
     OptionalReason,
     OrderOption,
+    PlannedSinceOption,
     ReasonOption,
-    SinceOption,
     StateOption,
     example,
     object_id,
@@ -56,7 +56,7 @@ def list_commands(
     store: Annotated[str | None, typer.Option(help="Show only this store.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Show only this kind.")] = None,
     order: OrderOption = None,
-    since: SinceOption = None,
+    since: PlannedSinceOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the request of each planned command.")
     ] = False,
@@ -437,8 +437,8 @@ def release_targets(
     hold.
 
     The platform can show stock movements that have no record in the restored
-    database. Perhaps a newer count caused them. After a release, Backhaul adds
-    them to the count, in the same way as sales and received goods. If a newer
+    database. Perhaps a newer count caused them. After a release, Backhaul adds these
+    movements to the count, like sales and received goods. If a newer
     count did cause them, the stock in the store is wrong until the next count.
     If the known movements do not add up to the stock in the store, Backhaul
     parks the count.

@@ -69,6 +69,15 @@ SinceOption = Annotated[
         help=f"Only events that arrived at TIME or later. {_TIME}",
     ),
 ]
+PlannedSinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        parser=_moment,
+        help=f"Only commands that were planned at TIME or later. {_TIME}",
+    ),
+]
 UntilOption = Annotated[
     str | None,
     typer.Option(
@@ -91,7 +100,9 @@ FollowOption = Annotated[
     typer.Option(
         "--follow",
         "-f",
-        help="Then show each new row, and each row whose state changes, until Ctrl-C."
+        help=""
+        "After the list, show each new row, and each row whose state "
+        "changes, until Ctrl-C."
         " With --json: one JSON object per line.",
     ),
 ]

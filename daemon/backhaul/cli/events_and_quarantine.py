@@ -117,7 +117,8 @@ WhereOption = Annotated[
         metavar="FILTER",
         parser=_filter,
         help="Only rows that match, such as 'reason=unknown_sku since=1h'. Fields:"
-        f" {', '.join(QUARANTINE)}. Other words are searched in the rows.",
+        f" {', '.join(QUARANTINE)}. "
+        "Words without = are searched for in the text of the rows.",
     ),
 ]
 
@@ -248,9 +249,9 @@ def edit(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Kind of the record, required if the row has none yet, and only for"
-            " one row: fulfill (shipment), cancel (cancellation), adjust (stock"
-            " adjustment), level (stock count) or track (status of a parcel)."
+            help="Kind of the record. Required if the row has no kind yet. Allowed"
+            " only with a single row: fulfill (shipment), cancel (cancellation), adjust"
+            " (stock adjustment), level (stock count) or track (status of a parcel)."
         ),
     ] = None,
     reason: OptionalReason = None,

@@ -102,7 +102,8 @@ def init(
         str | None,
         typer.Option(
             help="URL at which the platform reaches this machine, such as"
-            " https://hooks.example. An empty text: without webhooks for now."
+            " https://hooks.example. "
+            "Give an empty text to set up no webhooks for now."
         ),
     ] = None,
     store: Annotated[

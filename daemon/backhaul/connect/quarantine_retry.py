@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.runtime.signals import SharedSignals
-    from backhaul.store.read_records import SelectedRows
+    from backhaul.store.filters import SelectedRows
     from backhaul.store.records import QuarantinedRow, Records
 
 
@@ -60,19 +60,25 @@ def edited_record(
         known = {"kind": _new_kind(kind), "record": _record_of(row)}
     elif known["kind"] == KEPT_KIND:
         raise BackhaulError(
-            f"row {row.id} stands for something that its connector keeps, such as a "
-            f"file, and has no fields; apply it: backhaul quarantine retry {row.id}"
+            f"row {row.id} has no fields to edit: the connector keeps its content, such"
+            f" as a file. To apply it, run: backhaul quarantine retry {row.id}"
         )
     elif kind not in {None, known["kind"]}:
-        raise BackhaulError(f"row {row.id} is a {known['kind']}, not a {kind}")
+        raise BackhaulError(
+            f"row {row.id} is a record of the kind {known['kind']}, not {kind}; leave"
+            " out --kind"
+        )
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
-        raise BackhaulError(f"there is no kind of record {known['kind']!r}")
+        raise BackhaulError(
+            f"{known['kind']!r} is not a kind of record; the kinds are"
+            f" {', '.join(RECORD_TYPES)}"
+        )
     allowed = set(type_.__struct_fields__) - READ_ONLY_FIELDS
     if strange := sorted(set(fields) - allowed):
         raise BackhaulError(
-            f"a {known['kind']} has no {', '.join(strange)}; it has "
-            f"{', '.join(sorted(allowed))}"
+            f"a record of the kind {known['kind']} has no field"
+            f" {', '.join(strange)}; its fields are {', '.join(sorted(allowed))}"
         )
     record = {**known["record"], **{name: _value(fields[name]) for name in fields}}
     if record.get("lines") and "everything" not in fields:

@@ -29,7 +29,11 @@ class Result(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.state is not State.OK and not self.fix:
-            raise ValueError(f"{self.check}: a result that is not ok needs a fix")
+            raise ValueError(
+                f"{self.check}: "
+                "this check found a problem and names no fix; the author of "
+                "the check must add one"
+            )
 
 
 def ok(check: str, said: str, about: str = "") -> Result:

@@ -110,7 +110,7 @@ def evidence(
     order = decoding.order(data, tracking)
     if order.id != command.target:
         raise Unusable(
-            f"the platform's response is about order {order.id}, but the command is"
+            f"the platform's response is about order {order.id}, and the command is"
             f" about order {command.target}"
         )
     if not shows_effect(command, order, data):

@@ -67,17 +67,18 @@ class Store(Section):
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
-        description="When connections receive a new order. `placed`: immediately. "
-        "`confirmed`: when the order no longer awaits confirmation. `paid`: when the "
-        "order is paid. "
+        description="This setting says when connections receive a new order."
+        " `placed`: immediately. `confirmed`: when the order no longer awaits"
+        " confirmation. `paid`: when the order is paid. "
         "An order that was paid and then refunded in part counts as "
         "paid.",
     )
     test_store: bool = Field(
         default=False,
         description="Whether this is a store for tests, such as one of the reference "
-        "server. Only then `backhaul trigger` sends a sample order to the running "
-        "daemon without the option `--live`.",
+        "server. "
+        "For any other store, `backhaul trigger` needs the option "
+        "`--live` to send a sample order to the running daemon.",
     )
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="Jobs that differ for this store, by name."

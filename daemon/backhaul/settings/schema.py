@@ -177,12 +177,12 @@ class Push(Section):
     check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
         description="When Backhaul checks the outcome of an uncertain command. "
-        "Each time counts from the moment when the command became "
-        "uncertain. Every check can "
+        "Backhaul measures these times from the moment when the command "
+        "became uncertain. Every check can "
         "find that the command took effect. Only the final check can decide that the "
         "command did not take effect. A request can be delayed and take effect late. "
-        "So the last time must be longer than any request can be delayed before it "
-        "reaches your platform. If you do not "
+        "So the last entry of the list must be longer than the longest "
+        "possible delay of a request. If you do not "
         "know this delay, keep the default. "
         "`looks` is the old name of this setting. The old name still works.",
     )
@@ -228,9 +228,10 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll also reads the changes from this long before the "
-        'previous poll, so that no change is missed. With "2m", a poll '
-        "reads all changes since 2 minutes before the previous poll.",
+        description="Each poll reads all changes since the previous poll, and also the "
+        "changes of this duration before it. So no change is missed. "
+        'With "2m", a poll reads all changes since 2 minutes before the '
+        "previous poll.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from backhaul.store.filters import NO_FILTER
+from backhaul.store.filters import NO_FILTER, QuarantineCounts, SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,10 +40,8 @@ if TYPE_CHECKING:
         OpenIncident,
         OrderLine,
         Overview,
-        QuarantineCounts,
         QuarantineDetail,
         SearchHit,
-        SelectedRows,
         TimelineEntry,
     )
     from backhaul.store.stock_targets import HeldFilter

@@ -205,42 +205,6 @@ class ListedQuarantine(Struct, frozen=True):
     store: str
 
 
-class SelectedRows(Struct, frozen=True):
-    """How many rows of a selection can be changed in the same way.
-
-    `content` is `record`, `question` (a record that an operator decides about), `list`
-    (the end of a full stock list), `event`, `kept` (its connector can apply the row) or
-    `bad` (the row never became a record). The state of a row that was used is
-    `retried`.
-    """
-
-    store: str
-    state: str
-    content: str
-    rows: int
-
-
-class QuarantineGroup(Struct, frozen=True):
-    """Rows of the quarantine with one reason: 38 rows of `unknown_sku`, `LAMP-2`."""
-
-    reason_class: str
-    subject: str
-    rows: int
-    last_at: str
-
-
-class QuarantineCounts(Struct, frozen=True):
-    """How many rows match a filter, by class of reason and in groups.
-
-    `states` counts all rows by their state, whatever the filter says: to match the rows
-    of all the past may take seconds.
-    """
-
-    states: dict[str, int]
-    reasons: dict[str, int]
-    groups: list[QuarantineGroup]
-
-
 class QuarantineDetail(Struct, frozen=True):
     """One row of the quarantine; `payload` and `store` are its record's, if any.
 

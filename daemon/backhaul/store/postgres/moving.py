@@ -485,10 +485,9 @@ def _opened(url: str) -> Iterator[Connection]:
         connection = Connection(url)
     except psycopg.Error as error:
         raise DatabaseUnavailable(
-            f"{place}: the database cannot be opened: {error}. Check three things: the"
-            " server runs and accepts connections from this machine; the URL has the"
-            " right database name; the user and password are right (PGPASSWORD or"
-            " ~/.pgpass)"
+            f"{place}: the database cannot be opened: {error}. Check that the server"
+            " accepts connections from this machine. Also check the database name, the"
+            " user and the password (PGPASSWORD or ~/.pgpass)"
         ) from None
     try:
         with closing(connection):

@@ -298,7 +298,7 @@ class CommandsConformance(StoreConformance):
         await store.commands.begin_epoch()
         later = await open_store()
         await later.commands.begin_epoch()
-        with pytest.raises(AlreadyRunning, match="another Backhaul has started"):
+        with pytest.raises(AlreadyRunning, match="another daemon has started"):
             await claimed(store)
         assert len(await claimed(later)) == 1
 

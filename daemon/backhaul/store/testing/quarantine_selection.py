@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.filters import Filter
+from backhaul.store.filters import Filter, QuarantineCounts
 from backhaul.store.records import (
     NewRecord,
     ReasonClass,
@@ -26,7 +26,6 @@ from backhaul.store.testing.scenes import StoreConformance
 
 if TYPE_CHECKING:
     from backhaul.store import Store
-    from backhaul.store.read_records import QuarantineCounts
     from backhaul.store.records import QuarantinedRow
     from backhaul.store.testing.scenes import TestClock
 

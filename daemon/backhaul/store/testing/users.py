@@ -73,7 +73,7 @@ class UsersConformance(StoreConformance):
     async def test_there_is_one_first_user(self, store: Store) -> None:
         await store.users.add("ann", Role.ADMIN, "hash", "web", first=True)
         again = store.users.add("bob", Role.ADMIN, "hash", "web", first=True)
-        await refused(again, "added already")
+        await refused(again, "already added")
         assert await store.users.find("bob") is None
 
     async def test_a_changed_role_has_an_audit_entry(self, store: Store) -> None:

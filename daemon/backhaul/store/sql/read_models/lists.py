@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from backhaul.store.filters import ANY, NO_FILTER
+from backhaul.store.filters import (
+    ANY,
+    NO_FILTER,
+    QuarantineCounts,
+    QuarantineGroup,
+    SelectedRows,
+)
 from backhaul.store.mirror import Pass
 from backhaul.store.operations import MetricSample
 from backhaul.store.read_records import (
@@ -28,10 +34,7 @@ from backhaul.store.read_records import (
     ListedUser,
     ListedWaitingRecord,
     OpenIncident,
-    QuarantineCounts,
     QuarantineDetail,
-    QuarantineGroup,
-    SelectedRows,
 )
 from backhaul.store.sql.commands import incidents, queries
 from backhaul.store.sql.commands.queries import NO_END
