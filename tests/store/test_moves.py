@@ -203,7 +203,7 @@ def raw_of(place: Place) -> list[str | bytes]:
 def test_text_in_the_quarantine_is_text_again(server: Postgres, tmp_path: Path) -> None:
     """PostgreSQL has it as bytes, as it has the body of an event."""
     path, url = tmp_path / "backhaul.db", server.empty()
-    rest = ("", "here", "open", "2026", 0)
+    rest = ("", "here", "open", "2026", 0, "value", "A")
     record = (1, "record", "books", "1", "Zeile ä", *rest)
     event = (2, "event", "main", "2", b"\xff", *rest)
     fill(path, {"quarantine": [record, event]})
