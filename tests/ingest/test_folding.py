@@ -238,6 +238,20 @@ async def test_unknown_members_are_kept_and_transient_ones_not(
     assert document.keys() & {"shipment", "changes", "trigger"} == set()
 
 
+@pytest.mark.parametrize(
+    "changed", [{"id": "ord_1\0"}, {"shipments": [payloads.shipment(id="shp\0")]}]
+)
+async def test_an_id_with_a_zero_byte_is_refused(
+    changed: dict[str, Any], store: Store
+) -> None:
+    """No statement finds the row of such an id."""
+    body = envelope("orders/create", payloads.order(**changed))
+    ((_, folded),) = await take(store, body)
+    assert folded.state == "quarantined"
+    assert "contains a zero byte" in str(folded.detail)
+    assert count(store.place, "orders") == 0
+
+
 async def test_an_event_of_another_store_is_not_ours(store: Store) -> None:
     foreign = envelope("orders/create", payloads.order(), storeId="sto_other")
     ((_, folded),) = await take(store, foreign)
