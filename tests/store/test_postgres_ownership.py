@@ -168,6 +168,27 @@ async def test_nobody_is_fenced_after_the_server_was_away(url: str) -> None:
         await first.kv.put("written by", "a")
 
 
+async def test_nobody_is_fenced_after_the_server_went_away_during_a_commit(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next transaction may find the new server at once; the others may not yet."""
+
+    def unknown(*_: object) -> None:
+        raise CommitUnknown("the connection was lost during a commit")
+
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await share(first)
+        await in_contact(second)
+        with monkeypatch.context() as patched:
+            patched.setattr(type(second.engine.writer), "_end", unknown)
+            with pytest.raises(Busy):
+                await second.engine.writer.heartbeat()
+        await second.engine.writer.heartbeat()
+        run(url, LONG_AGO)
+        assert await share(second) == [()]
+        await first.kv.put("written by", "a")
+
+
 async def test_a_member_in_the_middle_of_a_transaction_is_not_fenced(
     url: str,
 ) -> None:

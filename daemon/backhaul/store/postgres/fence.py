@@ -277,7 +277,7 @@ class Fence:
         try:
             row = connection.begin(_FENCE, {"member": self.member.id}).fetchone()
         except psycopg.Error:
-            self._in_contact_since = float("inf")
+            self.lose_contact()
             raise
         if row is None:
             self.lease.end()
@@ -299,6 +299,10 @@ class Fence:
         self._confirmed_at = self._began
         self._in_contact_since = min(self._in_contact_since, self._began)
         self.lease.renew(self._began)
+
+    def lose_contact(self) -> None:
+        """Note that the server went away; the other members may need to find it too."""
+        self._in_contact_since = float("inf")
 
     def leave(self, connection: Connection) -> None:
         """Give up all stores; the transactions of this member are refused from now.
