@@ -142,8 +142,8 @@ def list_quarantine(
 ) -> None:
     """List quarantined events and records, newest first.
 
-    Without `state=` in the filter, the list has the open rows. With --follow, the
-    newest one is the last line.
+    Without `state=` in the filter, the list has the open rows. With --follow,
+    the newest one is the last line.
     """
     wanted, known_settings = where or NO_FILTER, settings(config)
     none = "no row matches" if where else "nothing is in quarantine"
