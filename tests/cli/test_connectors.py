@@ -71,7 +71,7 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
         assert message in " ".join(refused.err.split())
     strange = ["--kind", "fulfill", "--set", "colour=red"]
     refused = in_process("quarantine", "edit", row, *strange, config=config)
-    assert "a fulfill has no colour" in refused.err
+    assert "a record of the kind fulfill has no field colour" in refused.err
     refused = in_process("quarantine", "correct", row, config=config)
     assert "is not a shipment with a tracking number" in refused.err
     good = ["--kind", "fulfill", "--set", "order=1001", "--set", "tracking_number=L-3"]

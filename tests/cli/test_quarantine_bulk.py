@@ -112,7 +112,7 @@ def test_rows_that_cannot_be_changed_are_named(office: Office) -> None:
     given = ["1", "2", "--set", "colour=red", "--yes"]
     said = in_process("quarantine", "edit", *given, config=office.config)
     assert "2 could not be changed:" in said.out
-    assert "row 1: a adjust has no colour" in said.out
+    assert "row 1: a record of the kind adjust has no field colour" in said.out
     assert states(office) == ["open"] * 5
 
 

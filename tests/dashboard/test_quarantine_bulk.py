@@ -94,7 +94,8 @@ async def test_a_row_that_cannot_be_edited_so_stays_and_is_named(
     more = {"field": "colour", "value": "red"}
     assert (await confirm(browser, page, **more)).status == 303
     text = html.unescape(await browser.read("/quarantine"))
-    assert "2 could not be changed, such as row 1: a adjust has no colour" in text
+    assert "2 could not be changed, such as row 1: a record of the kind adjust" in text
+    assert "has no field colour" in text
     assert (states(office), office.audit()) == (["open"] * 2, [])
 
 
