@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +122,7 @@ def followed(
     looks = iter(states)
     now = [next(looks)]
 
-    def sleep(_: float) -> None:
+    def pause(_: float) -> None:
         try:
             now[0] = next(looks)
         except StopIteration:
@@ -133,7 +132,7 @@ def followed(
         rows = [Event(*each) for each in now[0].items()]
         return sorted(rows, key=lambda row: -row.id)[:limit]
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(output, "pause", pause)
     with pytest.raises(KeyboardInterrupt):
         output.follow(read, ("id", "state"), shown=shown, as_json=as_json)
     return capsys.readouterr().out

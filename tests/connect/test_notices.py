@@ -112,5 +112,5 @@ async def test_notices_that_fail_are_a_failure_of_the_connector(
 
 
 def test_the_list_of_connections_shows_a_notice_of_one_that_is_up() -> None:
-    rows = [{"name": "drop", "up": True, "reason": None, "notices": [NOTICE]}]
+    rows = [{"connection": "drop", "up": True, "reason": None, "notices": [NOTICE]}]
     assert _notice_lines(rows) == [f"drop: {NOTICE}"]

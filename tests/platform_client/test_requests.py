@@ -143,7 +143,7 @@ DOUBTS = {
     "other-order": (
         fulfill(),
         shipped(PARCEL, id="ord_2"),
-        "about order ord_2, but the command is about order ord_1",
+        "about order ord_2, and the command is about order ord_1",
     ),
     "not-shipped": (
         fulfill(),

@@ -436,9 +436,9 @@ def release_targets(
     there is a newer count, submit the newer count: it replaces the count on
     hold.
 
-    The platform can show stock movements that have no record in the restored
-    database. Perhaps a newer count caused them. After a release, Backhaul adds these
-    movements to the count, like sales and received goods. If a newer
+    The platform can show stock movements that are missing in the restored
+    database. Perhaps a newer count caused them. After a release, Backhaul adds
+    these movements to the count, like sales and received goods. If a newer
     count did cause them, the stock in the store is wrong until the next count.
     If the known movements do not add up to the stock in the store, Backhaul
     parks the count.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-import time
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -234,8 +234,13 @@ def changes(
     while True:
         yield [row for row in reversed(rows) if has_changed(row, known)]
         known = {row["id"]: row.get("state") for row in rows}
-        time.sleep(FOLLOW_SECONDS)
+        pause(FOLLOW_SECONDS)
         rows = _back_to(known, read)
+
+
+def pause(seconds: float) -> None:
+    """Wait; Ctrl-C ends it."""
+    Event().wait(seconds)
 
 
 def has_changed(row: Mapping[str, Any], known: Mapping[object, object]) -> bool:

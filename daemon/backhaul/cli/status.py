@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -335,13 +334,13 @@ def status(
     if watch and as_json:
         while True:
             output.json_line(_as_json(_status(settings)))
-            time.sleep(WATCH_SECONDS)
+            output.pause(WATCH_SECONDS)
     terminal = output.terminal()
     if watch and terminal is None:
         raise typer.BadParameter("--watch needs a terminal, or --json")
     while watch:
         output.redraw(_watched(settings), output.terminal())
-        time.sleep(WATCH_SECONDS)
+        output.pause(WATCH_SECONDS)
     found = _status(settings)
     if as_json:
         output.json(_as_json(found))

@@ -20,7 +20,7 @@ from backhaul.connect.health import (
     with_timeout,
 )
 from backhaul.connect.own_documents import OwnDocuments, read_sqlite
-from backhaul.connect.record_matching import encode
+from backhaul.connect.record_matching import encode, log_outcome
 from backhaul.core.clock import to_text
 from backhaul.core.strict_json import storable
 from backhaul.errors import BackhaulError, Busy
@@ -414,19 +414,6 @@ async def poll_now(hosts: Sequence[Host], name: str) -> dict[str, int]:
     raise BackhaulError(
         f"connection {name} does not run, because enabled is false for it in the"
         f" configuration; set enabled = true in [connectors.{name}]"
-    )
-
-
-def log_outcome(outcome: RecordOutcome) -> None:
-    """Log the outcome of a record; only quarantine needs an operator."""
-    level = "WARNING" if outcome.state in {"quarantined", "conflict"} else "DEBUG"
-    record = outcome.record
-    logger.bind(action=f"record.{outcome.state}", instance=record.instance).log(
-        level,
-        "{} {}: {}",
-        record.instance,
-        record.locator or record.key,
-        outcome.reason,
     )
 
 

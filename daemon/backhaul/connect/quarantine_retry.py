@@ -9,8 +9,7 @@ import msgspec
 from loguru import logger
 from msgspec import Struct
 
-from backhaul.connect.host import log_outcome
-from backhaul.connect.record_matching import RECORD_TYPES
+from backhaul.connect.record_matching import RECORD_TYPES, log_outcome
 from backhaul.errors import BackhaulError
 from backhaul.runtime.loop import IDLE_SECONDS, Loop
 from backhaul.store.records import RowVerb
@@ -115,7 +114,7 @@ _ANSWERED = (
     "matched again; the retry is your yes to the question in the reason, such as"
     " whether to ship a further parcel"
 )
-_ZEROED = "applied: articles that these full stock lists leave out are set to 0"
+_ZEROED = "applied: SKUs that these full stock lists leave out are set to 0"
 _DISCARDED = "discarded, also if their connector submits them again"
 _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
     RowVerb.RETRY: {
@@ -137,7 +136,10 @@ _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
     RowVerb.DISCARD: {
         "record": (True, _DISCARDED),
         "question": (True, _DISCARDED),
-        "list": (True, "discarded; the articles that these full lists leave out stay"),
+        "list": (
+            True,
+            "discarded; the SKUs that these full lists leave out keep their stock",
+        ),
         "event": (
             True,
             "discarded (these are events); commands that wait are released",

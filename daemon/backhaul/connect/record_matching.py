@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from loguru import logger
 
 from backhaul.connect.fulfillment_matching import match_fulfillment
 from backhaul.connect.stock_matching import new_adjustment, new_target
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.mirror import Parcel
+    from backhaul.store.records import RecordOutcome
     from backhaul_sdk import Record
 
 
@@ -263,3 +265,16 @@ def _command(
 ) -> Matched:
     identity = command_id(waiting.store, waiting.instance, waiting.key, kind)
     return Matched(NewCommand(identity, kind, order, f"order:{order}", payload))
+
+
+def log_outcome(outcome: RecordOutcome) -> None:
+    """Log the outcome of a record; only quarantine needs an operator."""
+    level = "WARNING" if outcome.state in {"quarantined", "conflict"} else "DEBUG"
+    record = outcome.record
+    logger.bind(action=f"record.{outcome.state}", instance=record.instance).log(
+        level,
+        "{} {}: {}",
+        record.instance,
+        record.locator or record.key,
+        outcome.reason,
+    )
