@@ -64,7 +64,11 @@ class Relay:
         self._serving.add(own)
         try:
             up = await asyncio.open_connection("127.0.0.1", self.upstream)
-            await self._relay(reader, writer, *up)
+            if self._server is None:  # `down` waits for what it did not reset
+                reset(up[1])
+                reset(writer)
+            else:
+                await self._relay(reader, writer, *up)
         except OSError:
             reset(writer)
         finally:
