@@ -249,8 +249,9 @@ def edit(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Kind of the record. Required if the row has no kind yet. Allowed"
-            " only with a single row: fulfill (shipment), cancel (cancellation), adjust"
+            help="Kind of the record. "
+            "Required if the row has no kind yet. Allowed only with one "
+            "row. The kinds are: fulfill (shipment), cancel (cancellation), adjust"
             " (stock adjustment), level (stock count) or track (status of a parcel)."
         ),
     ] = None,

@@ -167,8 +167,8 @@ def demo(
         typer.Option(
             "--cluster",
             help=(
-                "Run three daemons on three PostgreSQL servers, kill one daemon"
-                " every 20 seconds, and compare both sides at the end. If"
+                "Run three daemons on three PostgreSQL servers, kill one daemon every"
+                " 20 seconds, and compare the stores with the mirror at the end. If"
                 " PostgreSQL is not installed, the command shows how to install it"
             ),
         ),

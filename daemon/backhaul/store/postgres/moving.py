@@ -495,6 +495,6 @@ def _opened(url: str) -> Iterator[Connection]:
             yield connection
     except (psycopg.Error, CommitUnknown) as error:
         raise BackhaulError(
-            f"{place}: the move was interrupted: {error}. Run the command again: the"
-            " source is unchanged, or the copy is complete"
+            f"{place}: the move was interrupted: {error}. Run the command again. This"
+            " is safe: the source is unchanged, or the copy is complete"
         ) from error
