@@ -163,8 +163,8 @@ def test_a_person_knows_that_it_took_effect(case: Case) -> None:
     assert case.audit() == [kept]
     refused = case.say("resolve", "--applied", "--reason", "again")
     assert refused.code == 1
-    assert "is applied, so resolve --applied is not possible" in refused.err
-    assert "possible: nothing" in refused.err
+    assert "is applied, so the action resolve --applied is not" in refused.err
+    assert "Possible actions: none" in refused.err
     assert case.parcels() == []
 
 

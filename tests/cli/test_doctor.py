@@ -305,7 +305,7 @@ async def test_a_platform_that_asks_for_a_pause_is_asked_for_nothing_more() -> N
 
 
 def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:
-    with pytest.raises(ValueError, match="needs a fix"):
+    with pytest.raises(ValueError, match="names no fix"):
         Result("clock", "main", State.WARN, "is ahead")
 
 

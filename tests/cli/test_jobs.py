@@ -109,7 +109,7 @@ def test_what_is_called_wrong_is_told_what_there_is(office: Office) -> None:
         said = in_process("jobs", "pause", "push_orders", config=office.config)
         assert said.code == 1
         assert (
-            "the jobs are prune, backup, push_fulfillments, push_cancellations"
+            "the jobs are: prune, backup, push_fulfillments, push_cancellations"
             in said.err
         )
         said = in_process(

@@ -95,7 +95,7 @@ def test_a_store_that_left_the_settings_is_told(
     name = secret_fingerprint(old.encode())
     said = in_process("secrets", "revoke", name, *undo, config=office.config)
     assert said.code == 1
-    assert "store main is not in the settings" in said.err
+    assert "store main is not in the configuration" in said.err
     assert states(office)[name] == "accepted"
 
 

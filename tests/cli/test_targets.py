@@ -171,7 +171,13 @@ def test_a_count_on_hold_is_shown_listed_and_released(held: Office) -> None:
 
 def test_a_release_needs_a_choice_a_reason_and_a_confirmation(held: Office) -> None:
     wrong = {
-        ("--all", "--store", "main", "--reason", "why"): "give --all alone",
+        (
+            "--all",
+            "--store",
+            "main",
+            "--reason",
+            "why",
+        ): "use --all without these options",
         ("--reason", "why"): "choose stock counts with",
         ("--all",): "a release needs a reason",
         ("--all", "--reason", "why"): "to release 1 stock count, add --yes",

@@ -365,8 +365,8 @@ async def test_told_and_asked_a_parcel_leaves_once() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"secrets": []}, "nothing to do"),
-        ({"secrets": ["short"]}, "8 or more"),
+        ({"secrets": []}, "neither secrets nor api_key"),
+        ({"secrets": ["short"]}, "at least 8 characters"),
         ({"statuses": {"x": "lost"}}, "use announced"),
         ({"vendor": "generic", "fetch_path": "url"}, "needs api_url"),
         ({"api_url": "http://api.example"}, "use https://"),

@@ -170,7 +170,7 @@ def test_each_kind_of_record_is_made() -> None:
             "stock_level",
             {"sku": "s", "quantity": "floor(q)"},
             {"id": 1, "q": float("1e999")},
-            "the expression floor(q) cannot be applied",
+            "the JMESPath expression floor(q) cannot be applied",
         ),
         (
             "tracking",
@@ -232,7 +232,7 @@ async def test_a_404_of_a_proxy_proves_nothing(office: Office) -> None:
     [
         ({"data": [], "next": "x"}, None),
         ({"rows": []}, "no list at 'data'"),
-        ("[" * 70 + "]" * 70, "nested more than 64 deep"),
+        ("[" * 70 + "]" * 70, "nested more than 64 levels deep"),
         ("{'a': 1}", "not JSON"),
         ('{"data": NaN}', "not JSON"),
         ('{"data": "' + "x" * 6_000 + '"}', "longer than 5000 bytes"),
@@ -269,7 +269,7 @@ async def test_a_strange_answer_stops_the_pull_and_says_why(
         ({"auth": "none"}, "auth and token"),
         ({"token": ""}, "auth and token"),
         ({"pushes": {"order.lost": ORDERS}}, "no topic is called order.lost"),
-        ({"lists": {}, "pushes": {}}, "nothing to do"),
+        ({"lists": {}, "pushes": {}}, "neither lists nor pushes"),
         ({"lists": {"x": {**SHIPMENTS, "key": "a b"}}}, "not a JMESPath"),
         ({"lists": {"x": {**SHIPMENTS, "path": "https://x"}}}, "must be a path"),
         ({"lists": {"x": {**SHIPMENTS, "path": "//evil/x"}}}, "must be a path"),

@@ -76,7 +76,9 @@ async def test_an_unknown_reason_is_mapped_or_refused(tables: SqliteTables) -> N
     assert isinstance(found, StockAdjustment)
     assert found.reason == "DAMAGED"
     (bad,) = host.bad.values()
-    assert bad.reason.startswith("reason 'Schwund' is unknown; use CORRECTION, DAMAGED")
+    assert bad.reason.startswith(
+        "the reason 'Schwund' is unknown; use CORRECTION, DAMAGED"
+    )
 
 
 async def test_a_cancellation_has_its_reason_too(tables: SqliteTables) -> None:

@@ -205,7 +205,9 @@ async def test_an_article_that_tryton_lacks_is_named(
     item = {**change.document["items"][0], "sku": "NOPE"}
     odd = replace(change, document={**change.document, "items": [item]})
     said = await connect().push(odd)
-    assert said == Rejected("Tryton has no product with the code 'NOPE'")
+    assert said == Rejected(
+        "Tryton has no product with the code 'NOPE'; create it with this code"
+    )
     assert server.rows("SELECT * FROM sale_sale") == []
 
 

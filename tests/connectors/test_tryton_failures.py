@@ -165,7 +165,8 @@ async def test_after_too_many_logins_none_is_tried_for_a_while(
     erp.answers[LOGIN] = answer
     for _ in range(3):
         said = await connector.push(sample_change(1))
-        assert said == NotSent("too many logins at Tryton failed", rest)
+        why = "too many logins at Tryton failed; Backhaul waits before it tries again"
+        assert said == NotSent(why, rest)
     assert erp.asked == [LOGIN], "Tryton counts each login, and never lets it in"
     del erp.answers[LOGIN]
     seconds[0] = rest

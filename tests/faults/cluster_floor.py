@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -168,12 +169,19 @@ class Floor:
         if fate == "scan":
             self._packed.put_nowait(order)
         elif fate == "house":
-            # It waits for the daemon's transaction, which may be frozen.
-            self._note_said(await asyncio.to_thread(self.store.erp.ship, order))
+            self._note_said(await self._ship(order))
         elif fate == "courier":
             courier.note(*workers.parcel(order))
         elif fate == "cancel":
             office.note(*workers.cancellation(order))
+
+    async def _ship(self, order: Placement) -> Cause:
+        """Write to the ERP, whose lock a frozen daemon may hold for a while."""
+        while True:
+            try:
+                return await asyncio.to_thread(self.store.erp.ship, order)
+            except sqlite3.OperationalError:
+                await self.clock.sleep(1.0)
 
     async def _pack(self, handheld: Handheld) -> None:
         while True:

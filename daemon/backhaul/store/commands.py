@@ -369,7 +369,7 @@ def require_possible(command: Command, verb: str) -> None:
         raise BackhaulError(
             f"command {command.id[:8]} is {command.state}, so the action"
             f" {cli_words(verb)} is not possible. Possible actions:"
-            f" {', '.join(map(cli_words, verbs)) or 'nothing'}"
+            f" {', '.join(map(cli_words, verbs)) or 'none'}"
         )
 
 
