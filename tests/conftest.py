@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 import sysconfig
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -106,6 +107,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """The process that was started first makes the folder; workers inherit it."""
     if not hasattr(config, "workerinput"):
         leftovers.begin()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs so, and every program of a test inherits it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--prepare-on-postgres"):
         STATEMENTS.install()
 

@@ -346,12 +346,15 @@ def first_heard(office: Office, platform: ReferenceProcess, *options: str) -> An
         found: list[str] = []
         reading = Thread(target=lambda: found.append(lines_.readline()))
         reading.start()
-        # It hears only what comes after its start, so somebody buys again and again.
-        while reading.is_alive():
-            buy(platform)
-            reading.join(0.5)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(HANG_SECONDS) == 130, process.stderr
+        try:
+            # It hears only what comes after its start, so somebody buys and buys.
+            while reading.is_alive():
+                buy(platform)
+                reading.join(0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(HANG_SECONDS) == 130, process.stderr
+        finally:
+            process.kill()
     return json.loads(found[0])
 
 
