@@ -18,6 +18,7 @@ from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import without_zeros
 from backhaul.store.postgres.streams import FEWEST
+from backhaul.store.sql.operations import kv
 from backhaul.store.testing.event_scenes import webhook
 from scenes.databases import append, fold_as_demo, locked
 from scenes.postgres import PASSWORD, USER, postgres
@@ -167,7 +168,7 @@ async def test_a_commit_without_an_answer_ends_the_writer(server: Postgres) -> N
     server.run(*END_AT_COMMIT)
     store.start()
     with pytest.raises(Busy):
-        await store.kv.put("c", "3")
+        await store.engine.write(lambda connection: kv.put(connection, "c", "3"))
     with pytest.raises(WriterFailed, match="lost during a commit"):
         await store.watch()
     with pytest.raises(Busy):
