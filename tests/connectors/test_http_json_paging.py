@@ -216,7 +216,7 @@ async def test_it_is_left_alone_for_as_long_as_it_asks(
     connector, host = system({}, seconds), MemoryHost()
     for time, number in ((100.0, 1), (129.0, 1), (131.0, 2)):
         seconds[0] = time
-        with pytest.raises(CheckFailed, match="ask(s|ed) Backhaul to wait"):
+        with pytest.raises(CheckFailed, match=r"ask(s|ed) Backhaul to wait"):
             await host.pull(connector)
         assert len(script.asked) == number
     await connector.close()
