@@ -75,8 +75,6 @@ class PostgresWriter(RoundWriter):
         return concerns_the_server(error)
 
     def _fatal(self, error: Exception) -> Exception | None:
-        if self._fence is not None and isinstance(error, CommitUnknown):
-            self._fence.lose_contact()
         if all(isinstance(job.unit, Idempotent) for job in self._taken.jobs):
             # Its caller tries again: a failover must not end every member.
             fatal: tuple[type[Exception], ...] = Superseded, CommitsLost

@@ -14,7 +14,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import psycopg
 from loguru import logger
 
 from backhaul.core.clock import SystemClock, to_text
@@ -204,6 +203,7 @@ class Fence:
         self._rounds = 0
         self._began = self._confirmed_at = 0.0
         self._in_contact_since = float("inf")
+        self._times_opened = 0
 
     @property
     def ttl_seconds(self) -> float:
@@ -274,11 +274,11 @@ class Fence:
         if not self._is_joined:
             raise Busy("this daemon has not joined its database yet; try again")
         self._began = boot_seconds()
-        try:
-            row = connection.begin(_FENCE, {"member": self.member.id}).fetchone()
-        except psycopg.Error:
-            self.lose_contact()
-            raise
+        row = connection.begin(_FENCE, {"member": self.member.id}).fetchone()
+        if connection.times_opened != self._times_opened:
+            # The server was away, and the others may need some time to find it again.
+            self._times_opened = connection.times_opened
+            self._in_contact_since = float("inf")
         if row is None:
             self.lease.end()
             if self._lacks_rounds(connection):
@@ -299,10 +299,6 @@ class Fence:
         self._confirmed_at = self._began
         self._in_contact_since = min(self._in_contact_since, self._began)
         self.lease.renew(self._began)
-
-    def lose_contact(self) -> None:
-        """Note that the server went away; the other members may need to find it too."""
-        self._in_contact_since = float("inf")
 
     def leave(self, connection: Connection) -> None:
         """Give up all stores; the transactions of this member are refused from now.
