@@ -14,6 +14,7 @@ from backhaul.store import database_at, open_store, test_restore
 from backhaul.store.database import manifest_of, sole_writer
 
 if TYPE_CHECKING:
+    from backhaul.settings import Settings
     from backhaul.store.database import Restored
 
 
@@ -88,8 +89,12 @@ def restore(
     with sole_writer(settings.state_dir):
         done = opened.restore(backup, settings.stores, clock)
     _report("is restored", backup, done, as_json)
-    if as_json:
-        return
+    if not as_json:
+        _say_what_came_back(done)
+
+
+def _say_what_came_back(done: "Restored") -> None:
+    """Print where the former database is, and what is as in the backup."""
     if done.undid:
         typer.echo("an earlier restore was interrupted; it was undone first")
     for file in done.moved:
@@ -177,19 +182,29 @@ def migrate(
         )
     settings = context.settings(config)
     if to is not None:
-        from backhaul.cli import database_move
+        _move(settings, source, to, live=live, as_json=as_json)
+    elif plan:
+        _print_plan(database_at(settings.place).pending_migrations(), as_json)
+    else:
+        _upgrade(settings, as_json)
 
-        place = database_move.place_of
-        moved = place(source) if source else settings.place
-        if live:
-            database_move.move_live(settings, moved, place(to), as_json=as_json)
-        else:
-            database_move.move(settings, moved, place(to), as_json=as_json)
-        return
+
+def _move(
+    settings: "Settings", source: str | None, to: str, *, live: bool, as_json: bool
+) -> None:
+    from backhaul.cli import database_move
+
+    place = database_move.place_of
+    moved = place(source) if source else settings.place
+    if live:
+        database_move.move_live(settings, moved, place(to), as_json=as_json)
+    else:
+        database_move.move(settings, moved, place(to), as_json=as_json)
+
+
+def _upgrade(settings: "Settings", as_json: bool) -> None:
+    """Apply the steps that are not applied yet. Raises AlreadyRunning if some wait."""
     opened = database_at(settings.place)
-    if plan:
-        _print_plan(opened.pending_migrations(), as_json)
-        return
     is_file = isinstance(settings.place, Path)
     with sole_writer(settings.state_dir) if is_file else nullcontext():
         steps = opened.pending_migrations()

@@ -121,6 +121,35 @@ KeepOption = Annotated[
     ),
 ]
 
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=1,
+        max=65_531,
+        help="First of five ports in a row: the store, its dashboard, the daemon's"
+        " webhooks, the daemon's dashboard, and scanners. Default: five free ports.",
+        show_default=False,
+    ),
+]
+TrytonOption = Annotated[
+    bool,
+    typer.Option(
+        "--with-tryton",
+        help="Also run a Tryton server. If Tryton is not installed, the command shows"
+        " how to install it.",
+    ),
+]
+ClusterOption = Annotated[
+    bool,
+    typer.Option(
+        "--cluster",
+        help="Run three daemons on three PostgreSQL servers, kill one daemon every"
+        " 20 seconds, and compare the stores with the mirror at the end. If PostgreSQL"
+        " is not installed, the command shows how to install it.",
+    ),
+]
+
 
 def demo(
     once: Annotated[
@@ -135,44 +164,15 @@ def demo(
         int, typer.Option(min=1, help="Number of orders; only with --once.")
     ] = 200,
     keep: KeepOption = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65_531,
-            help="First of five ports in a row: the store, its dashboard, the"
-            " daemon's webhooks, the daemon's dashboard, and scanners. Default:"
-            " five free ports.",
-            show_default=False,
-        ),
-    ] = None,
+    port: PortOption = None,
     seed: Annotated[
         int,
         typer.Option(
             help="Seed of the random choices; the same seed makes the same choices."
         ),
     ] = 1,
-    with_tryton: Annotated[
-        bool,
-        typer.Option(
-            "--with-tryton",
-            help=(
-                "Also run a Tryton server. If Tryton is not installed, the command"
-                " shows how to install it"
-            ),
-        ),
-    ] = False,
-    cluster: Annotated[
-        bool,
-        typer.Option(
-            "--cluster",
-            help=(
-                "Run three daemons on three PostgreSQL servers, kill one daemon every"
-                " 20 seconds, and compare the stores with the mirror at the end. If"
-                " PostgreSQL is not installed, the command shows how to install it"
-            ),
-        ),
-    ] = False,
+    with_tryton: TrytonOption = False,
+    cluster: ClusterOption = False,
     kills: Annotated[
         int, typer.Option(min=0, help="Number of kills; only with --cluster.")
     ] = 3,

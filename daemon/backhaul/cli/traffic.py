@@ -75,6 +75,23 @@ def capture(
     capture_and_replay.capture(out, context.settings(config), selected, as_json=as_json)
 
 
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--against",
+        help="Database to compare with. Default: the database of the configuration.",
+    ),
+]
+ShuffleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--shuffle",
+        metavar="SEED",
+        help="Shuffle the events. The same SEED makes the same order.",
+    ),
+]
+
+
 def replay(
     capture_file: Annotated[
         Path,
@@ -91,22 +108,9 @@ def replay(
         str | None,
         typer.Option(help="Send the webhooks to this URL, with new signatures."),
     ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "Database to compare with. Default: the database of the configuration."
-            )
-        ),
-    ] = None,
+    against: AgainstOption = None,
     secret_file: SecretFileOption = None,
-    shuffle: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SEED",
-            help="Shuffle the events. The same SEED makes the same order.",
-        ),
-    ] = None,
+    shuffle: ShuffleOption = None,
     duplicate: DuplicateOption = 0.0,
     drop: DropOption = 0.0,
     until: UntilOption = None,
