@@ -72,19 +72,24 @@ async def shared_out(first: PostgresStore, second: PostgresStore) -> None:
     assert second.ownership.owns("two")
 
 
+def append_late(other: Connection) -> None:
+    """Append an event to the stream of another member, and do not commit yet."""
+    other.execute("BEGIN")
+    other.execute("INSERT INTO streams (member) VALUES ('b')")
+    other.execute(
+        "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
+        " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
+        " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
+    )
+
+
 async def test_an_event_that_becomes_visible_late_is_folded(url: str) -> None:
     """Another member's event has a lower id, and is committed after a higher one."""
     fold = without_decoding(fold_to_body)
     async with joined(url, "a") as store:
         await owning(store)
         with closing(Connection(url)) as other:
-            other.execute("BEGIN")
-            other.execute("INSERT INTO streams (member) VALUES ('b')")
-            other.execute(
-                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
-                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
-                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
-            )
+            append_late(other)
             first = await store.inbox.append(webhook("early"))
             report = await store.inbox.fold(fold, 1.0)
             assert (report.folded, report.folded_to) == (1, first)
@@ -105,13 +110,7 @@ async def test_an_event_that_becomes_visible_during_a_fold_hides_no_later_one(
     async with joined(url, "a") as store:
         await owning(store)
         with closing(Connection(url)) as other:
-            other.execute("BEGIN")
-            other.execute("INSERT INTO streams (member) VALUES ('b')")
-            other.execute(
-                "INSERT INTO inbox (stream, store, kind, topic, received_at, headers,"
-                " body, digest) SELECT max(id), 'main', 'webhook', 'orders/create',"
-                " '2026-03-01T12:00:00.000Z', '', 'late', 'd' FROM streams"
-            )
+            append_late(other)
             first = await store.inbox.append(webhook("early"))
 
             def commit_meanwhile(event: StoredEvent, mirror: MirrorWriter) -> Folded:
