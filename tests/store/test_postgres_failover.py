@@ -14,6 +14,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, WriterFailed
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
+from backhaul.store.sql.operations import kv
 from scenes.postgres import PASSWORD, USER
 from scenes.postgres_nodes import postgres_nodes
 from scenes.tcp_relay import tcp_relay
@@ -61,6 +62,11 @@ async def put_one(store: PostgresStore, name: str) -> None:
             return await store.kv.put(name, "kept")
 
 
+async def write_unknown(store: PostgresStore) -> None:
+    """Write as a unit that must not run twice, so that its commit must be known."""
+    await store.engine.write(lambda connection: kv.put(connection, UNKNOWN, "kept"))
+
+
 def waiting_commit(nodes: Nodes) -> int:
     """Return the process whose commit waits for a replica, once there is one."""
     with nodes.connect() as connection:
@@ -75,21 +81,21 @@ async def cut_before(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
     """Lose the connection before COMMIT reaches the server."""
     relay.cut_before = b"COMMIT"
     with pytest.raises(Busy):
-        await store.kv.put(UNKNOWN, "kept")
+        await write_unknown(store)
 
 
 async def cut_after(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
     """Lose the connection when the server has answered COMMIT."""
     relay.cut_after = b"COMMIT"
     with pytest.raises(Busy):
-        await store.kv.put(UNKNOWN, "kept")
+        await write_unknown(store)
 
 
 async def killed(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
     """Lose the server while COMMIT waits for a replica, to which nothing is sent."""
     for standby in nodes.standbys:
         await asyncio.to_thread(nodes.stall, standby)
-    writing = asyncio.ensure_future(store.kv.put(UNKNOWN, "kept"))
+    writing = asyncio.ensure_future(write_unknown(store))
     await asyncio.to_thread(waiting_commit, nodes)
     await asyncio.to_thread(nodes.kill_primary)
     with pytest.raises(Busy):
