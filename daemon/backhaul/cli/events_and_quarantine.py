@@ -158,7 +158,7 @@ def list_quarantine(
         with reader_of(known_settings) as known:
             return known.quarantine(number, None, wanted)
 
-    columns = ("id", "at", "name", "about", "locator", "reason_class", "reason")
+    columns = ("id", "at", "name", "about", "locator", "reason")
     if follow:
         output.follow(read, columns, shown=limit, as_json=as_json)
         return
@@ -226,7 +226,7 @@ def reprocess(
 RowArgument = Annotated[int, typer.Argument(help="The row's number (id).")]
 RowsArgument = Annotated[
     list[int] | None,
-    typer.Argument(metavar="[ROW]...", help="Numbers (ids) of rows."),
+    typer.Argument(metavar="ROW", help="Numbers (ids) of rows."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 DryRunOption = Annotated[
