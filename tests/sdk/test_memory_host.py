@@ -79,7 +79,7 @@ async def test_documents_in_memory_are_as_those_of_the_real_host(
     assert real == [
         b"a/2",
         "LookupError('refused')",
-        "ValueError(\"'' cannot be the key of a document\")",
+        "ValueError(\"'' cannot be the key of a connector document\")",
         [("a/1", b"new"), ("a/2", b"a/2"), None],
     ]
     assert await documents_after(MemoryDocuments()) == real
