@@ -35,6 +35,7 @@ from backhaul.store.testing.mirror_scenes import (
     version,
 )
 from backhaul.store.testing.scenes import StoreConformance
+from backhaul.store.testing.target_scenes import restore
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -132,6 +133,21 @@ class DeliveredOrdersConformance(StoreConformance):
         await show_order(store, "ord_2", financial_status="REFUNDED")
         await show_order(store, "ord_1", 1, cancelled_at=NOON)
         assert await planned(store) == []
+
+    async def test_an_order_that_ended_in_what_a_restore_lost_is_cancelled(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(NOW)
+        clock.advance(LATER)
+        await restore(store, 1)
+        restored, later = at(clock), at(clock, LATER)
+        await show_order(store, "ord_1", 1, placed_at=NOON, cancelled_at=NOON)
+        await show_order(store, "ord_2", 1, placed_at=restored, cancelled_at=restored)
+        await show_order(store, "ord_3", 1, placed_at=later, cancelled_at=later)
+        cancelled = [("order.cancelled", "ord_1"), ("order.cancelled", "ord_2")]
+        assert await planned(store) == cancelled
+        await show_order(store, "ord_1", 2, placed_at=NOON, cancelled_at=NOON)
+        assert await planned(store) == cancelled
 
     async def test_a_refund_of_an_open_order_is_its_cancellation(
         self, store: Store

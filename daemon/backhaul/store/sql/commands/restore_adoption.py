@@ -107,10 +107,10 @@ def initial_state(
             effect_id=_unless_taken(connection, store, evidence["adjustment_id"]),
             evidence=msgspec.json.encode(evidence).decode(),
         )
-    restored_at = _restored_at(connection, store, now)
+    since = restored_at(connection, store, now)
     # Only a parcel has no tag, and could be created twice.
-    if restored_at is not None and command.kind == "fulfill":
-        return InitialState(State.UNCERTAIN, CHECKED_FIRST, sent_at=restored_at)
+    if since is not None and command.kind == "fulfill":
+        return InitialState(State.UNCERTAIN, CHECKED_FIRST, sent_at=since)
     return InitialState()
 
 
@@ -165,8 +165,8 @@ def is_pre_restore(connection: Connection, values: Mapping[str, object]) -> bool
     `values` are `store`, `target`, `as_of` and `now`.
     """
     store, now = str(values["store"]), str(values["now"])
-    restored_at = _restored_at(connection, store, now)
-    if restored_at is None or str(values["as_of"]) > restored_at:
+    since = restored_at(connection, store, now)
+    if since is None or str(values["as_of"]) > since:
         return False
     return not is_released(connection, values)
 
@@ -216,7 +216,8 @@ def _unless_taken(connection: Connection, store: str, effect_id: str) -> str | N
     return None if connection.execute(_OWNER, values).fetchone() else effect_id
 
 
-def _restored_at(connection: Connection, store: str, now: str) -> str | None:
+def restored_at(connection: Connection, store: str, now: str) -> str | None:
+    """Return when a restore was noticed; None if none was, or long ago."""
     since = to_text(from_text(now) - REMEMBERED)
     values = {"name": restored_mark(store), "since": since}
     row = connection.execute(_RESTORED_AT, values).fetchone()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import command_id
 from backhaul.core.resources import is_paid, is_stopped
+from backhaul.store.sql.commands import restore_adoption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,7 +216,9 @@ class Fanout:
             placed = self._state_of("order.placed", id_)
             if placed is None:
                 is_old = (order.placed_at or order.updated_at) < self._floor
-                if not (is_old or order.is_over) and self._is_released(order):
+                if order.is_over and not is_old and self._may_be_known(order):
+                    yield _Notification("order.cancelled", id_, id_)
+                elif not (is_old or order.is_over) and self._is_released(order):
                     yield _Notification("order.placed", id_, id_)
             if placed in {None, "superseded"}:
                 return
@@ -225,6 +228,18 @@ class Fanout:
             yield _Notification("order.cancelled", id_, id_)
         elif change.id > self._begun:
             yield _Notification("order.updated", id_, self._unique(change))
+
+    def _may_be_known(self, order: _Order) -> bool:
+        """Return True if the connection may know an order that this database forgot.
+
+        A restored database lacks what was delivered after its copy was made. Nobody
+        else would tell the connection that such an order was cancelled since.
+        """
+        restored_at = restore_adoption.restored_at(
+            self._connection, self._subscriber.store, self._now
+        )
+        placed_at = order.placed_at or order.updated_at
+        return restored_at is not None and _floor(placed_at) <= restored_at
 
     def _is_released(self, order: _Order) -> bool:
         rule = self._subscriber.release_when

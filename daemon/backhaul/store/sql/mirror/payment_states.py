@@ -28,7 +28,7 @@ _IS_OLD = """
 _NOT_NOTIFIED = """
     NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.object_id = o.id
                 AND d.instance = s.instance AND d.store = o.store
-                AND d.topic = 'order.placed')
+                AND d.topic IN ('order.placed', 'order.cancelled'))
 """
 _LISTED = f"""
     SELECT store, financial_status AS status, count(*) AS orders,
