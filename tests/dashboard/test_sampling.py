@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.admin.rendering import chart
 from backhaul.core.clock import to_text
-from backhaul.maintenance.self_monitoring import Sampler
+from backhaul.maintenance.self_monitoring import RATES, Sampler
 from backhaul.observe.metrics import Metrics
 from backhaul.store.operations import MetricSample
 from scenes.clock import START, VirtualClock
@@ -45,6 +45,31 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
         clock._start += timedelta(days=1)
         await minute(clock)
         await until(lambda: len(samples(path)) == 1, "the day before is gone")
+        running.cancel()
+
+
+async def test_the_rates_are_means_of_five_minutes(tmp_path: Path) -> None:
+    clock, metrics = VirtualClock(), Metrics()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        sampler = Sampler(
+            store.metric_samples, lambda: store.gauges.current([]), metrics, clock
+        )
+        running = asyncio.create_task(sampler.run())
+        await clock.asleep(5.0)
+        metrics.counter("commands_total")["main", "fulfill", "uncertain"] += 4
+        metrics.counter("commands_total")["main", "fulfill", "applied"] += 1
+        metrics.counter("commands_total")["main", "fulfill", "planned"] += 1
+        metrics.counter("records_total")["courier", "accepted"] += 10
+        metrics.counter("records_total")["courier", "duplicate"] += 1
+        metrics.counter("deliveries_total")["erp", "applied"] += 15
+        for _ in range(5):
+            await minute(clock)
+        await clock.asleep(5.0)
+        shown = sampler.rates()
+        assert [shown[name] for name in RATES] == [0, 0, 1, 0.2, 2, 3]
+        await minute(clock)
+        await clock.asleep(5.0)
+        assert set(sampler.rates().values()) == {0}
         running.cancel()
 
 

@@ -21,6 +21,7 @@ from backhaul.core.clock import to_text
 from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import describe
+from backhaul.maintenance.self_monitoring import RATES
 from backhaul.platform.client import StoreFacts
 from backhaul.platform.requests import Dialect
 from backhaul.runtime.signals import SharedSignals
@@ -253,7 +254,7 @@ STATUS: dict[str, Any] = {
     "dry_run": [],
     "stores": {"main": {"sending": 0, "stopped": {}}},
     "subscriptions": {"main": ""},
-    "rates": {"webhooks": 0.0, "folded": 0.0, "applied": 0.0},
+    "rates": dict.fromkeys(RATES, 0.0),
     "mirrored": {},
     "connectors": {
         "courier": {

@@ -197,6 +197,7 @@ def _templates() -> Environment:
         "badge": badge,
         "number": number,
         "pretty": pretty,
+        "rate": rate,
         "when": when,
     }
     made.globals |= {
@@ -221,6 +222,11 @@ def number(value: float | None) -> str:
         return "—"
     text = f"{value:,.1f}".removesuffix(".0")
     return text.replace(",", "\u202f")
+
+
+def rate(value: float) -> str:
+    """Return a rate; one that rounds to 0 but is not 0 shows that something flows."""
+    return "<0.1" if 0 < value < 0.05 else number(round(value, 1 if value < 10 else 0))
 
 
 def when(text: str | None, now: datetime) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from backhaul.alerting.problem import Problem, Severity
 from backhaul.core.clock import from_text
@@ -73,6 +74,8 @@ def _ownerless(status: Mapping[str, Any]) -> Iterator[Problem]:
             " the role worker. Webhooks are received and stored until then",
             subject="owner",
             command="backhaul status",
+            consequence="events are not applied and commands are not sent; webhooks are"
+            " received and stored",
             raises_alert=False,  # only an owner sends alerts
         )
 
@@ -90,6 +93,11 @@ def _stopped(status: Mapping[str, Any]) -> Iterator[Problem]:
                 subject=f"store {name}",
                 short=f"{kind} waits: {reason}",
                 command=DOCTOR,
+                consequence="commands wait"
+                if kind == EVERYTHING
+                else f"commands to {kind} wait",
+                link="/stores",
+                action="Show the store",
             )
 
 
@@ -107,6 +115,9 @@ def _paused(status: Mapping[str, Any]) -> Iterator[Problem]:
                 short=f"paused until {pause['until']}: {pause['reason']}",
                 command=DOCTOR,
                 severity=Severity.WARN,
+                consequence="commands and reads wait until then",
+                link="/stores",
+                action="Show the store",
             )
 
 
@@ -121,6 +132,9 @@ def _down(status: Mapping[str, Any]) -> Iterator[Problem]:
                 subject=f"connector {name}",
                 short=f"down: {instance['reason']}",
                 command=f"backhaul connectors check {name}",
+                consequence=f"Backhaul takes no records from {name}",
+                link=f"/connectors#connector-{quote(name)}",
+                action="Show the connector",
             )
 
 
@@ -138,6 +152,9 @@ def _silent(
                 subject=f"connector {instance}",
                 command=f"backhaul connectors check {instance}",
                 severity=Severity.WARN,
+                consequence="shipments and stock changes may be missing in the store",
+                link=f"/connectors#connector-{quote(instance)}",
+                action="Show the connector",
             )
 
 
@@ -159,6 +176,9 @@ def _foreign_webhooks(
                 subject=f"webhooks of {store}",
                 command="backhaul events list --state unhandled",
                 severity=Severity.WARN,
+                consequence="these webhooks are not applied; the mirror stays correct",
+                link="/events?state=unhandled",
+                action="Show the events",
             )
 
 
@@ -178,6 +198,9 @@ def _backup(
             " kept, and the job tries again at its next time",
             subject="backup",
             command="backhaul jobs run backup",
+            consequence="a restore loses what is newer than the previous backup",
+            link="/jobs",
+            action="Run the backup",
         )
     if not _is_made(backup, now) and missed(from_text(backup.last)):
         yield Problem(
@@ -187,6 +210,9 @@ def _backup(
             " grep backup. Until then a restore loses all that is newer",
             subject="backup",
             command="backhaul jobs list",
+            consequence="a restore loses all that is newer",
+            link="/jobs",
+            action="Show the jobs",
         )
 
 
@@ -199,6 +225,8 @@ def _archive(failure: str) -> Iterator[Problem]:
             " restore loses what is written, and the server's disk fills up",
             subject="archive",
             command=DOCTOR,
+            consequence="a restore loses what is written now, and the server's disk"
+            " fills up",
         )
 
 
@@ -216,6 +244,9 @@ def _subscriptions(status: Mapping[str, Any]) -> Iterator[Problem]:
                 subject=f"webhooks of {name}",
                 command=DOCTOR,
                 raises_alert=False,
+                consequence="changes reach the mirror only by polls",
+                link="/stores",
+                action="Show the store",
             )
 
 
@@ -233,6 +264,9 @@ def _unknown_topics(topics: Mapping[str, int]) -> Iterator[Problem]:
         f" ({', '.join(names)}{more})",
         subject="topics",
         command="backhaul events list --state unhandled",
+        consequence="these webhooks are stored and not applied",
+        link="/events?state=unhandled",
+        action="Show the events",
         raises_alert=False,
         severity=Severity.WARN,
     )
@@ -257,6 +291,10 @@ def _refused(status: Mapping[str, Any]) -> Iterator[Problem]:
             command=DOCTOR,
             raises_alert=False,
             severity=Severity.WARN,
+            consequence="what they report arrives later, by a repeated delivery or a"
+            " poll",
+            link="/stores",
+            action="Show the store",
         )
 
 
@@ -270,6 +308,8 @@ def _notices(status: Mapping[str, Any]) -> Iterator[Problem]:
                 command=f"backhaul connectors check {name}",
                 raises_alert=False,
                 severity=Severity.WARN,
+                link=f"/connectors#connector-{quote(name)}",
+                action="Show the connector",
             )
 
 
@@ -288,6 +328,9 @@ def _jobs_paused(
             command=f"backhaul jobs resume {name}",
             raises_alert=False,
             severity=Severity.WARN,
+            consequence="it does not run until you resume it",
+            link="/jobs",
+            action="Resume",
         )
 
 
@@ -299,4 +342,5 @@ def _disk(free_bytes: int) -> Iterator[Problem]:
             subject="disk",
             command=DOCTOR,
             raises_alert=False,
+            consequence="if the disk is full, webhooks are refused and nothing is sent",
         )

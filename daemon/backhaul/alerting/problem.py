@@ -32,11 +32,21 @@ class Severity(StrEnum):
     WARN = "warn"
 
 
+class Several(Struct, frozen=True):
+    """What several problems of one kind are together; `{n}` stands for their number."""
+
+    text: str
+    consequence: str
+
+
 class Problem(Struct, frozen=True):
     """One problem. `key` stays the same while it lasts; its first word is the kind.
 
-    `text` says what is wrong and `remedy` what to do. `subject` is the object in two
-    words, `short` the text beside it (empty: `text`), and `command` what to type first.
+    `text` says what is wrong, `consequence` what happens until somebody acts, and
+    `remedy` what to do. `subject` is the object in two words, `short` the text beside
+    it (empty: `text`), and `command` what to type first. `link` is the path of the
+    dashboard's page where an operator acts, and `action` the words on its button.
+    Problems of one kind with an equal `several` are shown as one.
     """
 
     key: str
@@ -47,6 +57,10 @@ class Problem(Struct, frozen=True):
     short: str = ""
     severity: Severity = Severity.FAIL
     raises_alert: bool = True
+    consequence: str = ""
+    link: str = ""
+    action: str = ""
+    several: Several | None = None
 
     @property
     def kind(self) -> str:

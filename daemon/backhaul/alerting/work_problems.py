@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
-from backhaul.alerting.problem import Problem, Severity
+from backhaul.alerting.problem import Problem, Several, Severity
 from backhaul.core.clock import from_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,29 @@ LATE_DELIVERY_SECONDS = 3_600.0
 """A delivery that waits this long raises an alert: a short outage does not."""
 UNREADABLE_SECONDS = 120.0
 """An order that could not be fetched for this long raises an alert."""
+PARKED: Mapping[str, tuple[str, str, str]] = {
+    "fulfill": (
+        "shipments",
+        "1 parcel is not reported to store {store}",
+        "{n} parcels are not reported to store {store}",
+    ),
+    "cancel": (
+        "cancellations",
+        "the order is not cancelled in store {store}",
+        "{n} orders are not cancelled in store {store}",
+    ),
+    "adjust": (
+        "stock adjustments",
+        "the stock in store {store} is not adjusted",
+        "{n} adjustments are missing in the stock of store {store}",
+    ),
+    "target": (
+        "stock counts",
+        "the stock in store {store} is not set to the count",
+        "the stock of {n} SKUs in store {store} is not set to the count",
+    ),
+}
+"""Parked commands of a kind: their noun, the consequence of one, and of several."""
 
 
 def find(facts: Facts) -> Iterator[Problem]:
@@ -49,6 +73,7 @@ def find(facts: Facts) -> Iterator[Problem]:
 def _parked(parked: Sequence[CommandProblem]) -> Iterator[Problem]:
     for command in parked:
         what = f"{command.kind} of {command.about or command.target}"
+        name, one, many = PARKED[command.kind]
         yield Problem(
             f"parked {command.id}",
             f"{command.kind} of {command.target} ({command.store}) is parked:"
@@ -59,6 +84,13 @@ def _parked(parked: Sequence[CommandProblem]) -> Iterator[Problem]:
             short=f"{what}: {command.detail}",
             command=f"backhaul commands show {command.id[:8]}",
             severity=Severity.PARKED,
+            consequence=one.format(store=command.store),
+            link=f"/commands/{command.id}",
+            action="Decide",
+            several=Several(
+                f"{{n}} {name} of store {command.store} are parked",
+                many.format(store=command.store, n="{n}"),
+            ),
         )
 
 
@@ -73,6 +105,10 @@ def _doubled(doubled: Sequence[CommandProblem]) -> Iterator[Problem]:
             " the surplus manually: Backhaul does not undo it",
             subject="doubled",
             command=f"backhaul commands show {command.id[:8]}",
+            consequence=f"store {command.store} is wrong by the surplus until you"
+            " correct it",
+            link=f"/commands/{command.id}",
+            action="Show the effects",
         )
 
 
@@ -85,6 +121,12 @@ def _incidents(incidents: Sequence[OpenIncident]) -> Iterator[Problem]:
             f" {incident.id} --reason …. Backhaul corrects nothing here on its own",
             subject="incident",
             command=f"backhaul incidents resolve {incident.id} --reason …",
+            consequence="Backhaul corrects nothing here on its own",
+            link=f"/incidents#incident-{incident.id}",
+            action="Resolve",
+            several=Several(
+                "{n} incidents are open", "Backhaul corrects none of them on its own"
+            ),
         )
 
 
@@ -100,6 +142,9 @@ def _sent_repeatedly(sent: Sequence[CommandProblem]) -> Iterator[Problem]:
             " order or product wait",
             subject="sent repeatedly",
             command=f"backhaul commands show {command.id[:8]}",
+            consequence="later commands of the same order or product wait",
+            link=f"/commands/{command.id}",
+            action="Show the responses",
             severity=Severity.WARN,
         )
 
@@ -117,6 +162,10 @@ def _counts_stopped(
                 subject=f"counts of {store}",
                 short=f"stopped: {reason}",
                 command=f"backhaul stock resume {store}",
+                consequence=f"new stock counts of store {store} wait, so its stock"
+                " becomes wrong",
+                link="/targets",
+                action="Resume",
             )
 
 
@@ -146,6 +195,9 @@ def _counts_held(
                 short=what,
                 command=f"{release} --dry-run",
                 severity=Severity.PARKED,
+                consequence="the stock of these SKUs does not change",
+                link="/targets",
+                action="Release",
             )
 
 
@@ -155,6 +207,7 @@ def _unreadable(
     """Yield unreadable orders. A refetch resolves most of them before they alert."""
     for order in orders:
         waits = now - from_text(order.since).timestamp()
+        is_stuck = waits >= UNREADABLE_SECONDS
         name = order.name.removeprefix("#")
         if order.store in status["stores"]:
             yield Problem(
@@ -168,7 +221,14 @@ def _unreadable(
                 f" {order.row}",
                 subject="unreadable",
                 command=f"backhaul why order {name}",
-                raises_alert=waits >= UNREADABLE_SECONDS,
+                severity=Severity.FAIL if is_stuck else Severity.WARN,
+                raises_alert=is_stuck,
+                consequence=f"nothing is sent for order {order.name}",
+                link=f"/quarantine/{order.row}",
+                action="Show the event",
+                several=Several(
+                    "{n} orders cannot be read", "nothing is sent for {n} orders"
+                ),
             )
 
 
@@ -180,6 +240,9 @@ def _deliveries_down(status: Mapping[str, Any]) -> Iterator[Problem]:
                 f"Deliveries to {name} fail: {each['reason']}",
                 subject=f"delivery to {name}",
                 command=f"backhaul connectors deliveries {name}",
+                consequence=f"changes in the store wait for {name}",
+                link=f"/connectors#connector-{quote(name)}",
+                action="Show the connector",
                 raises_alert=False,
             )
 
@@ -200,6 +263,14 @@ def _deliveries_parked(
                 subject=f"delivery to {name}",
                 command=f"backhaul connectors deliveries {name} --state parked",
                 severity=Severity.PARKED,
+                consequence="later deliveries about the same object wait",
+                link=f"/connectors#connector-{quote(name)}",
+                action="Show the connector",
+                several=Several(
+                    f"{{n}} deliveries to {name} are parked",
+                    f"{{n}} changes did not reach {name}, and later ones of the same"
+                    " objects wait",
+                ),
             )
 
 
@@ -223,6 +294,9 @@ def _deliveries_late(
                 " keeps retrying",
                 subject=f"delivery to {name}",
                 command=f"backhaul connectors deliveries {name} --state planned",
+                consequence=f"{name} does not know of changes since then",
+                link=f"/connectors#connector-{quote(name)}",
+                action="Show the connector",
             )
 
 
@@ -238,6 +312,9 @@ def _unrepaired(unrepaired: Mapping[str, int], most: int) -> Iterator[Problem]:
                 subject=f"mirror of {store}",
                 command="backhaul reconcile --dry-run",
                 severity=Severity.WARN,
+                consequence="the mirror shows old values",
+                link="/drift",
+                action="Show the last full syncs",
             )
 
 
@@ -252,6 +329,9 @@ def _orphaned(status: Mapping[str, Any], stores: Collection[str]) -> Iterator[Pr
                 " Backhaul does not send them",
                 subject=f"store {store}",
                 command=DOCTOR,
+                consequence="these commands are not sent",
+                link=f"/commands?{urlencode({'store': store})}",
+                action="Show the commands",
             )
 
 
@@ -263,7 +343,11 @@ def _quarantined(rows: int) -> Iterator[Problem]:
             text,
             subject="quarantine",
             command="backhaul quarantine list",
+            severity=Severity.WARN,
             raises_alert=False,
+            consequence="what they say is not applied; everything else is",
+            link="/quarantine",
+            action="Show the rows",
         )
 
 
@@ -278,5 +362,8 @@ def _unknown_statuses(unknown: Sequence[UnknownStatus]) -> Iterator[Problem]:
             subject=f"payment at {each.store}",
             command=f"backhaul why order {each.example.removeprefix('#')}",
             severity=Severity.WARN,
+            consequence="these orders do not reach connections that wait for payment",
+            link=f"/search?{urlencode({'q': each.example})}",
+            action="Show the order",
             raises_alert=False,
         )

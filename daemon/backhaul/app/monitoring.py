@@ -22,7 +22,13 @@ from backhaul.alerting.operation_problems import BACKUP
 from backhaul.alerting.problem import Facts
 from backhaul.app import jobs
 from backhaul.errors import BackhaulError, Busy
-from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, cluster, readings
+from backhaul.maintenance.self_monitoring import (
+    RATES,
+    Heartbeat,
+    Sampler,
+    cluster,
+    readings,
+)
 from backhaul.observe.metrics import GaugeValue
 from backhaul.push.send_switch import ALL
 from backhaul.settings.jobs import polling_job
@@ -342,6 +348,6 @@ def unpublished(settings: Settings) -> Status:
         "plans": jobs.plans(settings),
         "rules": jobs.rules(settings),
         "dry_run": settings.dry_run_connections,
-        "rates": {"webhooks": 0.0, "folded": 0.0, "applied": 0.0},
+        "rates": dict.fromkeys(RATES, 0.0),
         **{name: {} for name in ("subscriptions", "connectors", "jobs", "mirrored")},
     }

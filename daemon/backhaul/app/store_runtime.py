@@ -87,17 +87,13 @@ class StoreRuntime:
             self._store.deliveries,
             process.clock,
             process.chance,
+            self.shop.sender.context.signals.delivery_ended.emit,
         )
         self._connected = ExitStack()
 
     def _context(self) -> StoreContext:
         process, signals = self._process, StoreSignals()
-        count = process.metrics.counter("commands_total")
-
-        def reached(kind: str, state: str) -> None:
-            count[self.name, kind, state] += 1
-
-        signals.state_reached.connect(reached)
+        self._count(signals)
         ended = partial(process.metrics.count_request, self.name)
         signals.request_ended.connect(ended)
         report = partial(process.jobs.report, self.name)
@@ -105,6 +101,26 @@ class StoreRuntime:
         return StoreContext(
             self.name, process.clock, process.chance, signals, report, lease
         )
+
+    def _count(self, signals: StoreSignals) -> None:
+        """Count what passes: commands, records and deliveries by their new state."""
+        metrics = self._process.metrics
+        commands = metrics.counter("commands_total")
+        records = metrics.counter("records_total")
+        deliveries = metrics.counter("deliveries_total")
+
+        def reached(kind: str, state: str) -> None:
+            commands[self.name, kind, state] += 1
+
+        def stored(connection: str, state: str) -> None:
+            records[connection, state] += 1
+
+        def delivered(connection: str, state: str) -> None:
+            deliveries[connection, state] += 1
+
+        signals.state_reached.connect(reached)
+        signals.record_stored.connect(stored)
+        signals.delivery_ended.connect(delivered)
 
     def _host(self, name: str) -> Host:
         process = self._process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec.structs import asdict
 from backhaul.admin.accounts import TOKEN_FILE
 from backhaul.alerting import find_problems
 from backhaul.alerting.problem import LISTS, Facts, Problem
+from backhaul.alerting.summary import group_problems
 from backhaul.app import jobs
 from backhaul.app.control_socket import Control
 from backhaul.cli import context, output
@@ -90,23 +90,18 @@ def _stopped_daemon(settings: Settings) -> dict[str, Any]:
 
 def lines(found: Sequence[Problem]) -> Iterator[Line]:
     """Yield a line for each problem; only the first of many equal ones are shown."""
-    number = Counter(problem.kind for problem in found)
-    seen: Counter[str] = Counter()
-    for problem in found:
-        kind = problem.kind
-        seen[kind] += 1
-        more = number[kind] - SHOWN if kind in LISTS else 0
-        if more <= 0 or seen[kind] <= SHOWN:
-            yield Line(
-                problem.subject,
-                problem.short or problem.text,
-                problem.command,
-                problem.severity,
-            )
-        elif seen[kind] == SHOWN + 1:
-            yield Line(
-                problem.subject, f"and {more} more", LISTS[kind], problem.severity
-            )
+    for group in group_problems(found):
+        first, number = group.first, len(group.problems)
+        more = number - SHOWN if first.kind in LISTS else 0
+        for problem in group.problems[:SHOWN] if more > 0 else group.problems:
+            says = problem.short or problem.text
+            if number == 1 and group.is_urgent and group.consequence:
+                says = f"{says}; {group.consequence}"
+            yield Line(problem.subject, says, problem.command, problem.severity)
+        if number > 1:
+            head = f"and {more} more: " if more > 0 else ""
+            says, show = f"{head}{group.consequence}", group.command if more > 0 else ""
+            yield Line(first.subject, says, show, first.severity)
 
 
 OPEN = (State.PARKED, State.UNCERTAIN, State.SENDING, State.PLANNED)

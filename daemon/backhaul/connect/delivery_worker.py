@@ -70,6 +70,7 @@ class DeliveryWorker:
         health: Health,
         clock: Clock,
         opened: Callable[[], Awaitable[None]],
+        ended: Callable[[str, str], None] = lambda *_: None,
         *,
         dry_run: bool = False,
     ) -> None:
@@ -79,6 +80,7 @@ class DeliveryWorker:
         self._deliveries = deliveries
         self._clock = clock
         self._opened = opened
+        self._ended = ended
         self._dry_run = dry_run
         self._loop = Loop(clock, self._log_busy)
         self._rests_until = 0.0
@@ -302,6 +304,7 @@ class DeliveryWorker:
         if not await retry_while_busy(write, self._clock, self._log_busy):
             return  # an operator has decided it in the meantime
         state, level = _TOLD[outcome.cause]
+        self._ended(self.instance, state)
         logger.bind(action=f"delivery.{state}", instance=self.instance).log(
             level,
             "{} {} {}: {}",
@@ -365,8 +368,12 @@ def delivery_workers(
     deliveries: Deliveries,
     clock: Clock,
     chance: Callable[[], float],
+    ended: Callable[[str, str], None],
 ) -> list[DeliveryWorker]:
-    """Return a delivery worker for each connection that receives changes."""
+    """Return a delivery worker for each connection that receives changes.
+
+    `ended` takes the connection and the new state after each attempt to deliver.
+    """
     return [
         DeliveryWorker(
             host.connector,
@@ -375,6 +382,7 @@ def delivery_workers(
             Health(host.connector.instance, " (deliveries)", clock, chance),
             clock,
             host.open,
+            ended,
             dry_run=bool(
                 {"*", host.connector.instance} & set(settings.dry_run_connections)
             ),

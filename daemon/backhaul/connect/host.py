@@ -186,6 +186,7 @@ class Host:
         self._matcher = matcher
         self._clock = context.clock
         self._accepted = context.signals.records_accepted
+        self._stored = context.signals.record_stored
         self._opening = ConnectorOpener(connector)
         self._rounds = asyncio.Lock()
         self._counts: Counter[str] = Counter()
@@ -379,6 +380,7 @@ class Host:
             self._accepted.emit()
         for outcome in every:
             self._counts[outcome.state] += 1
+            self._stored.emit(self.connector.instance, outcome.state)
             log_outcome(outcome)
         return outcomes
 

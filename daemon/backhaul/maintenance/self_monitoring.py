@@ -128,6 +128,8 @@ def _state(member: KnownMember) -> str:
 
 TICK_SECONDS = 5.0
 TICKS_A_MINUTE = 12
+RATE_MINUTES = 5
+"""The rates are means of so many minutes: they do not jump, nor fall to 0 at once."""
 RECOUNT_MINUTES = 10
 QUICKLY_COUNTED = 50_000
 KEPT = timedelta(days=1)
@@ -139,9 +141,17 @@ class _Counted(Struct, frozen=True):
     at: float
     webhooks: int
     folded: int
+    sent: int
     applied: int
+    records: int
+    deliveries: int
     platform: tuple[float, float]
     heartbeat: tuple[float, float]
+
+
+RATES = ("webhooks", "folded", "sent", "applied", "records", "deliveries")
+_NOT_SENT = "planned"
+_NOT_NEW = frozenset({"duplicate", "conflict"})
 
 
 class Sampler:
@@ -163,7 +173,7 @@ class Sampler:
         self._gauges = gauges
         self._metrics = metrics
         self._clock = clock
-        self._seen: deque[_Counted] = deque(maxlen=TICKS_A_MINUTE + 1)
+        self._seen: deque[_Counted] = deque(maxlen=RATE_MINUTES * TICKS_A_MINUTE + 1)
         self.mirrored: Mapping[str, int] = {}
 
     async def run(self) -> None:
@@ -187,30 +197,34 @@ class Sampler:
         return sum(self.mirrored.values()) < QUICKLY_COUNTED
 
     def rates(self) -> dict[str, float]:
-        """Return the rates per minute, over the last minute."""
+        """Return the rates per minute: their means since a start, at most 5 minutes."""
         now = self._count()
         then = self._seen[0] if self._seen else now
         minutes = max((now.at - then.at) / 60, 1 / 60)
         return {
-            name: (getattr(now, name) - getattr(then, name)) / minutes
-            for name in ("webhooks", "folded", "applied")
+            name: (getattr(now, name) - getattr(then, name)) / minutes for name in RATES
         }
 
     def _count(self) -> _Counted:
         metrics = self._metrics
         kept = metrics.counter("webhooks_total")
         came_to = metrics.counter("commands_total")
+        stored = metrics.counter("records_total")
+        delivered = metrics.counter("deliveries_total")
         return _Counted(
             self._clock.monotonic(),
             sum(n for (_, answer), n in kept.items() if answer == "kept"),
             sum(metrics.counter("events_folded_total").values()),
+            sum(n for (*_, state), n in came_to.items() if state != _NOT_SENT),
             sum(n for (*_, state), n in came_to.items() if state == "applied"),
+            sum(n for (_, state), n in stored.items() if state not in _NOT_NEW),
+            sum(n for (_, state), n in delivered.items() if state != _NOT_SENT),
             metrics.totals("platform_seconds"),
             metrics.totals("heartbeat_seconds"),
         )
 
     async def _keep(self) -> None:
-        then, now = self._seen[0], self._seen[-1]
+        then, now = self._seen[-1 - TICKS_A_MINUTE], self._seen[-1]
         gauges = list(await self._gauges())
         moment = self._clock.now()
         sample = MetricSample(

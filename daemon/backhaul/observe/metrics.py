@@ -72,6 +72,18 @@ METRICS: dict[str, MetricInfo] = {
         "rejected, parked.",
         ("store", "kind", "state"),
     ),
+    "records_total": MetricInfo(
+        "counter",
+        "Records that a connection submitted, by state: accepted, waiting, duplicate, "
+        "conflict, quarantined.",
+        ("instance", "state"),
+    ),
+    "deliveries_total": MetricInfo(
+        "counter",
+        "Attempts to deliver a change to a connection, by new state of the delivery: "
+        "applied, planned (again), uncertain, rejected, parked.",
+        ("instance", "state"),
+    ),
     "platform_requests_total": MetricInfo(
         "counter",
         "Requests to the platform by status; `not sent` or `no answer` without a "

@@ -61,6 +61,10 @@ class StoreSignals:
         """A command of a kind reached a state."""
         self.records_accepted = Signal[[]]()
         """Records of a connection were accepted, or wait for their order."""
+        self.record_stored = Signal[[str, str]]()
+        """A record of a connection was stored; with the connection and its state."""
+        self.delivery_ended = Signal[[str, str]]()
+        """An attempt to deliver ended; with the connection and the new state."""
         self.events_arrived = Signal[[]]()
         """A read of the platform is in the inbox."""
         self.refetch_queued = Signal[[]]()

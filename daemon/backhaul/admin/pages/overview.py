@@ -1,4 +1,4 @@
-"""Overview page: traffic, delays, backlog and problems."""
+"""Overview page: what is wrong, and what flows between the two sides."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
+from backhaul.alerting.summary import group_problems
 from backhaul.store.operators import Role
-from backhaul.store.read_models import CommandFilter, EventListFilter
+from backhaul.store.read_models import EventListFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.alerting.problem import Problem
     from backhaul.store.operations import Gauge
     from backhaul.store.read_models import Reader
 
 MAX_ROWS = 8
-LISTED_BELOW = frozenset({"incident", "parked", "quarantine"})
-"""The kinds of problems that have a place of their own on the page."""
 
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -41,7 +39,7 @@ async def _facts(context: PageContext) -> dict[str, Any]:
     by_name = _by_name(gauges)
     return {
         "status": status,
-        "problems": _shown(await context.services.problems()),
+        "problems": group_problems(await context.services.problems()),
         "dry_run": list(status["dry_run"]),
         "rates": status["rates"],
         "mirrored": status["mirrored"],
@@ -49,7 +47,6 @@ async def _facts(context: PageContext) -> dict[str, Any]:
         "waiting": _total(by_name["events_waiting"]),
         "lag": _total(by_name["oldest_event_waiting_seconds"]),
         "conflicts": _total(by_name["objects_in_doubt"]),
-        "quarantined": _total(by_name["quarantine_rows"]),
         "records_waiting": _total(by_name["records_waiting"]),
         "oldest_planned": max(
             (value for _, value, _ in by_name["oldest_command_planned_seconds"]),
@@ -61,24 +58,16 @@ async def _facts(context: PageContext) -> dict[str, Any]:
 
 
 def _read(reader: Reader) -> dict[str, Any]:
-    parked = reader.commands(CommandFilter(state="parked"), MAX_ROWS)
     open_commands = [
         row
         for state in ("uncertain", "sending", "planned")
         for row in reader.open_commands(state, MAX_ROWS)
     ]
     return {
-        "incidents": reader.incidents(),
-        "parked": parked,
         "open_commands": open_commands[:MAX_ROWS],
         "events": reader.events(EventListFilter(), MAX_ROWS),
         "consistency": reader.consistency(),
     }
-
-
-def _shown(found: Sequence[Problem]) -> list[Problem]:
-    """Return what is not listed elsewhere on the page, in the order of severity."""
-    return [problem for problem in found if problem.kind not in LISTED_BELOW]
 
 
 def _by_name(gauges: Iterable[Gauge]) -> dict[str, list[Gauge]]:
