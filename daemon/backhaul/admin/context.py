@@ -85,6 +85,8 @@ class PageContext(Struct):
             csrf=page_request.session.csrf,
             notices=notices,
             here=page_request.request.path,
+            here_query=_address_of(page_request.request),
+            theme=rendering.theme_of(page_request.request),
             **values,
         )
 
@@ -121,6 +123,17 @@ class PageRequest(Struct, frozen=True):
     def redirect(self, path: str) -> web.Response:
         """Redirect the browser after a change."""
         return web.Response(status=303, headers={"Location": path})
+
+
+def _address_of(request: web.Request) -> str:
+    """Return the address of a page that a browser can load again."""
+    return request.path_qs if request.method in {"GET", "HEAD"} else "/"
+
+
+def local_path(path: str) -> str:
+    """Return `path` if it is a path of this dashboard, else "/" (no open redirect)."""
+    is_ours = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if is_ours and path.isprintable() else "/"
 
 
 CURSOR = "before"

@@ -17,6 +17,7 @@ from backhaul.admin.auth import (
     cookie_name,
     form_of,
 )
+from backhaul.admin.context import local_path
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.operators import Role
 
@@ -162,7 +163,7 @@ async def _start_session(
     logger.bind(action="dashboard.login", user=user.name).info(
         "{} logged in at the dashboard", user.name
     )
-    answer = web.Response(status=303, headers={"Location": _local_path(path)})
+    answer = web.Response(status=303, headers={"Location": local_path(path)})
     secure = context.origin.is_https(request)
     answer.set_cookie(
         cookie_name(request, secure=secure),
@@ -193,12 +194,6 @@ async def _audit_login(context: PageContext, request: web.Request, user: User) -
         )
 
 
-def _local_path(path: str) -> str:
-    """Return `path` if it is a path of this dashboard, else "/" (no open redirect)."""
-    is_ours = path.startswith("/") and not path.startswith(("//", "/\\"))
-    return path if is_ours and path.isprintable() else "/"
-
-
 def _require_secure(context: PageContext, request: web.Request) -> None:
     if not (context.origin.is_https(request) or context.origin.is_local(request)):
         raise web.HTTPForbidden(text=INSECURE_HTTP)
@@ -221,7 +216,7 @@ def _login(
 
 
 def _next(request: web.Request) -> str:
-    return _local_path(request.query.get("next", "/"))
+    return local_path(request.query.get("next", "/"))
 
 
 def _page(
@@ -236,6 +231,7 @@ def _page(
         f"{name}.html",
         context.services.clock.now(),
         status,
+        theme=rendering.theme_of(request),
         **{"error": "", "plain": "" if private else INSECURE_HTTP, **values},
     )
 

@@ -1,23 +1,21 @@
-"""Renders pages: templates, formatting of values, and SVG charts."""
+"""Renders pages: templates, assets and SVG charts."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from aiohttp import web
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from msgspec import Struct
 
-from backhaul.core.clock import ago, from_text
+from backhaul.admin import formatting, navigation
+from backhaul.core.clock import from_text
 from backhaul.store.operators import Role
-from backhaul.store.records import ReasonClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,17 +160,20 @@ def _piece(
 HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_TONES = {
-    "good": "delivered applied folded settled accepted done up duplicate stale sent",
-    "wait": "planned sending uncertain waiting received running interrupted unhandled"
-    " pending held",
-    "bad": "parked rejected quarantined open failed down stopped",
-}
-TONES = {word: tone for tone, words in _TONES.items() for word in words.split()}
+
+
+THEMES = ("system", "light", "dark")
+THEME_COOKIE = "backhaul_theme"
+
+
+def theme_of(request: web.Request) -> str:
+    """Return the theme that the browser chose, one of THEMES."""
+    chosen = request.cookies.get(THEME_COOKIE, "")
+    return chosen if chosen in THEMES else THEMES[0]
 
 
 def page(name: str, now: datetime, code: int, /, **values: Any) -> web.Response:
-    """Render a template."""
+    """Render a template; a whole page needs the value `theme`."""
     text = _templates().get_template(name).render(now=now, **values)
     return web.Response(text=text, status=code, content_type="text/html")
 
@@ -190,22 +191,10 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
-        "ago": ago,
-        "amount": amount,
-        "bare": as_text,
-        "badge": badge,
-        "number": number,
-        "pretty": pretty,
-        "rate": rate,
-        "when": when,
-    }
-    made.globals |= {
-        "reason_words": lambda reason, subject="": ReasonClass(reason).in_words(
-            subject
-        ),
-    }
+    made.filters |= formatting.FILTERS
     made.globals |= {"asset": asset, "Role": Role, "chart": chart}
+    made.globals |= {"reason_words": formatting.reason_words}
+    made.globals |= {"sections": navigation.sections_of, "place": navigation.place_of}
     return made
 
 
@@ -214,58 +203,6 @@ def asset(name: str) -> str:
     """Return the URL of an asset; it changes with the content."""
     digest = hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:12]
     return f"/assets/{name}?v={digest}"
-
-
-def number(value: float | None) -> str:
-    """Return a number with thin spaces between groups, or — for None."""
-    if value is None:
-        return "—"
-    text = f"{value:,.1f}".removesuffix(".0")
-    return text.replace(",", "\u202f")
-
-
-def rate(value: float) -> str:
-    """Return a rate; one that rounds to 0 but is not 0 shows that something flows."""
-    return "<0.1" if 0 < value < 0.05 else number(round(value, 1 if value < 10 else 0))
-
-
-def when(text: str | None, now: datetime) -> Markup:
-    """Return a relative time whose tooltip is the exact time in UTC."""
-    if not text:
-        return Markup("—")
-    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(
-        text, ago(text, now)
-    )
-
-
-def badge(state: object) -> Markup:
-    """Return a state as a colored badge."""
-    tone = TONES.get(str(state), "off")
-    return Markup('<span class="badge {}">{}</span>').format(tone, state)
-
-
-def amount(minor: int | None, currency: str | None) -> str:
-    """Return an amount of money as stored, in minor units of the currency."""
-    if minor is None:
-        return "—"
-    return f"{minor:,} {currency or ''} (minor units)".replace(",", "\u202f")
-
-
-def as_text(value: object) -> str:
-    """Return bytes or text as text."""
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value)
-
-
-def pretty(value: object) -> Markup:
-    """Return JSON with indentation; other text stays unchanged."""
-    text = as_text(value)
-    with suppress(msgspec.DecodeError):
-        text = msgspec.json.format(text.encode(), indent=2).decode()
-    return escape(text)
 
 
 def plain_text(status: int, text: str) -> web.Response:

@@ -11,10 +11,17 @@ import msgspec
 from aiohttp import web
 from loguru import logger
 
-from backhaul.admin import login
+from backhaul.admin import login, theme
 from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.context import PageContext
-from backhaul.admin.pages import administration, commands, events, mirror, overview
+from backhaul.admin.pages import (
+    administration,
+    commands,
+    events,
+    mirror,
+    overview,
+    search,
+)
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
 
@@ -146,12 +153,14 @@ ROUTES: tuple[Route, ...] = (
     *commands.ROUTES,
     *events.QUARANTINE_ROUTES,
     *administration.INCIDENT_ROUTES,
+    *search.ROUTES,
     *mirror.ROUTES,
     *administration.ROUTES,
     *administration.STORE_ROUTES,
     *commands.TARGET_ROUTES,
     *administration.USER_ROUTES,
     *login.ROUTES,
+    *theme.ROUTES,
 )
 
 

@@ -1,4 +1,4 @@
-"""Search in the mirror, and the history of one object."""
+"""One object of the mirror, with its history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from backhaul.admin.auth import NotFound, Route
-from backhaul.admin.context import cursor_of, pager
 from backhaul.maintenance.search_indexer import detail_of
 from backhaul.store.operators import Role
 from backhaul.store.read_models import KINDS
@@ -20,53 +19,12 @@ if TYPE_CHECKING:
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.read_models import Reader
     from backhaul.store.read_records import (
-        ChangedObject,
         ListedVariant,
         OpenIncident,
         OrderLine,
-        SearchHit,
     )
 
-PAGE_ROWS = 40
-SEARCHED = ("order", "product", "customer")
 HIDDEN = frozenset({"name", "document", "total_minor", "currency"})
-
-
-async def search(context: PageContext, page_request: PageRequest) -> web.Response:
-    """Find objects by words; without words show the latest changes."""
-    text, kind = page_request.query("q"), page_request.query("kind")
-    kind = kind if kind in SEARCHED else None
-    since = cursor_of(page_request)
-    rows, older = await context.services.store.read(
-        lambda reader: _find(reader, text, kind, since)
-    )
-    return context.page(
-        page_request,
-        "mirror",
-        rows=rows,
-        pager=pager(page_request, older),
-        skipped=(since or 0) if text else 0,
-        text=text or "",
-        kind=kind,
-        kinds=SEARCHED,
-    )
-
-
-def _find(
-    reader: Reader, text: str | None, kind: str | None, since: int | None
-) -> tuple[Sequence[SearchHit | ChangedObject], int | None]:
-    """Return a page of objects, and the cursor of the next page or None.
-
-    The cursor is a change number, or for a search the count of results skipped.
-    """
-    if text is not None:
-        hits = reader.search(text, kind, PAGE_ROWS + 1, since or 0)
-        more = (since or 0) + PAGE_ROWS if len(hits) > PAGE_ROWS else None
-        return hits[:PAGE_ROWS], more
-    found = reader.latest_changes(kind, PAGE_ROWS + 1, since)
-    if len(found) > PAGE_ROWS:
-        return found[:PAGE_ROWS], found[PAGE_ROWS - 1].change
-    return found, reader.not_searched(since)
 
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -122,7 +80,4 @@ def _parts(
 
 
 _THING = rf"/mirror/{{kind:{'|'.join(KINDS)}}}/{{store}}/{{id}}"
-ROUTES = (
-    Route("GET", "/mirror", Role.VIEWER, search),
-    Route("GET", _THING, Role.VIEWER, show),
-)
+ROUTES = (Route("GET", _THING, Role.VIEWER, show),)

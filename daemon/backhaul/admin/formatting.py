@@ -1,0 +1,131 @@
+"""Formats values for pages: numbers, times, states, amounts, JSON."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+from markupsafe import Markup, escape
+
+from backhaul.core.clock import ago, from_text
+from backhaul.store.records import ReasonClass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+_TIME = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")
+_TONES = {
+    "good": "delivered applied folded settled accepted done up duplicate stale sent",
+    "wait": "planned sending uncertain waiting received running interrupted unhandled"
+    " pending held",
+    "bad": "parked rejected quarantined open failed down stopped",
+}
+TONES = {word: tone for tone, words in _TONES.items() for word in words.split()}
+
+
+def number(value: float | None) -> str:
+    """Return a number with thin spaces between groups, or — for None."""
+    if value is None:
+        return "—"
+    text = f"{value:,.1f}".removesuffix(".0")
+    return text.replace(",", "\u202f")
+
+
+def rate(value: float) -> str:
+    """Return a rate; one that rounds to 0 but is not 0 shows that something flows."""
+    return "<0.1" if 0 < value < 0.05 else number(round(value, 1 if value < 10 else 0))
+
+
+def when(text: str | None, now: datetime) -> Markup:
+    """Return a relative time whose tooltip is the exact time in UTC."""
+    if not text:
+        return Markup("—")
+    return Markup('<time datetime="{}" title="{}" data-relative>{}</time>').format(
+        text, _utc(text), ago(text, now)
+    )
+
+
+def at(text: str | None) -> Markup:
+    """Return a time in UTC; a script of the page shows it in the reader's zone."""
+    if not text:
+        return Markup("—")
+    shown = _utc(text)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown)
+
+
+def with_times(text: str | None) -> Markup:
+    """Return a text in which each stored time is shown as by `at`."""
+    parts = _TIME.split(text or "")
+    return Markup("").join(
+        at(part) if number % 2 else escape(part) for number, part in enumerate(parts)
+    )
+
+
+def _utc(text: str) -> str:
+    """Return `1 Mar 2026, 12:00:05 UTC`, or the text itself if it is no time."""
+    try:
+        moment = from_text(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return text
+    return f"{moment.day} {moment:%b %Y, %H:%M:%S} UTC"
+
+
+def badge(state: object) -> Markup:
+    """Return a state as a colored badge."""
+    tone = TONES.get(str(state), "off")
+    return Markup('<span class="badge {}">{}</span>').format(tone, state)
+
+
+def amount(minor: int | None, currency: str | None) -> str:
+    """Return an amount of money as stored, in minor units of the currency."""
+    if minor is None:
+        return "—"
+    return f"{minor:,} {currency or ''} (minor units)".replace(",", "\u202f")
+
+
+def as_text(value: object) -> str:
+    """Return bytes or text as text."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value)
+
+
+def pretty(value: object) -> Markup:
+    """Return JSON with indentation; other text stays unchanged."""
+    text = as_text(value)
+    with suppress(msgspec.DecodeError):
+        text = msgspec.json.format(text.encode(), indent=2).decode()
+    return escape(text)
+
+
+def object_path(kind: str, store: str, id_: str) -> str:
+    """Return the path of the page of an object; a level is shown by its product."""
+    page = "product" if kind == "level" else kind
+    return f"/mirror/{page}/{quote(store, safe='')}/{quote(id_, safe='')}"
+
+
+def reason_words(reason: str, subject: str = "") -> str:
+    """Return the class of a reason in quarantine in words."""
+    return ReasonClass(reason).in_words(subject)
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "ago": ago,
+    "amount": amount,
+    "at": at,
+    "badge": badge,
+    "bare": as_text,
+    "number": number,
+    "pretty": pretty,
+    "rate": rate,
+    "when": when,
+    "with_times": with_times,
+}
+"""The filters of the templates."""
