@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from backhaul.cli import command_view
 from backhaul.core.lifecycle import State
+from backhaul.store.asked import Asked
 from backhaul.store.read_records import CommandDetail
 
 NEVER, MAY_HAVE = "It was never sent.", "may have"
@@ -44,6 +45,7 @@ COMMAND = CommandDetail(
     target_of=None,
     record=None,
     by_hand=[],
+    asked=Asked("fulfill"),
 )
 
 

@@ -194,6 +194,7 @@ def _templates() -> Environment:
     made.filters |= formatting.FILTERS
     made.globals |= {"asset": asset, "Role": Role, "chart": chart}
     made.globals |= {"reason_words": formatting.reason_words}
+    made.globals |= {"object_path": formatting.object_path}
     made.globals |= {"sections": navigation.sections_of, "place": navigation.place_of}
     return made
 

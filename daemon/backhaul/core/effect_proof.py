@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 
+ALL_SHIPPED = "all of it has shipped"
+"""How the reason of a shipment ends whose order has no units left to ship."""
+NOT_RESTOCKED = "the order is cancelled, without the restock that was asked for"
+RESTOCKED = "the order is cancelled, with a restock that was not asked for"
+
+
 class EffectState(Enum):
     """Whether an effect was found at the platform."""
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from backhaul.core.effect_proof import NOT_RESTOCKED, RESTOCKED
 from backhaul.core.identity import cancellation, tag
 from backhaul.core.parcels import ShipmentIncident, fits_lines
 from backhaul.errors import Unusable
@@ -229,9 +230,9 @@ def cancellation_mismatch(
         return ""
     restocked = _restocked(data)
     if command.payload["restock"] and not restocked:
-        return "the order is cancelled, without the restock that was asked for"
+        return NOT_RESTOCKED
     if not command.payload["restock"] and restocked and _came_back(data):
-        return "the order is cancelled, with a restock that was not asked for"
+        return RESTOCKED
     return ""
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from backhaul.core.effect_proof import (
+    ALL_SHIPPED,
     EffectState,
     PlatformBehavior,
     SoughtAdjustment,
@@ -297,9 +298,7 @@ def _without_new_parcel(
         reason = f"the order has a new parcel without a number: {nameless[0]}"
         return Proof(EffectState.UNDECIDABLE, reason, read)
     if not (tracked and _is_used(number, order)):
-        whole = (
-            "" if requests.has_open_units(order, command) else "; all of it has shipped"
-        )
+        whole = "" if requests.has_open_units(order, command) else f"; {ALL_SHIPPED}"
         reason = f"the order does not show the parcel{whole}"
         return Proof(EffectState.ABSENT, reason, read)
     if _is_as_before(uncertain, order):

@@ -10,6 +10,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from backhaul.store.asked import Asked
     from backhaul.store.inbox import UnreadableOrder
     from backhaul.store.mirror import UnknownStatus
 
@@ -50,7 +51,10 @@ class EventDetail(Struct, frozen=True):
 
 
 class ListedCommand(Struct, frozen=True):
-    """A command in a list; `about` is the name of its target, None if unknown."""
+    """A command in a list; `about` is the name of its target, None if unknown.
+
+    `asked` is what it asks for in words, and `locator` the place of its record.
+    """
 
     id: str
     store: str
@@ -65,6 +69,8 @@ class ListedCommand(Struct, frozen=True):
     created_at: str
     due_at: str
     settled_at: str | None
+    asked: str = ""
+    locator: str = ""
 
 
 class CommandRecord(Struct, frozen=True):
@@ -162,6 +168,7 @@ class CommandDetail(Struct, frozen=True):
     target_of: CommandTarget | None
     record: CommandRecord | None
     by_hand: Sequence[CommandDecision]
+    asked: Asked
 
     @property
     def wanted(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import CURSOR, cursor_of, paginate
 from backhaul.core.lifecycle import Kind, State, TargetState
 from backhaul.errors import BackhaulError
+from backhaul.store.advice import advise, facts_of
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,
     can_restock_unshipped,
@@ -28,19 +29,28 @@ KINDS = [kind.value for kind in Kind]
 DECISIONS = {
     "settle": (
         "Check again",
-        "Check at the platform whether the command took effect, now and later.",
+        "Reads at the platform whether the command took effect, now and later.",
     ),
     "settle --applied": (
         "Mark as applied",
-        "You know that the command took effect. Nothing is sent.",
+        "Takes the command as done; nothing is sent. If it did not take effect, the"
+        " change is missing in the store.",
     ),
-    "resend": ("Send again…", "Shows the exact request first."),
+    "resend": (
+        "Send again…",
+        "Shows the exact request first. If an earlier attempt took effect, the change"
+        " is made twice.",
+    ),
     RESTOCK_UNSHIPPED: (
         "Cancel and restock unshipped units",
-        "Cancel the order and restock only the units that have not shipped.",
+        "Cancels the order and restocks only the units that have not shipped.",
     ),
-    "park": ("Park", "Stop automatic checks until an operator decides."),
-    "drop": ("Discard", "Close the command. It will never be sent."),
+    "park": ("Park", "Stops sending and automatic checks until you decide."),
+    "drop": (
+        "Discard",
+        "Closes the command for good. If it did not take effect, the change is missing"
+        " in the store.",
+    ),
 }
 """Each decision of an operator, with its button and its consequence."""
 PATHS = {verb: verb.replace(" --", "-") for verb in DECISIONS}
@@ -93,15 +103,22 @@ async def show_command(context: PageContext, page_request: PageRequest) -> web.R
     payload = command.wanted
     if can_restock_unshipped(command.kind, State(command.state), payload):
         verbs.append(RESTOCK_UNSHIPPED)
+    advice = advise(facts_of(command), verbs)
     is_on_hold = command.hold_reason == "restore"
     return context.page(
         page_request,
         "command",
         command=command,
         timeline=_timeline(command),
-        verbs=[(PATHS[verb], *DECISIONS[verb]) for verb in verbs],
+        advice=advice,
+        recommended=[_choice(verb) for verb in verbs if verb == advice.verb],
+        others=[_choice(verb) for verb in verbs if verb != advice.verb],
         meaning=ON_HOLD if is_on_hold else MEANINGS[State(command.state)],
     )
+
+
+def _choice(verb: str) -> tuple[str, str, str]:
+    return (PATHS[verb], *DECISIONS[verb])
 
 
 async def show_resend(context: PageContext, page_request: PageRequest) -> web.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from backhaul.store.read_records import (
     CommandAttempt,
@@ -15,9 +15,12 @@ from backhaul.store.read_records import (
     CommandTarget,
     ListedCommand,
 )
+from backhaul.store.sql.commands.asked import asked_for, locators
 from backhaul.store.sql.commands.rows import COLUMNS, to_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.store.matching import Command
     from backhaul.store.read_models import CommandFilter
     from backhaul.store.sql.family import Connection
@@ -32,7 +35,7 @@ ABOUT = """
 """The name of the order or product of a command `c`."""
 _LISTED = f"""
     SELECT id, store, kind, target, {ABOUT}, state, reason, attempts, instance, cause,
-           created_at, due_at, settled_at
+           created_at, due_at, settled_at, payload
     FROM commands_and_targets c
 """  # noqa: S608 - constants
 # Each part of the next two is answered by an index, which the view's states would miss.
@@ -64,7 +67,11 @@ _PLANNED = f"""
     ORDER BY seq LIMIT :limit
 """  # noqa: S608 - constants
 _PLACE = "SELECT seq, state FROM commands_and_targets WHERE id = :id"
-_OTHERS = ("attempts", "looks", "about", "target_of", "record", "by_hand")
+_OTHERS = frozenset(
+    {"attempts", "looks", "about", "target_of", "record", "by_hand", "asked"}
+)
+MOST_LINES = 500
+"""The lines of one command that are shown."""
 _OWN = [name for name in CommandDetail.__struct_fields__ if name not in _OTHERS]
 _DETAIL = f"""
     SELECT {ABOUT}, {", ".join(_OWN)} FROM commands_and_targets c
@@ -108,8 +115,22 @@ def list_commands(
         before = seq if is_parked == was_parked else NO_END
         values = asdict(wanted) | {"limit": limit - len(found), "before": before}
         rows = connection.execute(f"{_LISTED} WHERE {which} {_NEWEST}", values)
-        found += [ListedCommand(*row) for row in rows]
+        found += _listed(connection, rows.fetchall())
     return found
+
+
+def _listed(connection: Connection, rows: Sequence[Any]) -> list[ListedCommand]:
+    """Return commands with what each asks for; the payload is their last column."""
+    asked = asked_for(connection, [(*row[:4], row[-1]) for row in rows])
+    places = locators(connection, [row[0] for row in rows])
+    return [
+        replace(
+            ListedCommand(*row[:-1]),
+            asked=asked[row[0]].in_words(),
+            locator=places.get(row[0], ""),
+        )
+        for row in rows
+    ]
 
 
 def count(connection: Connection, wanted: CommandFilter) -> int:
@@ -122,7 +143,7 @@ def open_commands(
 ) -> list[ListedCommand]:
     """Return some commands that are planned, sending or uncertain."""
     rows = connection.execute(_OPEN, {"state": state, "limit": limit})
-    return [ListedCommand(*row) for row in rows]
+    return _listed(connection, rows.fetchall())
 
 
 def planned(
@@ -142,6 +163,8 @@ def detail(connection: Connection, prefix: str) -> CommandDetail | None:
         return None
     about, *own = rows[0]
     known = dict(zip(_OWN, own, strict=True))
+    id_ = known["id"]
+    place = (id_, known["store"], known["kind"], known["target"], known["payload"])
 
     def parts(query: str) -> list[Any]:
         return connection.execute(query, {"id": known["id"]}).fetchall()
@@ -154,4 +177,5 @@ def detail(connection: Connection, prefix: str) -> CommandDetail | None:
         target_of=next((CommandTarget(*row) for row in parts(_TARGET)), None),
         record=next((CommandRecord(*row) for row in parts(_RECORD)), None),
         by_hand=[CommandDecision(*row) for row in parts(_DECISIONS)],
+        asked=asked_for(connection, [place], MOST_LINES)[id_],
     )
