@@ -384,7 +384,7 @@ def test_what_only_status_shows_raises_no_alert() -> None:
 
 
 def test_the_worst_problems_come_first() -> None:
-    needs = replace(NOTHING, parked=commands(1), quarantined=1, unrepaired={"main": 9})
+    needs = replace(NOTHING, parked=commands(1), quarantined=1, doubled=commands(1))
     order = [problem.severity for problem in find_problems(facts(needs=needs))]
     assert order == ["fail", "parked", "warn"]
 

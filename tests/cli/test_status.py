@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.cells import cell_len
 
-from backhaul.alerting.problem import Problem, Severity
+from backhaul.alerting.problem import Problem, Several, Severity
 from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.cli.output import Line, Section, cut, fit, packed
@@ -118,7 +118,7 @@ def test_into_a_pipe_everything_goes_whole_and_plain(troubled: Office) -> None:
 def test_what_is_wrong_stands_above_what_is_well(troubled: Office) -> None:
     piped = in_process("status", config=troubled.config).out
     heads = [line.split()[0] for line in piped.splitlines()]
-    worst = [heads.index(name) for name in ("daemon", "counts", "quarantine", "parked")]
+    worst = [heads.index(name) for name in ("daemon", "counts", "parked", "quarantine")]
     assert worst == sorted(worst)
     assert max(worst) < min(heads.index(name) for name in ("store", "disk", "mirror"))
 
@@ -249,15 +249,23 @@ def test_many_problems_of_one_kind_are_a_list_with_a_command() -> None:
             subject="parked",
             command=f"backhaul commands show {number}",
             severity=Severity.PARKED,
+            consequence="1 parcel is missing",
+            several=Several("{n} are parked", "{n} parcels are missing"),
         )
         for number in range(5)
     ]
     down = [Problem(f"down {n}", "x", subject=n, command=n) for n in "abcde"]
-    shown = [line.type for line in lines([*down, *parked])]
-    assert shown == [
+    shown = [*lines([*down, *parked])]
+    assert [line.type for line in shown] == [
         *"abcde",
         *(f"backhaul commands show {number}" for number in range(3)),
         "backhaul commands list --state parked",
+    ]
+    assert shown[-1].says == "and 2 more: 5 parcels are missing"
+    (alone,) = lines(parked[:1])
+    assert alone.says == "reason 0; 1 parcel is missing"
+    assert [line.says for line in lines(parked[:2])] == [
+        *("reason 0", "reason 1", "2 parcels are missing")
     ]
 
 

@@ -81,5 +81,6 @@ async def test_the_overview_shows_some_of_many_and_how_many_more(
     for number in range(9):
         insert_incident(opened.path, SAYS, f"c{number}")
     page = await (await opened.browser("otto")).read(OVERVIEW)
-    assert page.count(SHOWN) == 8
-    assert "2 more incidents are open" in page
+    assert page.count(SHOWN) == 3
+    assert "10 incidents are open" in page
+    assert '<a class="button" href="/incidents">Show all 10</a>' in page

@@ -32,6 +32,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /login": (401, 401, 401, 401),
     "POST /first": (401, 401, 401, 401),
     "POST /logout": (401, OUT, OUT, OUT),
+    "POST /theme": (401, 422, 422, 422),
     "GET /": READ,
     "GET /overview": READ,
     "GET /events": READ,
@@ -44,6 +45,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
         (f"POST /commands/0000/{verb}" for verb in PATHS.values()), (401, 403, 422, 422)
     ),
     "GET /mirror": READ,
+    "GET /orders": READ,
     "GET /mirror/order/main/o": (OUT, 404, 404, 404),
     "GET /connectors": READ,
     "POST /connectors/run": (401, 403, 422, 422),

@@ -12,12 +12,15 @@ import msgspec
 from markupsafe import Markup, escape
 
 from backhaul.core.clock import ago, from_text
+from backhaul.core.resources import from_minor
 from backhaul.store.records import ReasonClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+_LOCALE = "en"
+NARROW, MINUS = "\N{NO-BREAK SPACE}", "\N{MINUS SIGN}"
 _TIME = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")
 _TONES = {
     "good": "delivered applied folded settled accepted done up duplicate stale sent",
@@ -66,6 +69,14 @@ def with_times(text: str | None) -> Markup:
     )
 
 
+def sentence(text: str | None) -> str:
+    """Return a text with a capital at its beginning and a full stop at its end."""
+    shown = (text or "").strip()
+    if not shown:
+        return ""
+    return f"{shown[0].upper()}{shown[1:]}{'' if shown[-1] in '.!?' else '.'}"
+
+
 def _utc(text: str) -> str:
     """Return `1 Mar 2026, 12:00:05 UTC`, or the text itself if it is no time."""
     try:
@@ -81,11 +92,37 @@ def badge(state: object) -> Markup:
     return Markup('<span class="badge {}">{}</span>').format(tone, state)
 
 
-def amount(minor: int | None, currency: str | None) -> str:
-    """Return an amount of money as stored, in minor units of the currency."""
+def money(minor: int | None, currency: str | None) -> str:
+    """Return an amount as people write it, such as `₹1,398.00` or `KWD 1.250`."""
+    # Imported here: babel takes a while, and only pages need it.
+    from babel.numbers import format_decimal, get_currency_symbol
+
     if minor is None:
         return "—"
-    return f"{minor:,} {currency or ''} (minor units)".replace(",", "\u202f")
+    amount = from_minor(minor, currency or "")
+    digits = max(-int(amount.as_tuple().exponent), 0)
+    pattern = f"#,##0.{'0' * digits}" if digits else "#,##0"
+    text = format_decimal(abs(amount), pattern, locale=_LOCALE)
+    symbol = get_currency_symbol(currency, locale=_LOCALE) if currency else ""
+    space = NARROW if symbol[-1:].isalpha() else ""
+    return f"{MINUS if amount < 0 else ''}{symbol}{space}{text}"
+
+
+_PLATFORM_TONES = {
+    "good": "PAID FULFILLED ACTIVE",
+    "wait": "UNFULFILLED PARTIALLY_FULFILLED PENDING PARTIALLY_PAID AUTHORIZED",
+    "bad": "CANCELLED VOIDED DELETED",
+}
+
+
+def platform_word(word: str | None) -> Markup:
+    """Return a status in the platform's own word as a badge; empty without one."""
+    if not word:
+        return Markup("")
+    upper = word.upper()
+    tones = (tone for tone, words in _PLATFORM_TONES.items() if upper in words.split())
+    shown = word.replace("_", " ").lower()
+    return Markup('<span class="badge {}">{}</span>').format(next(tones, "off"), shown)
 
 
 def as_text(value: object) -> str:
@@ -118,13 +155,15 @@ def reason_words(reason: str, subject: str = "") -> str:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
-    "amount": amount,
     "at": at,
     "badge": badge,
     "bare": as_text,
+    "money": money,
     "number": number,
+    "platform_word": platform_word,
     "pretty": pretty,
     "rate": rate,
+    "sentence": sentence,
     "when": when,
     "with_times": with_times,
 }

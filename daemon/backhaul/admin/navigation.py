@@ -43,12 +43,9 @@ SECTIONS = (
     Section(
         "Store data",
         (
-            NavPage(
-                "/mirror",
-                "Latest changes",
-                below=("/mirror/order", "/mirror/product", "/mirror/customer"),
-            ),
+            NavPage("/orders", "Orders", below=("/mirror/order",)),
             NavPage("/targets", "Stock counts"),
+            NavPage("/mirror", "Latest changes"),
             NavPage("/drift", "Drift"),
         ),
     ),

@@ -19,6 +19,7 @@ from backhaul.admin.pages import (
     commands,
     events,
     mirror,
+    orders,
     overview,
     search,
 )
@@ -153,6 +154,7 @@ ROUTES: tuple[Route, ...] = (
     *commands.ROUTES,
     *events.QUARANTINE_ROUTES,
     *administration.INCIDENT_ROUTES,
+    *orders.ROUTES,
     *search.ROUTES,
     *mirror.ROUTES,
     *administration.ROUTES,

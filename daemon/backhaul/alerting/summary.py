@@ -42,7 +42,7 @@ class ProblemGroup(Struct, frozen=True):
         first, number = self.first, len(self.problems)
         if first.several and number > 1:
             return first.several.text.format(n=f"{number:,}")
-        return first.text
+        return first.short or first.text
 
     @property
     def consequence(self) -> str:

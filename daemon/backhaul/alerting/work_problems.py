@@ -345,7 +345,7 @@ def _quarantined(rows: int) -> Iterator[Problem]:
             command="backhaul quarantine list",
             severity=Severity.WARN,
             raises_alert=False,
-            consequence="what they say is not applied; everything else is",
+            consequence="their content is not applied; everything else is",
             link="/quarantine",
             action="Show the rows",
         )

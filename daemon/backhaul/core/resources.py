@@ -216,6 +216,11 @@ def nearest_minor(amount: object, currency: str) -> int:
     return to_minor(minor.scaleb(-_exponent(currency)), currency)
 
 
+def from_minor(minor: int, currency: str) -> Decimal:
+    """Return an amount in minor units as the amount itself, with all its digits."""
+    return Decimal(minor).scaleb(-_exponent(currency))
+
+
 @lru_cache(maxsize=64)
 def _exponent(currency: str) -> int:
     return EXPONENTS.get(currency.upper(), 2)

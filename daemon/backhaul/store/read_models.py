@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
     from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
+    from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.read_records import (
         ChangedObject,
         CommandDetail,
@@ -280,6 +281,24 @@ class Reader(Protocol):
 
     def object(self, kind: str, store: str, id_: str) -> FoundObject | None:
         """Return an object by its key, with its document; `kind` is one of KINDS."""
+        ...
+
+    def orders(
+        self,
+        tab: OrderTab,
+        stores: Iterable[str],
+        limit: int,
+        before: OrderPlace | None = None,
+    ) -> list[ListedOrder]:
+        """Return the orders of these stores, by the time they were placed."""
+        ...
+
+    def orders_of(self, store: str, customer_id: str, limit: int) -> list[ListedOrder]:
+        """Return the newest orders of a customer."""
+        ...
+
+    def parcels(self, store: str, id_: str) -> list[Parcel]:
+        """Return the parcels of an order, the oldest first."""
         ...
 
     def order_lines(self, store: str, id_: str) -> list[OrderLine]:

@@ -379,6 +379,7 @@ class OrderLine(Struct, frozen=True):
     fulfilled_quantity: int
     product_id: str | None
     variant_id: str | None
+    unit_price_minor: int | None
 
 
 class ListedVariant(Struct, frozen=True):
@@ -389,6 +390,8 @@ class ListedVariant(Struct, frozen=True):
     title: str | None
     barcode: str | None
     stock: int | None
+    price_minor: int | None
+    currency: str | None
 
 
 class TimelineEntry(Struct, frozen=True):

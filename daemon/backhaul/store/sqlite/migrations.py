@@ -12,6 +12,7 @@ from sqlite_utils import Migrations
 from backhaul.store.sql.schema import (
     BASELINE,
     CONNECTOR_DOCUMENTS,
+    ORDER_LISTS,
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
     STEPS,
@@ -100,6 +101,12 @@ def m003_quarantine_reasons(database: Database) -> None:
 def m004_quarantine_states(database: Database) -> None:
     """An index, so that the open rows are found among all that ever were."""
     _execute(database, QUARANTINE_STATES)
+
+
+@migrations()
+def m005_order_lists(database: Database) -> None:
+    """Indexes for lists of orders, the newest first, by store and by tab."""
+    _execute(database, ORDER_LISTS)
 
 
 def _execute(database: Database, step: str) -> None:

@@ -97,7 +97,7 @@ def _asked(
     if kind == "fulfill":
         lines = _lines_of(payload)
         shown = [
-            AskedLine(*name(target, str(line["line_id"])), line.get("quantity"))
+            AskedLine(*name(target, str(line["line_id"])), _units(line, "quantity"))
             for line in lines[:most_lines]
         ]
         return Asked(
@@ -114,8 +114,13 @@ def _asked(
             restock_unshipped=bool(payload.get("restock_unshipped")),
             reason=payload.get("reason"),
         )
-    variant = str(payload.get("variant_id"))
+    variant = str(payload.get("variant_id") or "?")
     sku, title = name(variant)
-    quantity = payload.get("quantity" if kind == "target" else "delta")
-    line = AskedLine(sku or variant, title, quantity)
+    units = _units(payload, "quantity" if kind == "target" else "delta")
+    line = AskedLine(sku or variant, title, units)
     return Asked(kind, lines=(line,), reason=payload.get("reason"))
+
+
+def _units(document: Mapping[str, Any], member: str) -> int | None:
+    found = document.get(member)
+    return found if isinstance(found, int) else None

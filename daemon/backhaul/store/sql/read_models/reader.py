@@ -25,7 +25,7 @@ from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sql.operations import alerts, kv
-from backhaul.store.sql.read_models import timeline
+from backhaul.store.sql.read_models import orders, timeline
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import unused_of_order
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.mirror import SyncState
     from backhaul.store.operations import AlertConditions
+    from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.sql.family import Connection
 
 Search: TypeAlias = (
@@ -51,11 +52,13 @@ The index finds the words of `m@web.de` in `x.m@web.de` too, and may rank that f
 """
 _PARTS = {
     "order": """
-        SELECT sku, title, quantity, fulfilled_quantity, product_id, variant_id
+        SELECT sku, title, quantity, fulfilled_quantity, product_id, variant_id,
+               unit_price_minor
         FROM order_items WHERE store = :store AND order_id = :id ORDER BY id
     """,
     "product": """
-        SELECT v.id, v.sku, v.title, v.barcode, l.stock FROM variants v
+        SELECT v.id, v.sku, v.title, v.barcode, l.stock, v.price_minor, v.currency
+        FROM variants v
         LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
         WHERE v.store = :store AND v.product_id = :id ORDER BY v.id
     """,
@@ -175,6 +178,21 @@ class SqlReader(SqlLists, Reader):
     def object(self, kind: str, store: str, id_: str) -> FoundObject | None:
         rows = self._rows(timeline.OBJECT[kind], {"store": store, "id": id_})
         return _object(rows[0], timeline.OBJECT_FACTS[kind]) if rows else None
+
+    def orders(
+        self,
+        tab: OrderTab,
+        stores: Iterable[str],
+        limit: int,
+        before: OrderPlace | None = None,
+    ) -> list[ListedOrder]:
+        return orders.list_orders(self._connection, tab, stores, limit, before)
+
+    def orders_of(self, store: str, customer_id: str, limit: int) -> list[ListedOrder]:
+        return orders.of_customer(self._connection, store, customer_id, limit)
+
+    def parcels(self, store: str, id_: str) -> list[Parcel]:
+        return orders.parcels(self._connection, store, id_)
 
     def order_lines(self, store: str, id_: str) -> list[OrderLine]:
         rows = self._rows(_PARTS["order"], {"store": store, "id": id_})

@@ -108,6 +108,7 @@ BASELINE = "m001_baseline"
 CONNECTOR_DOCUMENTS = "m002_connector_documents"
 QUARANTINE_REASONS = "m003_quarantine_reasons"
 QUARANTINE_STATES = "m004_quarantine_states"
+ORDER_LISTS = "m005_order_lists"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -119,6 +120,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     CONNECTOR_DOCUMENTS: commands_and_operations.CONNECTOR_DOCUMENTS,
     QUARANTINE_REASONS: inbox_and_mirror.QUARANTINE_REASONS,
     QUARANTINE_STATES: inbox_and_mirror.QUARANTINE_STATES,
+    ORDER_LISTS: inbox_and_mirror.ORDER_LISTS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

@@ -75,6 +75,21 @@ QUARANTINE_REASONS: tuple[str, ...] = (
 QUARANTINE_STATES: tuple[str, ...] = (
     "CREATE INDEX quarantine_states ON quarantine(state, id)",
 )
+# As an expression, so that no other query of a store takes these indexes for its own.
+ORDER_STORE = "store || ''"
+ORDER_PLACED = "coalesce(placed_at, '')"
+ORDER_TAB = """
+    CASE WHEN cancelled_at IS NOT NULL THEN 'CANCELLED'
+         ELSE coalesce(fulfillment_status, '') END
+"""
+"""Under which tab of a list an order is; the indexes and the queries use this text."""
+ORDER_LISTS: tuple[str, ...] = (
+    f"CREATE INDEX orders_listed ON orders(({ORDER_STORE}), ({ORDER_PLACED}), id)",
+    f"""
+    CREATE INDEX orders_tab
+        ON orders(({ORDER_STORE}), ({ORDER_TAB}), ({ORDER_PLACED}), id)
+    """,
+)
 SEARCH_DOCUMENTS = """
     CREATE TABLE search_documents (
         id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,
