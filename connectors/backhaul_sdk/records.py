@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RecordKind: TypeAlias = Literal["fulfill", "cancel", "adjust", "level", "track"]
+"""The kinds of records that an operator can make of a bad row."""
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -158,12 +164,25 @@ class Tracking(Struct, frozen=True, kw_only=True):
     raw: str = ""
 
 
+class ReadValue(Struct, frozen=True):
+    """A value of a bad row as text; `column` is its name in the source, if it has one.
+
+    The column may also be a field or a path, as the source calls it.
+    """
+
+    text: str
+    column: str = ""
+
+
 class Bad(Struct, frozen=True, kw_only=True):
     """A row that cannot be used: a value, not an exception, so other rows continue.
 
     `raw` is the original row, `reason` a sentence for the operator who will correct it.
-    With `can_apply` the record represents something that the connector keeps, such as a
-    whole file: when an operator retries it, the host calls `Connector.apply`.
+    The reason names the field that is wrong. If it is known, `kind` says what the row
+    was meant to be, and `read` has its values by the field of that record; `sku` and
+    `quantity` of a shipment are those of its line. The operator then edits them in
+    place. With `can_apply` the record represents something that the connector keeps,
+    such as a whole file: when an operator retries it, the host calls `Connector.apply`.
     """
 
     key: str
@@ -171,6 +190,8 @@ class Bad(Struct, frozen=True, kw_only=True):
     reason: str
     locator: str = ""
     can_apply: bool = False
+    kind: RecordKind | None = None
+    read: Mapping[str, ReadValue] = {}
 
 
 Record: TypeAlias = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.connect.quarantine_retry import edited_record
+from backhaul.connect.quarantine_edit import edited_record
 from backhaul.errors import BackhaulError
 from backhaul_sdk import Bad, Batch
 from scenes.back_office import Desk, host_of, shipped

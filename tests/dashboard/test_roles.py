@@ -21,6 +21,7 @@ OPEN = (200, 200, 200, 200)
 READ = (OUT, 200, 200, 200)
 # Of what is sent with nothing in it: 422 and 404 come from behind the guard.
 WHO = ("anonymous", *PEOPLE)
+ROW_VERBS = ("edit", "retry", "drop", "alike", "reprocess")
 EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /healthz": OPEN,
     "GET /readyz": OPEN,
@@ -72,7 +73,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /quarantine/change": (401, 403, 422, 422),
     "GET /quarantine/1": (OUT, 404, 404, 404),
     **dict.fromkeys(
-        (f"POST /quarantine/1/{verb}" for verb in ("edit", "retry", "drop")),
+        (f"POST /quarantine/1/{verb}" for verb in ROW_VERBS),
         (401, 403, 404, 404),
     ),
     "GET /account": READ,

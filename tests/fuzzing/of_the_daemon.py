@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.connect.quarantine_retry import edited_record
+from backhaul.connect.quarantine_edit import edited_record
+from backhaul.connect.quarantine_fields import encode_read
 from backhaul.core import strict_json, webhook
 from backhaul.core.outcome import OPTIONAL_MEMBERS, classify_refusal
 from backhaul.core.rate_limit import Budget
@@ -24,6 +25,7 @@ from backhaul.store.read_records import TimelineEntry
 from backhaul.store.records import QuarantinedRow
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import named_store
+from backhaul_sdk import Bad, ReadValue
 from fuzzing.targets import Target, as_json, as_text, lines_of
 from scenes import payloads
 
@@ -154,9 +156,12 @@ def feed_mending(data: bytes) -> None:
     kind, name, value = lines_of(data, 3)
     record = {"key": "k", "order": "#9", "tracking_number": "T"}
     known = msgspec.json.encode({"kind": "fulfill", "record": record})
-    for payload in (known.decode(), "null"):
+    values = {name: ReadValue(value, name), "order": ReadValue("#9", "Order")}
+    read = encode_read(Bad(key="k", raw="", reason="", kind="fulfill", read=values))
+    assert read is not None
+    for payload in (known.decode(), "null", read.decode()):
         place = (1, "record", "courier", "k", "f:1", "open", "")
-        row = QuarantinedRow(*place, payload, None, "main")
+        row = QuarantinedRow(*place, payload, None, "main", value)
         with suppress(BackhaulError):
             assert msgspec.json.decode(edited_record(row, kind or None, {name: value}))
 

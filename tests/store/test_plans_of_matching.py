@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.store.sql.mirror.lookup import SIMILAR_SKUS
+from backhaul.store.sql.read_models import near_matches
 from backhaul.store.sql.stock_targets.count_coalescing import LISTED, OTHERS
 from backhaul.store.sql.stock_targets.full_lists import ABSENT, LATER, UNMATCHED
 from scenes.databases import make_database, opened
@@ -43,6 +44,24 @@ def test_other_counts_of_an_article_are_found_by_an_index(tmp_path: Path) -> Non
     assert step.endswith("INDEX records_unmatched (instance=? AND <expr>=?)")
 
 
-def test_near_skus_are_found_by_indexes(tmp_path: Path) -> None:
-    found = steps(tmp_path, SIMILAR_SKUS)
-    assert all(step.startswith(("SEARCH", "CORRELATED")) for step in found), found
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(SIMILAR_SKUS, near_matches.SKUS_SPELLED, near_matches.SKUS_AFTER),
+        *(near_matches.SKUS_BEFORE, near_matches.SKU_DETAIL),
+        *(near_matches.ORDERS_NUMBERED, near_matches.ORDERS_NAMED),
+        *(near_matches.ORDERS_REFERENCED, near_matches.ORDER_UNITS),
+    ],
+)
+def test_near_matches_are_found_by_indexes(query: str, tmp_path: Path) -> None:
+    found = steps(tmp_path, query)
+    allowed = ("SEARCH", "CORRELATED", "LIST SUBQUERY", "USE TEMP B-TREE")
+    scans = [
+        step for step in found if not step.startswith((*allowed, "SCAN json_each"))
+    ]
+    assert not scans, found
+
+
+def test_carriers_are_read_from_the_newest_parcels_alone(tmp_path: Path) -> None:
+    found = steps(tmp_path, near_matches.CARRIERS)
+    assert any("SEARCH shipments USING INDEX" in step for step in found), found

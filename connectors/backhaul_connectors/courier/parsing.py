@@ -7,8 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from backhaul_sdk import Bad, Fulfillment, Line, Tracking, fields
+from backhaul_sdk import Bad, Fulfillment, Line, ReadValue, Tracking, fields
 from backhaul_sdk.fields import Unusable, article, shipped_units
 from backhaul_sdk.json_paths import find
 from backhaul_sdk.records import TRACKING_STATUSES
@@ -314,14 +315,13 @@ def records_of(
     locator = f"{settings.vendor} {event.tracking_number}"
     status = _status(settings, event)
     if status is None:
-        return [
-            bad(
-                raw,
-                f"the status {event.word!r} is unknown: add it to statuses",
-                f"{event.tracking_number}:{event.word}",
-                locator,
-            )
-        ]
+        unknown = bad(
+            raw,
+            f"the status {event.word!r} is unknown: add it to statuses",
+            f"{event.tracking_number}:{event.word}",
+            locator,
+        )
+        return [replace(unknown, kind="track", read=_read(settings, event))]
     if not status:
         return []
     tracking = Tracking(
@@ -336,6 +336,18 @@ def records_of(
         raw=raw[:MOST_RAW],
     )
     return [*_shipment(settings, event, status, raw, locator), tracking]
+
+
+def _read(settings: Settings, event: TrackingEvent) -> dict[str, ReadValue]:
+    """Return the values of an event with an unknown status, for its record."""
+    return {
+        "tracking_number": ReadValue(event.tracking_number),
+        "status": ReadValue(event.word),
+        "at": ReadValue(event.at or ""),
+        "tracking_company": ReadValue(event.company or ""),
+        "order": ReadValue(event.order or ""),
+        "on_return": ReadValue(settings.on_return),
+    }
 
 
 def bad(raw: str, reason: str, name: str, locator: str) -> Bad:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from backhaul_connectors.file_drop.bad_rows import bad_row
 from backhaul_connectors.file_drop.completeness import check_end
 from backhaul_connectors.file_drop.csv_reader import (
     CellOrigin,
@@ -15,7 +16,6 @@ from backhaul_connectors.file_drop.csv_reader import (
     Position,
     RowReader,
     identifier,
-    key_of,
     shown,
 )
 from backhaul_connectors.file_drop.files import FileIncomplete, FileUnreadable
@@ -213,9 +213,7 @@ class Table(Struct, frozen=True):
 
     def _bad(self, row: CsvRow, number: int, error: Unusable) -> Bad:
         origin = self._origin(row, number)
-        # By place: a row that is still wrong in the next file is reported again.
-        key = key_of("bad", [self.sha256, number])
-        return Bad(key=key, raw=origin.raw, reason=str(error), locator=origin.locator)
+        return bad_row(self.file.form, self.layout, row, origin, error)
 
     def _origin(self, row: CsvRow, number: int) -> CellOrigin:
         return CellOrigin(

@@ -12,6 +12,7 @@ from backhaul_sdk import (
     Cancellation,
     Fulfillment,
     Line,
+    ReadValue,
     StockAdjustment,
     StockLevel,
     Tracking,
@@ -29,10 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul_connectors.http_json.settings import List
-    from backhaul_sdk import Record
+    from backhaul_sdk import Record, RecordKind
 
 MAX_RAW = 20_000
+MAX_READ = 500
+"""Characters of one value of an unusable item that an operator edits."""
 MOST_SHOWN = 80
+_RECORD_KINDS: Mapping[str, RecordKind] = {
+    "fulfillment": "fulfill",
+    "cancellation": "cancel",
+    "stock_adjustment": "adjust",
+    "stock_level": "level",
+    "tracking": "track",
+}
 _NAMING = ("order", "sku", "tracking_number")
 """Fields that identify an item without a key."""
 
@@ -78,7 +88,19 @@ class ItemParser:
                 raw=self._raw,
                 reason=str(error),
                 locator=f"{self._name} {self._called(item)}".rstrip(),
+                kind=_RECORD_KINDS[self._settings.kind],
+                read=self._read(item),
             )
+
+    def _read(self, item: Any) -> Mapping[str, ReadValue]:
+        """Return the values of an item that cannot be used, with their paths."""
+        read: dict[str, ReadValue] = {}
+        for name, path in self._settings.fields.items():
+            with suppress(Unusable):
+                found = find(path, item)
+                text = found if isinstance(found, str) else text_of(found)
+                read[name] = ReadValue("" if found is None else text[:MAX_READ], path)
+        return read
 
     def _called(self, item: Any) -> str:
         """Return what identifies the item for operators; empty if nothing does."""

@@ -14,6 +14,7 @@ from backhaul_sdk import (
     Cancellation,
     Fulfillment,
     Line,
+    ReadValue,
     StockAdjustment,
     StockLevel,
     fields,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
-    from backhaul_sdk import Record
+    from backhaul_sdk import Record, RecordKind
 
 Values: TypeAlias = "Mapping[str, Any]"
 """A row's values by their meaning; absent columns are absent here."""
@@ -55,6 +56,7 @@ class RowOrigin(Struct, frozen=True):
 
     `read_at` (RFC 3339) is when the list with the row was read. Rows that are read once
     each, `in_order` of their ids, are entries of a journal and have no change time.
+    `columns` are the names of the columns by their meaning.
     """
 
     place: str
@@ -64,6 +66,7 @@ class RowOrigin(Struct, frozen=True):
     read_at: str = ""
     rules: ParsingRules = ParsingRules()
     in_order: bool = False
+    columns: Mapping[str, str] = {}
 
     @property
     def locator(self) -> str:
@@ -81,7 +84,38 @@ def record_of(kind: str, values: Values, origin: RowOrigin) -> Record | Bad:
         # With the content: a corrected row that is still wrong is reported again.
         content = hashlib.sha256(raw.encode("utf-8", "replace")).hexdigest()[:16]
         key = key_of("bad", kind, origin.id, content)
-        return Bad(key=key, raw=raw, reason=str(error), locator=origin.locator)
+        return Bad(
+            key=key,
+            raw=raw,
+            reason=str(error),
+            locator=origin.locator,
+            kind=_RECORD_KINDS[kind],
+            read=_read(values, origin.columns),
+        )
+
+
+_RECORD_KINDS: Mapping[str, RecordKind] = {
+    "fulfillments": "fulfill",
+    "cancellations": "cancel",
+    "stock_deltas": "adjust",
+    "stock_levels": "level",
+}
+_FIELDS: Mapping[str, str] = {"adjustment": "delta"}
+"""The fields of records that have another name than their column."""
+
+
+def _read(values: Values, columns: Mapping[str, str]) -> Mapping[str, ReadValue]:
+    """Return the values of a row that cannot be used, by the field of its record."""
+    return {
+        _FIELDS.get(meaning, meaning): ReadValue(
+            "" if value is None else _text(value), columns.get(meaning, meaning)
+        )
+        for meaning, value in values.items()
+    }
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value).strip('"')
 
 
 def _is_empty(id_: object) -> bool:

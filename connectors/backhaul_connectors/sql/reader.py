@@ -380,13 +380,12 @@ class SourceReader:
         self, rows: Sequence[Any], more: bool, at: Any, read_at: str = ""
     ) -> RowPage:
         in_order, rules = bool(self.source.processed_at), self._rules
+        how = (self._zone, read_at, rules, in_order, self._meanings)
         records = [
             record_of(
                 self.kind,
                 self._values(row),
-                RowOrigin(
-                    self.name, row[0], row[1], self._zone, read_at, rules, in_order
-                ),
+                RowOrigin(self.name, row[0], row[1], *how),
             )
             for row in rows
         ]

@@ -153,11 +153,18 @@ def reason_words(reason: str, subject: str = "") -> str:
     return ReasonClass(reason).in_words(subject)
 
 
+def is_whole(text: str) -> bool:
+    """Return True for a text that an input of numbers can show."""
+    digits = text.removeprefix("-")
+    return text == "" or (digits.isascii() and digits.isdigit() and len(digits) < 16)
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
     "at": at,
     "badge": badge,
     "bare": as_text,
+    "is_whole": is_whole,
     "money": money,
     "number": number,
     "platform_word": platform_word,

@@ -21,6 +21,7 @@ from backhaul.admin.pages import (
     mirror,
     orders,
     overview,
+    quarantined_row,
     search,
 )
 from backhaul.errors import BackhaulError, Busy
@@ -153,6 +154,7 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *commands.ROUTES,
     *events.QUARANTINE_ROUTES,
+    *quarantined_row.ROUTES,
     *administration.INCIDENT_ROUTES,
     *orders.ROUTES,
     *search.ROUTES,

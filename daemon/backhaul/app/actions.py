@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from backhaul.admin import accounts
 from backhaul.admin.accounts import Passwords
-from backhaul.connect.quarantine_retry import edited_record
+from backhaul.connect.quarantine_edit import edited_record
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError

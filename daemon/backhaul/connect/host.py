@@ -20,6 +20,7 @@ from backhaul.connect.health import (
     with_timeout,
 )
 from backhaul.connect.own_documents import OwnDocuments, read_sqlite
+from backhaul.connect.quarantine_fields import encode_read
 from backhaul.connect.record_matching import encode, log_outcome
 from backhaul.core.clock import to_text
 from backhaul.core.strict_json import storable
@@ -425,7 +426,8 @@ def _new(record: Record | Bad) -> NewRecord:
     if isinstance(record, Bad):
         reason = storable(record.reason)
         key = storable(record.key)
-        return NewRecord(key, None, raw, reason, locator, record.can_apply)
+        can_apply, read = record.can_apply, encode_read(record)
+        return NewRecord(key, None, raw, reason, locator, can_apply, read)
     try:
         return NewRecord(record.key, encode(record), raw, "", locator)
     except UnicodeEncodeError:

@@ -1,16 +1,14 @@
-"""Retries unmatched records; edits quarantined rows."""
+"""Retries unmatched records; says what a change of quarantined rows will do."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from loguru import logger
 from msgspec import Struct
 
-from backhaul.connect.record_matching import RECORD_TYPES, log_outcome
-from backhaul.errors import BackhaulError
+from backhaul.connect.record_matching import log_outcome
 from backhaul.runtime.loop import IDLE_SECONDS, Loop
 from backhaul.store.records import RowVerb
 
@@ -21,78 +19,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.runtime.signals import SharedSignals
     from backhaul.store.filters import SelectedRows
-    from backhaul.store.records import QuarantinedRow, Records
-
-
-NEW_KINDS = {
-    "fulfill": "shipment",
-    "cancel": "cancellation",
-    "adjust": "stock adjustment",
-    "level": "stock count",
-    "track": "status of a parcel",
-}
-"""The kinds that an operator can give to a row that never became a record.
-
-The end of a full list is not among them: alone, it would set all articles to 0.
-"""
-KEPT_KIND = "kept"
-"""The kind of a row that its connector keeps and applies unchanged."""
-READ_ONLY_FIELDS = frozenset(
-    {"key", "raw", "locator", "parts", "beside", "by_content", "question"}
-)
-"""Members of a record that an operator cannot edit."""
-
-
-def edited_record(
-    row: QuarantinedRow, kind: str | None, fields: Mapping[str, str]
-) -> bytes:
-    """Return a quarantined row's record with edited fields. Raises BackhaulError.
-
-    A row that never became a record needs its `kind`: it becomes a new record of that
-    kind.
-    """
-    known = msgspec.json.decode(row.payload)
-    if known is not None and known["kind"] == "fulfill":
-        # Older versions have no such member: no lines meant everything.
-        known["record"].setdefault("everything", not known["record"].get("lines"))
-    if known is None:
-        known = {"kind": _new_kind(kind), "record": _record_of(row)}
-    elif known["kind"] == KEPT_KIND:
-        raise BackhaulError(
-            f"row {row.id} has no fields to edit: the connector keeps its content, such"
-            f" as a file. To apply it, run: backhaul quarantine retry {row.id}"
-        )
-    elif kind not in {None, known["kind"]}:
-        raise BackhaulError(
-            f"row {row.id} is a record of the kind {known['kind']}, not {kind}; leave"
-            " out --kind"
-        )
-    type_ = RECORD_TYPES.get(known["kind"])
-    if type_ is None:
-        raise BackhaulError(
-            f"{known['kind']!r} is not a kind of record; the kinds are"
-            f" {', '.join(RECORD_TYPES)}"
-        )
-    allowed = set(type_.__struct_fields__) - READ_ONLY_FIELDS
-    if strange := sorted(set(fields) - allowed):
-        raise BackhaulError(
-            f"a record of the kind {known['kind']} has no field"
-            f" {', '.join(strange)}; its fields are {', '.join(sorted(allowed))}"
-        )
-    record = {**known["record"], **{name: _value(fields[name]) for name in fields}}
-    if record.get("lines") and "everything" not in fields:
-        record.pop("everything", None)
-    try:
-        plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
-        return msgspec.json.encode({**known, "record": plain})
-    except msgspec.ValidationError as error:
-        raise BackhaulError(
-            f"the edited row is not a valid {known['kind']}: {error}"
-        ) from None
-    except UnicodeEncodeError:
-        raise BackhaulError(
-            "a field contains characters that are not valid text"
-        ) from None
+    from backhaul.store.records import Records
 
 
 class Preview(Struct, frozen=True):
@@ -108,6 +35,7 @@ class Preview(Struct, frozen=True):
     lines: tuple[str, ...]
 
 
+_READ = "made into records of the values that were read, edited and matched"
 _UNREAD = "unchanged: Backhaul could not read them as records; edit each one"
 _CLOSED = "unchanged: they are no longer open, or were used"
 _ANSWERED = (
@@ -123,6 +51,7 @@ _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
         "list": (True, _ZEROED),
         "event": (True, "processed again (these are events)"),
         "kept": (True, "applied by their connector in its next round"),
+        "read": (False, _UNREAD),
         "bad": (False, _UNREAD),
     },
     RowVerb.EDIT: {
@@ -131,6 +60,7 @@ _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
         "list": (True, f"edited, and {_ZEROED}"),
         "event": (False, "unchanged: these are events, which cannot be edited"),
         "kept": (False, "unchanged: their connector keeps them, without fields"),
+        "read": (True, _READ),
         "bad": (False, _UNREAD),
     },
     RowVerb.DISCARD: {
@@ -145,6 +75,7 @@ _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
             "discarded (these are events); commands that wait are released",
         ),
         "kept": (True, "discarded; their connector does not apply them"),
+        "read": (True, "discarded"),
         "bad": (True, "discarded"),
     },
 }
@@ -172,36 +103,6 @@ def _result(verb: RowVerb, rows: SelectedRows) -> tuple[bool, str]:
     if rows.state not in states:
         return False, _CLOSED
     return _RESULTS[verb][rows.content]
-
-
-def _record_of(row: QuarantinedRow) -> dict[str, Any]:
-    return {"key": row.key, "locator": row.locator}
-
-
-def _value(text: str) -> object:
-    """Return a JSON list as a list, and any other text unchanged."""
-    if text.startswith(("[", "{")):
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise BackhaulError(f"{text[:40]!r} is not valid JSON: {error}") from None
-    return text
-
-
-def _new_kind(kind: str | None) -> str:
-    if kind is None:
-        raise BackhaulError(
-            "Backhaul could not read this row, so it does not know the kind of the"
-            f" record. Add --kind with {_kinds()}"
-        )
-    if kind not in NEW_KINDS:
-        raise BackhaulError(f"--kind cannot be {kind!r}; use {_kinds()}")
-    return kind
-
-
-def _kinds() -> str:
-    *others, last = (f"{kind} ({meaning})" for kind, meaning in NEW_KINDS.items())
-    return f"one of: {', '.join(others)} or {last}"
 
 
 BATCH = 100

@@ -64,8 +64,9 @@ class SelectedRows(Struct, frozen=True):
     """How many rows of a selection can be changed in the same way.
 
     `content` is `record`, `question` (a record that an operator decides about), `list`
-    (the end of a full stock list), `event`, `kept` (its connector can apply the row) or
-    `bad` (the row never became a record). The state of a row that was used is
+    (the end of a full stock list), `event`, `kept` (its connector can apply the row),
+    `read` (the row never became a record, but its values were read) or `bad` (only its
+    text is known). The state of a row that was used is
     `retried`.
     """
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ListedUser,
         ListedVariant,
         ListedWaitingRecord,
+        NearMatch,
         OpenIncident,
         OrderLine,
         Overview,
@@ -183,6 +184,12 @@ class Reader(Protocol):
 
     def can_correct(self, id_: int) -> bool:
         """Return whether a quarantined shipment's tracking number can be sent alone."""
+        ...
+
+    def near_matches(
+        self, kind: str, store: str, name: str, limit: int = 5
+    ) -> list[NearMatch]:
+        """Return what a name may mean; `kind` is `sku`, `order` or `carrier`."""
         ...
 
     def deliveries(

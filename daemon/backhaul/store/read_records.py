@@ -230,6 +230,19 @@ class QuarantineDetail(Struct, frozen=True):
     reported: int
     payload: str | None
     store: str | None
+    reason_class: str
+    subject: str
+
+
+class NearMatch(Struct, frozen=True):
+    """A SKU, order or carrier that a name may mean.
+
+    `title` and `detail` say for people what it is: the product and its stock.
+    """
+
+    name: str
+    title: str
+    detail: str
 
 
 class ListedDelivery(Struct, frozen=True):

@@ -51,6 +51,8 @@ class NewRecord(Struct, frozen=True):
     """A record or a bad row from a connector; `payload` is None for a bad row.
 
     If `can_apply` is True, the connector applies the bad row once an operator says so.
+    `read` is a document with the values of a bad row, for an operator who edits them:
+    `{"kind": null, "read": …}`, see `connect/quarantine_fields.py`.
     """
 
     key: str
@@ -59,6 +61,7 @@ class NewRecord(Struct, frozen=True):
     reason: str
     locator: str
     can_apply: bool = False
+    read: bytes | None = None
 
 
 class Matched(Struct, frozen=True):
@@ -219,7 +222,8 @@ class QuarantinedRow(Struct, frozen=True):
     """A row of the quarantine, and the record that it became.
 
     `source` is `event` or `record`; `name` is the store of an event, or the connection
-    of a record. `payload` is JSON: `null` if the row never became a record.
+    of a record. `payload` is JSON: `null` if the row never became a record, or an
+    object without a kind that has the values as they were read.
     """
 
     id: int
@@ -232,6 +236,7 @@ class QuarantinedRow(Struct, frozen=True):
     payload: str
     command_id: str | None
     store: str
+    subject: str
 
 
 ROW_STATES = {

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
-from backhaul.connect.quarantine_retry import READ_ONLY_FIELDS, preview
+from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import (
     QUARANTINE,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.filters import Filter
-    from backhaul.store.read_records import QuarantineDetail
 
 
 PAGE_ROWS = 100
@@ -95,15 +94,6 @@ ROW, ALL = "row:", "all"
 DONE_ROWS = {RowVerb.RETRY: "tried again", RowVerb.EDIT: "edited", RowVerb.DISCARD: ""}
 """The reason in the audit log if the operator gives none."""
 MOST_EXPORTED = 50_000
-BLANK_FIELDS = 2
-"""Empty inputs for fields that the row does not have yet."""
-FIELD, NAME, VALUE = "field:", "name:", "value:"
-DONE = {
-    "edit": "was edited and is retried",
-    "retry": "is retried",
-    "correct": "is sent to the store as a further tracking number",
-    "drop": "is discarded",
-}
 
 
 async def show_quarantine(
@@ -182,52 +172,6 @@ _EXPORTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
     "csv": _as_csv,
     "json": msgspec.json.encode,
 }
-
-
-async def show_quarantined(
-    context: PageContext, page_request: PageRequest
-) -> web.Response:
-    """Show a row as received, with a form to edit its fields."""
-    row = await _row_of(context, page_request)
-    known = _record_of(row)
-    fields = {
-        name: _text(value)
-        for name, value in (known["record"] if known else {}).items()
-        if name not in READ_ONLY_FIELDS
-    }
-    kind = known["kind"] if known else None
-    can_correct = await context.services.store.read(
-        lambda reader: reader.can_correct(row.id)
-    )
-    return context.page(
-        page_request,
-        "quarantined",
-        row=row,
-        kind=kind,
-        fields=fields,
-        blanks=BLANK_FIELDS,
-        can_correct=can_correct,
-    )
-
-
-async def change(context: PageContext, page_request: PageRequest) -> web.Response:
-    """Edit, retry or discard a row, or send only its tracking number."""
-    row, verb = (
-        await _row_of(context, page_request),
-        page_request.request.match_info["verb"],
-    )
-    reason = page_request.form.get("reason", "").strip()
-    values: dict[str, Any] = {"row": row.id, "reason": reason or DONE[verb]}
-    if verb == "drop" and not reason:
-        raise BackhaulError("give a reason for discarding the row")
-    if verb == "edit":
-        values |= {
-            "kind": page_request.form.get("kind") or None,
-            "fields": _changed_fields(row, page_request),
-        }
-    await context.change(page_request, f"quarantine/{verb}", **values)
-    page_request.session.add_notice("good", f"Quarantined row {row.id} {DONE[verb]}.")
-    return page_request.redirect("/quarantine")
 
 
 async def show_preview(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -327,53 +271,15 @@ def _notice(done: Mapping[str, Any]) -> tuple[str, str]:
     return kind, f"Rows: {'; '.join(parts) or 'nothing was changed'}."
 
 
-async def _row_of(context: PageContext, page_request: PageRequest) -> QuarantineDetail:
-    id_ = int(page_request.request.match_info["id"])
-    row = await context.services.store.read(lambda reader: reader.quarantined(id_))
-    if row is None:
-        raise NotFound(f"No row in the quarantine has the number {id_}.")
-    return row
-
-
-def _record_of(row: QuarantineDetail) -> dict[str, Any] | None:
-    """Return the record that a row became, if it became one."""
-    payload = row.payload
-    known = msgspec.json.decode(payload) if payload else None
-    return known if isinstance(known, dict) else None
-
-
-def _changed_fields(row: QuarantineDetail, page_request: PageRequest) -> dict[str, str]:
-    """Return the fields that the form changed or added."""
-    known = _record_of(row)
-    cursor_of = known["record"] if known else {}
-    form = page_request.form
-    changed = {
-        name.removeprefix(FIELD): value
-        for name, value in form.items()
-        if name.startswith(FIELD) and value != _text(cursor_of.get(name[len(FIELD) :]))
-    }
-    for number in range(BLANK_FIELDS):
-        if name := form.get(f"{NAME}{number}", "").strip():
-            changed[name] = form.get(f"{VALUE}{number}", "")
-    if not changed:
-        raise BackhaulError(
-            "no field was changed; use Retry to retry the row unchanged"
-        )
-    return changed
-
-
 def _text(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return msgspec.json.encode(value).decode()
 
 
-_ROW = r"/quarantine/{id:\d{1,18}}"
 QUARANTINE_ROUTES = (
     Route("GET", "/quarantine", Role.VIEWER, show_quarantine),
     Route("GET", "/quarantine/preview", Role.OPERATOR, show_preview),
     Route("POST", "/quarantine/change", Role.OPERATOR, change_rows),
     Route("GET", "/quarantine.{form:csv|json}", Role.VIEWER, show_export),
-    Route("GET", _ROW, Role.VIEWER, show_quarantined),
-    Route("POST", f"{_ROW}/{{verb:{'|'.join(DONE)}}}", Role.OPERATOR, change),
 )

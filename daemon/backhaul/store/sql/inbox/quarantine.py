@@ -211,7 +211,7 @@ def data_of(raw: bytes | str) -> Mapping[str, Any]:
 _ROW = """
     SELECT q.id, q.source, q.name, q.key, q.locator, q.state, q.reason,
            coalesce(r.payload, 'null') AS payload, r.command_id,
-           coalesce(r.store, '') AS store
+           coalesce(r.store, '') AS store, q.subject
     FROM quarantine q
     LEFT JOIN records r ON r.instance = q.name AND r.key = q.key
     WHERE q.id = :id
@@ -311,7 +311,7 @@ def _retry(
 ) -> str:
     edited = payload.decode() if payload else None
     kept = edited or row.payload
-    if kept == "null":
+    if kept == "null" or "read" in document_of(kept):
         raise BackhaulError(
             f"Backhaul could not read row {row.id} as a record, so a retry without"
             f" changes fails again. Edit the row: backhaul quarantine edit {row.id}"

@@ -145,8 +145,10 @@ _QUARANTINE_IDS = f"SELECT q.id {_SELECTED_ROWS} WHERE {{where}} ORDER BY q.id"
 _QUARANTINE_SELECTED = f"""
     SELECT {_STORE} AS at,
            CASE WHEN r.command_id IS NULL THEN q.state ELSE 'retried' END AS state,
-           CASE WHEN q.source = 'event' THEN 'event' WHEN {_RECORD_KIND} IS NULL
-                THEN 'bad' WHEN {_RECORD_KIND} IN ('kept', 'list') THEN {_RECORD_KIND}
+           CASE WHEN q.source = 'event' THEN 'event'
+                WHEN {member("r.payload", "$.read.kind")} IS NOT NULL THEN 'read'
+                WHEN {_RECORD_KIND} IS NULL THEN 'bad'
+                WHEN {_RECORD_KIND} IN ('kept', 'list') THEN {_RECORD_KIND}
                 WHEN q.reason_class = 'needs_decision' THEN 'question'
                 ELSE 'record' END
              AS content,
@@ -155,7 +157,7 @@ _QUARANTINE_SELECTED = f"""
 """
 _QUARANTINED = """
     SELECT q.id, q.source, q.name, q.key, q.raw, q.reason, q.locator, q.state, q.at,
-           q.reported, r.payload, r.store
+           q.reported, r.payload, r.store, q.reason_class, q.subject
     FROM quarantine q LEFT JOIN records r
       ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
     WHERE q.id = :id

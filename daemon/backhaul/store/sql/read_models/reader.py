@@ -13,6 +13,7 @@ from backhaul.store.read_records import (
     Counts,
     FoundObject,
     ListedVariant,
+    NearMatch,
     OrderLine,
     Overview,
     SearchHit,
@@ -25,7 +26,7 @@ from backhaul.store.sql.mirror import payment_states
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sql.operations import alerts, kv
-from backhaul.store.sql.read_models import orders, timeline
+from backhaul.store.sql.read_models import near_matches, orders, timeline
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import unused_of_order
 
@@ -240,6 +241,11 @@ class SqlReader(SqlLists, Reader):
             unknown_statuses=payment_states.unknown_statuses(self._connection),
             unknown_topics=alerts.unknown_topics(self._connection, self._hour_ago),
         )
+
+    def near_matches(
+        self, kind: str, store: str, name: str, limit: int = 5
+    ) -> list[NearMatch]:
+        return near_matches.find(self._connection, kind, store, name, limit)
 
     def conditions(self, instances: Iterable[str]) -> AlertConditions:
         return alerts.conditions(self._connection, instances, self._hour_ago)

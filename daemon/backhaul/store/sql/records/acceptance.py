@@ -101,7 +101,8 @@ class Acceptance:
         )
 
     def _accept_one(self, new: NewRecord) -> RecordOutcome:
-        payload = new.payload or (KEPT_BY_CONNECTOR if new.can_apply else b"null")
+        unusable = KEPT_BY_CONNECTOR if new.can_apply else new.read or b"null"
+        payload = new.payload or unusable
         record = self._record(new.key, payload, new.locator)
         state = "quarantined" if new.payload is None else "waiting"
         id_ = self._add(record, new, state, new.reason)
